@@ -16,6 +16,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/messages"
 )
 
 // TestMain runs all files of cases at once: most of their time is waiting.
@@ -41,6 +42,7 @@ func serve(t *testing.T) *server {
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"),
 		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	cmd.Args = append(cmd.Args, messages.Flags(t)...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err == nil {

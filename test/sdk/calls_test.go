@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -343,4 +344,85 @@ func (c calls) readVolume(ctx context.Context, a arguments) (any, error) {
 	var b bytes.Buffer
 	err := c.ReadVolume(ctx, a.text("volume"), a.text("path"), &b)
 	return plain(b.Bytes()), err
+}
+
+// ask asks, and passes on the steps.
+func (c calls) ask(ctx context.Context, a arguments) (any, error) {
+	answer, err := c.Ask(ctx, request[hutch.Question](a), nil)
+	return answered(answer), err
+}
+
+func (c calls) askStream(ctx context.Context, a arguments) (any, error) {
+	steps, printed := []map[string]any{}, ""
+	answer, err := c.Ask(ctx, request[hutch.Question](a), func(e hutch.AnswerEvent) error {
+		name, last := e.Name(), map[string]any{}
+		if len(steps) > 0 {
+			last = steps[len(steps)-1]
+		}
+		switch was, _ := last["output"].(map[string]any); {
+		case name == "text" && last["text"] != nil:
+			last["text"] = last["text"].(string) + e.Text
+		case name == "output" && was["stream"] == string(e.Output.Stream):
+			was["text"] = was["text"].(string) + e.Output.Text
+		case name == "output":
+			steps = append(steps, map[string]any{"output": map[string]any{"stream": string(e.Output.Stream), "text": e.Output.Text}})
+		default:
+			steps = append(steps, map[string]any{name: map[string]any{"text": e.Text, "program": e.Program, "repair": e.Repair}[name]})
+		}
+		if name == "output" {
+			printed += e.Output.Text
+		}
+		if a.stopAt != "" && strings.Contains(printed, a.stopAt) {
+			return errStop
+		}
+		return nil
+	})
+	if errors.Is(err, errStop) {
+		return map[string]any{"events": steps, "result": nil}, nil
+	}
+	return map[string]any{"events": steps, "result": answered(answer)}, err
+}
+
+// answered is an answer whose files are bytes.
+func answered(a hutch.Answer) any {
+	b, _ := json.Marshal(a)
+	fields := map[string]any{}
+	json.Unmarshal(b, &fields)
+	files := []any{}
+	for _, f := range a.Files {
+		files = append(files, map[string]any{"path": f.Path, "content": plain(f.Content), "size": f.Size, "omitted": f.Omitted})
+	}
+	fields["files"] = files
+	return fields
+}
+
+func (c calls) takeScreenshot(ctx context.Context, a arguments) (any, error) {
+	req := hutch.ScreenshotRequest{}
+	if _, ok := a.args["x"]; ok {
+		region := request[hutch.Region](a)
+		req.Region = &region
+	}
+	shot, err := c.Screenshot(ctx, a.id(), req)
+	return map[string]any{"png": plain(shot.PNG), "width": shot.Width, "height": shot.Height}, err
+}
+
+func (c calls) controlScreen(ctx context.Context, a arguments) (any, error) {
+	res, err := c.ControlScreen(ctx, a.id(), request[hutch.ControlRequest](a))
+	got := map[string]any{"width": res.Width, "height": res.Height, "cursor": res.Cursor}
+	if res.Image != nil {
+		got["image"] = plain(res.Image)
+	}
+	return got, err
+}
+
+// viewScreen reads how a server of VNC greets.
+func (c calls) viewScreen(ctx context.Context, a arguments) (any, error) {
+	conn, err := c.ViewScreen(ctx, a.id(), a.is("control"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	greeting := make([]byte, 12)
+	_, err = io.ReadFull(conn, greeting)
+	return plain(greeting), err
 }

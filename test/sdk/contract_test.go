@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/client"
 )
 
 // patience is how long a step that is repeated can take, and a call.
@@ -22,6 +23,7 @@ const patience = 30 * time.Second
 // file is a file of cases: sdk/contract/README.md specifies it.
 type file struct {
 	Name, About string
+	Needs       []string // programs
 	Cases       []struct {
 		Name           string
 		Steps, Finally []step
@@ -73,6 +75,7 @@ func TestGoClient(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				needPrograms(t, sb, f.Needs)
 				for _, c := range f.Cases {
 					t.Run(c.Name, func(t *testing.T) {
 						r := &runner{calls: calls{s.Client}, known: map[string]any{"sandbox": sb.ID, "unique": unique()}}
@@ -91,6 +94,22 @@ func TestGoClient(t *testing.T) {
 			})
 		}
 	})
+}
+
+// needPrograms skips the test where a sandbox lacks programs; CI must not.
+func needPrograms(t *testing.T, sb *client.Sandbox, programs []string) {
+	t.Helper()
+	for _, program := range programs {
+		res, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: "command -v " + program}, nil)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case !res.Success() && os.Getenv("CI") != "":
+			t.Fatalf("CI needs %s", program)
+		case !res.Success():
+			t.Skipf("there is no %s", program)
+		}
+	}
 }
 
 // unique is the variable of that name.

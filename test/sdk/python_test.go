@@ -17,11 +17,14 @@ import (
 
 const python = "../../sdk/python"
 
-// environment makes the folder in which the packages of a lock file are installed, if it is not there, and returns it.
-func environment(lock string) (string, error) {
+// environment makes the folder in which the packages of a lock file are installed for an interpreter, if it is not there, and returns it.
+func environment(interpreter, lock string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(python, lock))
 	if err != nil {
 		return "", err
+	}
+	if interpreter != defaultPython {
+		text = append(text, interpreter...)
 	}
 	dir, err := filepath.Abs(fmt.Sprintf("../../bin/python-%.12x", sha256.Sum256(text)))
 	if err != nil {
@@ -34,7 +37,7 @@ func environment(lock string) (string, error) {
 		return "", err
 	}
 	for _, args := range [][]string{
-		{"python3", "-m", "venv", dir},
+		{interpreter, "-m", "venv", dir},
 		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "-r", filepath.Join(python, lock)},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -43,6 +46,8 @@ func environment(lock string) (string, error) {
 	}
 	return dir, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o644)
 }
+
+const defaultPython = "python3"
 
 // installing is held while packages are installed.
 var installing sync.Mutex
@@ -56,8 +61,14 @@ func run(t *testing.T, env []string, program string, args ...string) string {
 // runIn is run with the packages of a lock file.
 func runIn(t *testing.T, lock string, env []string, program string, args ...string) string {
 	t.Helper()
+	return runWith(t, defaultPython, lock, env, program, args...)
+}
+
+// runWith is runIn with another interpreter than the machine's own.
+func runWith(t *testing.T, interpreter, lock string, env []string, program string, args ...string) string {
+	t.Helper()
 	installing.Lock()
-	dir, err := environment(lock)
+	dir, err := environment(interpreter, lock)
 	installing.Unlock()
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -94,6 +105,20 @@ func TestPythonSource(t *testing.T) {
 		run(t, nil, "ruff", "format", "--no-cache", "--config", "pyproject.toml", "--check", folder)
 	}
 	run(t, nil, "mypy", "--cache-dir", t.TempDir())
+}
+
+// TestPythonReference makes the API reference: pdoc warns of nothing, and has the names that users import.
+func TestPythonReference(t *testing.T) {
+	dir := t.TempDir()
+	runIn(t, "requirements-reference.lock", nil, "python", "tools/reference.py", dir)
+	for page, name := range map[string]string{
+		"hutch.html": "Hutch.create", "hutch/_sync/commands.html": "Commands.exec", "hutch/_async/processes.html": "Processes.start_process", "hutch/_sync/files.html": "Files.read_file",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, page))
+		if err != nil || !strings.Contains(string(text), `id="`+name+`"`) {
+			t.Errorf("the reference has no %s in %s: %v", name, page, err)
+		}
+	}
 }
 
 // TestPythonWheel builds the package that users install.

@@ -48,6 +48,17 @@ var table = map[string]call{
 		return c.CancelExec(ctx, a.id(), a.text("exec"))
 	}),
 
+	"ask":       calls.ask,
+	"askStream": calls.askStream,
+
+	"runAgent":          whole(calls.runAgent),
+	"runAgentStream":    steps(calls.runAgent),
+	"promptAgent":       whole(calls.promptAgent),
+	"promptAgentStream": steps(calls.promptAgent),
+	"followAgent":       whole(calls.followAgent),
+	"followAgentStream": steps(calls.followAgent),
+	"stopAgent":         nothing(func(c calls, ctx context.Context, a arguments) error { return c.StopAgent(ctx, a.text("session")) }),
+
 	"run":       calls.run,
 	"runStream": calls.runStream,
 	"createContext": on(func(c calls, ctx context.Context, a arguments) (hutch.CodeContext, error) {
@@ -149,6 +160,24 @@ var table = map[string]call{
 		return c.LinkPort(ctx, a.id(), int(a.number("port")), hutch.Seconds(a.number("lifetime")))
 	}),
 
+	"startScreen": on(func(c calls, ctx context.Context, a arguments) (hutch.Screen, error) {
+		return c.StartScreen(ctx, a.id(), request[hutch.ScreenRequest](a))
+	}),
+	"getScreen":      on(func(c calls, ctx context.Context, a arguments) (hutch.Screen, error) { return c.Screen(ctx, a.id()) }),
+	"takeScreenshot": calls.takeScreenshot,
+	"controlScreen":  calls.controlScreen,
+	"readClipboard": on(func(c calls, ctx context.Context, a arguments) (hutch.Clipboard, error) {
+		text, err := c.ReadClipboard(ctx, a.id())
+		return hutch.Clipboard{Text: text}, err
+	}),
+	"writeClipboard": nothing(func(c calls, ctx context.Context, a arguments) error {
+		return c.WriteClipboard(ctx, a.id(), a.text("text"))
+	}),
+	"openUrl": on(func(c calls, ctx context.Context, a arguments) (hutch.Process, error) {
+		return c.OpenURL(ctx, a.id(), a.text("url"))
+	}),
+	"viewScreen": calls.viewScreen,
+
 	"getNetwork": on(func(c calls, ctx context.Context, a arguments) (hutch.NetworkState, error) {
 		return c.Network(ctx, a.id())
 	}),
@@ -172,10 +201,13 @@ var table = map[string]call{
 		return c.stats(ctx, hutch.StatsRequest{Follow: true, Interval: request[hutch.StatsRequest](a).Interval})
 	}),
 	"hibernateSandbox": on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) {
-		return c.Hibernate(ctx, a.id())
+		return c.Hibernate(ctx, a.id(), request[hutch.HibernateRequest](a))
 	}),
 	"resumeSandbox": on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) { return c.Resume(ctx, a.id()) }),
 	"listSnapshots": on(func(c calls, ctx context.Context, _ arguments) ([]hutch.Snapshot, error) { return c.Snapshots(ctx) }),
+	"tagSnapshot": on(func(c calls, ctx context.Context, a arguments) (hutch.Snapshot, error) {
+		return c.TagSnapshot(ctx, a.text("snapshot"), request[hutch.SnapshotTag](a))
+	}),
 	"deleteSnapshot": nothing(func(c calls, ctx context.Context, a arguments) error {
 		return c.DeleteSnapshot(ctx, a.text("snapshot"))
 	}),

@@ -20,6 +20,7 @@ import (
 
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/browser"
+	"hutch/internal/hutchtest/messages"
 )
 
 const typescript = "../../sdk/typescript"
@@ -132,6 +133,16 @@ func TestTypeScript(t *testing.T) {
 		t.Parallel()
 		fitsTheAPI(t)
 	})
+	t.Run("has a reference", func(t *testing.T) {
+		t.Parallel()
+		out := t.TempDir()
+		node(t, typescript, nil, "typedoc", "--out", out) // a warning is an error
+		for _, page := range []string{"classes/index.Hutch.html", "classes/index.Sandbox.html", "functions/cloudflare.getSandbox.html"} {
+			if _, err := os.Stat(filepath.Join(out, page)); err != nil {
+				t.Errorf("the reference has no %s", page)
+			}
+		}
+	})
 	dir := packed(t)
 	t.Run("unit tests", func(t *testing.T) {
 		t.Parallel()
@@ -196,7 +207,7 @@ func TestTypeScriptServer(t *testing.T) {
 	dir := packed(t)
 	page := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(dir, "page"))))
 	t.Cleanup(page.Close)
-	env := serve(t, "--allow-origin", page.URL)
+	env := serve(t, append(messages.Flags(t), "--allow-origin", page.URL)...)
 	contract, err := filepath.Abs("../../sdk/contract/cases")
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +228,13 @@ func TestTypeScriptServer(t *testing.T) {
 		t.Run("page", func(t *testing.T) {
 			t.Parallel()
 			readme(t, dir, env, "../../docs/typescript.md")
+		})
+		t.Run("screen", func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath("Xtigervnc"); err != nil { // of the image host
+				hutchtest.Skip(t, "%v", err)
+			}
+			readme(t, dir, env, "../../docs/screen.md")
 		})
 		t.Run("example", func(t *testing.T) {
 			t.Parallel()

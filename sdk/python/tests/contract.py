@@ -12,6 +12,10 @@ from time import monotonic
 from typing import Any
 
 from hutch import (
+    AgentResult,
+    Answer,
+    AnswerOutput,
+    AnswerText,
     AsyncHutch,
     Brokering,
     CodeError,
@@ -22,6 +26,8 @@ from hutch import (
     Network,
     NetworkLimits,
     Output,
+    Program,
+    Region,
     RunResult,
     VolumeMount,
     WaitFor,
@@ -30,6 +36,9 @@ from hutch._async._platform import sleep
 from hutch._wire import time_of
 
 PATIENCE = 30.0
+
+#: How the outcome of a case begins that was not run for want of a program.
+MISSING = "there is no "
 
 
 # Values: models as JSON has them, and bytes as text or base64.
@@ -74,6 +83,17 @@ def joined(output: list[Output]) -> list[dict[str, Any]]:
         else:
             pieces.append((o.stream, o.data))
     return [{"stream": stream, "data": plain(data)} for stream, data in pieces]
+
+
+def answered(answer: Answer) -> dict[str, Any]:
+    fields = {camel(k): v for k, v in asdict(answer).items() if k not in ("files", "usage", "resources")}
+    files = [{"path": f.path, "content": plain(f.data), "size": f.size, "omitted": f.omitted} for f in answer.files]
+    return fields | {"files": files, "usage": answer.usage.to_json(), "resources": answer.resources and answer.resources.to_json()}
+
+
+def worked(result: AgentResult) -> dict[str, Any]:
+    fields = {camel(k): v for k, v in asdict(result).items() if k not in ("diff_bytes", "usage")}
+    return fields | {"diff": plain(result.diff_bytes), "usage": result.usage.to_json()}
 
 
 # Calls: each takes the client and the arguments by their names in the API.
@@ -177,6 +197,78 @@ class Calls:
                 if stop and stop.encode() in printed:
                     return {"events": [], "result": None}
         return {"events": [{k: json_of(v) for k, v in e.items()} for e in events], "result": json_of(stream.result)}
+
+    def question(self, a: dict[str, Any]) -> dict[str, Any]:
+        fields = snake(a, "files", "timeout")
+        if "files" in a:
+            fields["files"] = {f["path"]: base64.b64decode(f["content"]) if f.get("encoding") else f["content"] for f in a["files"]}
+        if "timeout" in a:
+            fields["timeout"] = a["timeout"] / 1000
+        return fields
+
+    async def ask(self, a: dict[str, Any], stop: str | None) -> Any:
+        return answered(await self.hutch.ask(**self.question(a)))
+
+    async def ask_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        events: list[dict[str, Any]] = []
+        printed = ""
+        async with self.hutch.ask_stream(**self.question(a)) as stream:
+            async for event in stream:
+                last = events[-1] if events else {}
+                if isinstance(event, AnswerText):
+                    if "text" in last:
+                        last["text"] += event.text
+                    else:
+                        events.append({"text": event.text})
+                elif isinstance(event, AnswerOutput):
+                    printed += event.text
+                    if last.get("output", {}).get("stream") == event.stream:
+                        last["output"]["text"] += event.text
+                    else:
+                        events.append({"output": event.to_json()})
+                elif isinstance(event, Program):
+                    events.append({"program": event.to_json()})
+                else:
+                    events.append({"repair": event.to_json()})
+                if stop and stop in printed:
+                    return {"events": events, "result": None}
+        return {"events": events, "result": answered(stream.result)}
+
+    def session(self, a: dict[str, Any]) -> dict[str, Any]:
+        fields = snake(a, "repository")
+        if "repository" in a:
+            fields |= {"repository": a["repository"]["url"], **snake(a["repository"], "url")}
+        return fields
+
+    async def run_agent(self, a: dict[str, Any], stop: str | None) -> Any:
+        return worked(await self.hutch.run_agent(**self.session(a)))
+
+    async def run_agent_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.agent_of(self.hutch.run_agent_stream(**self.session(a)), stop)
+
+    async def prompt_agent(self, a: dict[str, Any], stop: str | None) -> Any:
+        return worked(await self.hutch.prompt_agent(**snake(a)))
+
+    async def prompt_agent_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.agent_of(self.hutch.prompt_agent_stream(**snake(a)), stop)
+
+    async def follow_agent(self, a: dict[str, Any], stop: str | None) -> Any:
+        return worked(await self.hutch.follow_agent(**snake(a)))
+
+    async def follow_agent_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.agent_of(self.hutch.follow_agent_stream(**snake(a)), stop)
+
+    async def agent_of(self, stream: Any, stop: str | None) -> Any:
+        events: list[Any] = []
+        async with stream:
+            async for event in stream:
+                events.append(event.to_json())
+                if stop and stop in (event.text or ""):
+                    return {"session": stream.sandbox_id, "events": events, "result": None}
+        return {"session": stream.sandbox_id, "events": events, "result": worked(stream.result)}
+
+    async def stop_agent(self, a: dict[str, Any], stop: str | None) -> Any:
+        await self.hutch.stop_agent(a["session"])
 
     async def create_context(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).create_context(**snake(a))
@@ -297,6 +389,38 @@ class Calls:
     async def link_port(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).link_port(**snake(a))
 
+    async def get_screen(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).screen.info()
+
+    async def start_screen(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).screen.start(**snake(a))
+
+    async def take_screenshot(self, a: dict[str, Any], stop: str | None) -> Any:
+        shot = await self.box(a).screen.screenshot(Region(**snake(a)) if "x" in a else None)
+        return {"png": plain(shot.png), "width": shot.width, "height": shot.height}
+
+    async def control_screen(self, a: dict[str, Any], stop: str | None) -> Any:
+        result = await self.box(a).screen.do(*a["actions"])
+        image = plain(result.image.png) if result.image else None
+        return {"width": result.width, "height": result.height, "cursor": result.cursor.to_json(), "image": image}
+
+    async def read_clipboard(self, a: dict[str, Any], stop: str | None) -> Any:
+        return {"text": await self.box(a).screen.clipboard()}
+
+    async def write_clipboard(self, a: dict[str, Any], stop: str | None) -> Any:
+        await self.box(a).screen.set_clipboard(a["text"])
+
+    async def open_url(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).screen.open(a["url"])
+
+    async def view_screen(self, a: dict[str, Any], stop: str | None) -> Any:
+        got = b""
+        async with self.box(a).screen.view(control=a.get("control", False)) as view:
+            async for piece in view:
+                got += piece
+                if len(got) >= 12:
+                    return plain(got[:12])
+
     async def get_network(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).get_network()
 
@@ -330,7 +454,7 @@ class Calls:
                 return report
 
     async def hibernate_sandbox(self, a: dict[str, Any], stop: str | None) -> Any:
-        return await self.box(a).hibernate()
+        return await self.box(a).hibernate(files_only=a.get("filesOnly", False))
 
     async def resume_sandbox(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).resume()
@@ -338,10 +462,16 @@ class Calls:
     async def list_snapshots(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.hutch.list_snapshots()
 
+    async def tag_snapshot(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.hutch.tag_snapshot(**a)
+
     async def delete_snapshot(self, a: dict[str, Any], stop: str | None) -> Any:
         await self.hutch.delete_snapshot(a["snapshot"])
 
     async def create_template(self, a: dict[str, Any], stop: str | None) -> Any:
+        a = dict(a)
+        if "from" in a:
+            a["fromSandbox"] = a.pop("from")
         return await self.hutch.create_template(**snake(a))
 
     async def create_backup(self, a: dict[str, Any], stop: str | None) -> Any:
@@ -404,6 +534,9 @@ class Runner:
     async def file(self, file: dict[str, Any]) -> dict[str, str | None]:
         """What each case failed with, or None."""
         async with await self.hutch.create() as sandbox:
+            for program in file.get("needs", []):
+                if not (await sandbox.exec(f"command -v {program}")).success:
+                    return {case["name"]: f"{MISSING}{program}" for case in file["cases"]}
             return {case["name"]: await self.case(case, sandbox.sandbox_id) for case in file["cases"]}
 
     async def case(self, case: dict[str, Any], sandbox: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -52,4 +53,6 @@ def results(mode: str) -> dict[str, dict[str, str | None]]:
 @pytest.mark.parametrize(("file", "case"), [(f["name"], c["name"]) for f in files for c in f["cases"]])
 def test_case(mode: str, file: str, case: str) -> None:
     error = results(mode)[file][case]
+    if error is not None and error.startswith(contract.MISSING) and not os.environ.get("CI"):
+        pytest.skip(error)
     assert error is None, error

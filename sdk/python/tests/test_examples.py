@@ -1,9 +1,10 @@
-"""The examples in README.md and docs/python.md, with what they say that they print, and programs."""
+"""The examples in README.md, docs/python.md and docs/screen.md, with what they say that they print, and programs."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,18 @@ here = Path(__file__).resolve().parent.parent
 root = here.parent.parent
 blocks = [
     (f"{page.name}-{i}", code, printed)
-    for page in (here / "README.md", root / "docs/python.md")
+    for page in (here / "README.md", root / "docs/python.md", root / "docs/screen.md")
     for i, (code, printed) in enumerate(re.findall(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", page.read_text(), re.S))
     if "inspect_ai" not in code  # which is not installed here
 ]
 programs = sorted(p for folder in ("examples/python", "skills/hutch/templates") for p in (root / folder).glob("*.py"))
+
+
+def need(*programs: str) -> None:
+    """Skips a test for want of programs, which the image host takes from this machine. CI has them."""
+    missing = [p for p in programs if shutil.which(p) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"there is no {', '.join(missing)}")
 
 
 def run(*args: str) -> str:
@@ -30,13 +38,17 @@ def run(*args: str) -> str:
 
 @pytest.mark.parametrize(("code", "printed"), [b[1:] for b in blocks], ids=[b[0] for b in blocks])
 def test_page(code: str, printed: str) -> None:
+    need(*["Xtigervnc", "xclip"] if ".screen" in code else [])
     got = run("-c", code)
     assert got == printed or not printed
 
 
 @pytest.mark.parametrize("program", programs, ids=[p.stem for p in programs])
 def test_program(program: Path) -> None:
+    text = program.read_text()
+    needs = re.search(r"^# Needs: (.*)", text, re.M)
+    need(*needs[1].split() if needs else [])
     got = run(str(program))
-    wanted = re.search(r"^# Prints:\n((?:#.*\n)+)", program.read_text(), re.M)
+    wanted = re.search(r"^# Prints:\n((?:#.*\n)+)", text, re.M)
     assert wanted is not None, "the program does not say what it prints"
     assert got == re.sub(r"^# ?", "", wanted[1], flags=re.M)

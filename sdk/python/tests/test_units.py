@@ -278,3 +278,188 @@ def test_notebooks_show_results() -> None:
     }
     run = RunResult.from_json(result)
     assert run.stdout_bytes == b"\xff" and run.text == "<Figure>" and "image/png" in run._repr_mimebundle_()
+
+
+#: The smallest part of a PNG that says its size: 40 by 20.
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + (40).to_bytes(4, "big") + (20).to_bytes(4, "big")
+SCREEN = {"width": 640, "height": 480, "cursor": {"x": 1, "y": 2}}
+
+
+def test_a_screen_does_what_computer_use_models_ask_for() -> None:
+    server = Server(*[(200, SCREEN)] * 10)
+    screen = server.client().sandbox("a").screen
+    screen.click(1, 2)
+    screen.double_click(1, 2)
+    screen.right_click(1, 2)
+    screen.move(1, 2)
+    screen.drag((1, 2), (3, 4))
+    screen.scroll(1, 2, "down")
+    screen.type("Grüße")
+    screen.press("ctrl+s")
+    screen.hold("Right", 0.5)
+    done = screen.do({"action": "mouse_move", "coordinate": [0, 0]}, hutch.ScreenAction("wait", duration=1))
+    assert [json.loads(r.content)["actions"] for r in server.requests] == [
+        [{"action": "left_click", "coordinate": [1, 2]}],
+        [{"action": "double_click", "coordinate": [1, 2]}],
+        [{"action": "right_click", "coordinate": [1, 2]}],
+        [{"action": "mouse_move", "coordinate": [1, 2]}],
+        [{"action": "left_click_drag", "start_coordinate": [1, 2], "coordinate": [3, 4]}],
+        [{"action": "scroll", "coordinate": [1, 2], "scroll_direction": "down", "scroll_amount": 3}],
+        [{"action": "type", "text": "Grüße"}],
+        [{"action": "key", "text": "ctrl+s"}],
+        [{"action": "hold_key", "text": "Right", "duration": 0.5}],
+        [{"action": "mouse_move", "coordinate": [0, 0]}, {"action": "wait", "duration": 1}],
+    ]
+    assert {(r.method, r.url.path) for r in server.requests} == {("POST", "/v1/sandboxes/a/screen/actions")}
+    assert (done.width, done.cursor, done.image) == (640, hutch.Point(1, 2), None)
+
+
+def test_a_click_is_not_repeated() -> None:
+    server = Server(httpx.ReadError("gone"))
+    with pytest.raises(hutch.UnavailableError):
+        server.client().sandbox("a").screen.click(1, 2)
+    assert len(server.requests) == 1
+
+
+def test_notebooks_show_screenshots() -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, content=PNG)
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    shot = Hutch("http://hutch.test", "t", http_client=client).sandbox("a").screen.screenshot((0, 1, 40, 20))
+    assert (shot.png, shot._repr_png_(), shot.width, shot.height) == (PNG, PNG, 40, 20)
+    assert asked == ["/v1/sandboxes/a/screen/screenshot?x=0&y=1&width=40&height=20"]
+    done = Server((200, {**SCREEN, "image": shot.base64})).client().sandbox("a").screen.do({"action": "screenshot"})
+    assert done.image == shot and done._repr_png_() == PNG
+
+
+def test_a_picture_that_is_not_one() -> None:
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=b"<html>")))
+    with pytest.raises(hutch.UnavailableError, match="not a PNG"):
+        Hutch("http://hutch.test", "t", http_client=client).sandbox("a").screen.screenshot()
+
+
+def test_examine_and_verify_audit() -> None:
+    finding = {"name": "cgroups", "level": "warning", "detail": "the group cannot be divided", "fix": "start it with systemd-run"}
+    verified = {
+        "ok": False,
+        "lines": 3,
+        "first": 1,
+        "last": 3,
+        "head": "3:ab",
+        "notes": [],
+        "findings": [{"file": "audit.jsonl", "line": 2, "what": "changed"}],
+    }
+    server = Server((200, {"parts": [{"part": "native", "runtime": True, "ok": True, "findings": [finding]}]}), (200, verified))
+    client = server.client()
+    assert client.examine().parts[0].findings == [hutch.Finding(**finding)]
+    audit = client.verify_audit(head="2:cd")
+    assert not audit.ok and audit.findings == [hutch.AuditFinding("audit.jsonl", 2, "changed")]
+    assert [str(r.url) for r in server.requests] == ["http://hutch.test/v1/doctor", "http://hutch.test/v1/audit/verification?head=2%3Acd"]
+
+
+ANSWER = {
+    "success": True,
+    "question": "q",
+    "code": "x",
+    "output": "42\n",
+    "error": "",
+    "sandboxId": "s",
+    "executionTime": 1,
+    "language": "python",
+    "exitCode": 0,
+    "stderr": "",
+    "timedOut": False,
+    "truncated": False,
+    "generationTime": 1,
+    "cached": False,
+    "repairs": 0,
+    "usage": {"inputTokens": 1, "outputTokens": 1},
+    "aFieldOfANewerServer": 1,
+}
+
+
+def asked(text: str) -> Hutch:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=text.encode()))
+    return Hutch("http://hutch.test", "t", http_client=httpx.Client(transport=transport))
+
+
+def test_a_question_gives_its_steps_and_its_answer() -> None:
+    text = 'event: text\ndata: {"text": "x"}\n\n: ping\n\nevent: later\ndata: {}\n\nevent: result\ndata: ' + json.dumps(ANSWER) + "\n\n"
+    with asked(text).ask_stream("q") as stream:
+        assert list(stream) == [hutch.AnswerText("x")]
+        assert (stream.result.output, stream.result.files) == ("42\n", [])
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, hutch.InvalidError), (401, hutch.AuthenticationError), (403, hutch.DeniedError), (429, hutch.ExhaustedError), (500, hutch.UnavailableError)],
+)
+def test_a_question_that_is_refused_has_the_kind_of_its_status(status: int, kind: type[hutch.HutchError]) -> None:
+    server = Server((status, {"error": "why"}))
+    with pytest.raises(kind, match="why") as caught:
+        server.client().ask("q")
+    assert caught.value.status == status
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("text", ['event: error\ndata: {"error": "the model broke off"}\n\n', 'event: text\ndata: {"text": "x"}\n\n'])
+def test_an_answer_that_breaks_off_is_asked_for_once(text: str) -> None:
+    with pytest.raises(hutch.UnavailableError):
+        asked(text).ask("q")
+
+
+WORKED = {
+    "sandboxId": "s",
+    "agent": "claude",
+    "success": True,
+    "exitCode": 0,
+    "timedOut": False,
+    "duration": 1,
+    "answer": "done",
+    "usage": {"turns": 1, "inputTokens": 1, "outputTokens": 1, "cost": 0.5},
+    "diff": "K+kK",
+    "encoding": "base64",
+    "files": 1,
+    "added": 1,
+    "removed": 0,
+    "aFieldOfANewerServer": 1,
+}
+BEGUN = 'event: session\ndata: {"sandboxId": "s", "agent": "claude"}\n\n'
+
+
+def test_an_agent_gives_what_it_does_and_a_difference_whatever_its_bytes() -> None:
+    said = 'event: event\ndata: {"type": "said", "text": "x", "aFieldOfANewerServer": 1}\n\n: ping\n\nevent: later\ndata: {}\n\n'
+    with asked(BEGUN + said + "event: end\ndata: " + json.dumps(WORKED) + "\n\n").run_agent_stream("https://x.test/r.git", "go") as stream:
+        assert [(e.type, e.text) for e in stream] == [("said", "x")]
+        assert (stream.sandbox_id, stream.result.diff_bytes, stream.result.diff) == ("s", b"+\xe9\n", "+\ufffd\n")
+        assert stream.result and stream.result.usage.cost == 0.5
+
+
+def test_an_agent_is_asked_for_what_was_given() -> None:
+    server = Server((404, problem(404, "not_found")[1]))
+    with pytest.raises(hutch.NotFoundError):
+        server.client().run_agent("https://x.test/r.git", "go", agent="codex", branch="main", limits=hutch.Limits(memory=512), timeout=60)
+    assert json.loads(server.requests[0].content) == {
+        "prompt": "go",
+        "repository": {"url": "https://x.test/r.git", "branch": "main"},
+        "agent": "codex",
+        "limits": {"memory": 512},
+        "timeout": 60,
+    }
+    for bad in ("..", "a/b", ""):
+        with pytest.raises(hutch.InvalidError):
+            server.client().stop_agent(bad)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("text", [BEGUN, BEGUN + 'event: event\ndata: {"type": "said"}\n\n'])
+def test_an_agent_whose_connection_is_lost_works_on(text: str) -> None:
+    with pytest.raises(hutch.UnavailableError, match="works on: follow it") as caught:
+        asked(text).run_agent("https://x.test/r.git", "go")
+    assert caught.value.data == {"sandboxId": "s"}
+    with pytest.raises(hutch.ExhaustedError, match="why"):
+        asked(text + "event: error\ndata: " + json.dumps(problem(429, "exhausted")[1]) + "\n\n").follow_agent("s")

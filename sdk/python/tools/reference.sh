@@ -1,22 +1,11 @@
 #!/bin/sh
-# Makes the API reference, in the folder that is named or in bin/python-reference: pdoc of the installed package.
+# Makes the API reference, in the folder that is named or in bin/python-reference.
 set -eu
 cd "$(dirname "$0")/.."
-target=${1:-../../bin/python-reference}
+target=$(realpath -m "${1:-../../bin/python-reference}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work"
-"$work/bin/pip" install --quiet --disable-pip-version-check pdoc==16.0.0 .
-"$work/bin/python" - "$target" <<'END'
-import sys
-from pathlib import Path
-
-import hutch
-import pdoc
-
-for name in hutch.__all__:  # each is imported with its first use
-    getattr(hutch, name)
-pdoc.render.configure(docformat="google")
-pdoc.pdoc("hutch", output_directory=Path(sys.argv[1]))
-END
+"$work/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-reference.lock
+PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 "$work/bin/python" tools/reference.py "$target"
 echo "open $target/index.html"

@@ -1,11 +1,16 @@
+import {
+  type AgentFollowOptions, type AgentOptions, agentPrompt, type AgentPromptOptions, agentRequest, type AgentResult, type AgentStep, lastOf, streamAgent,
+} from "./agent.js"
+import { type AskEvent, type AskOptions, type AskResult, streamAnswer } from "./ask.js"
 import { createRequest, type SandboxOptions } from "./base.js"
 import { Connection, type ConnectionOptions } from "./connection.js"
 import { inSeconds } from "./encoding.js"
+import { HutchError } from "./error.js"
 import { Operations, part } from "./operations.js"
 import { follow } from "./output.js"
 import { Sandbox } from "./sandbox.js"
 import type {
-  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
+  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotTag, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
 /** Which sandboxes are listed. */
@@ -70,12 +75,79 @@ export class Hutch extends Operations {
     }
   }
 
+  /**
+   * Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked. A program that fails is an
+   * answer too.
+   *
+   * ```ts
+   * const { output } = await hutch.ask("What is the 100th prime number?")
+   * ```
+   */
+  async ask(question: string, options: AskOptions = {}): Promise<AskResult> {
+    for await (const e of this.askStream(question, options)) if (e.type === "complete") return e.answer
+    throw new HutchError("unavailable", "the answer broke off: ask again")
+  }
+
+  /** The same, with each step as it happens: the model's words, the program, its output, repairs, and last the answer. */
+  askStream(question: string, options: AskOptions = {}): AsyncGenerator<AskEvent, void, undefined> {
+    return streamAnswer(this.connection, question, options)
+  }
+
+  /**
+   * Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays. An agent that fails has
+   * a result too.
+   *
+   * ```ts
+   * const { diff, sandboxId } = await hutch.runAgent("https://example.com/repo.git", "update the docs")
+   * ```
+   */
+  runAgent(repository: string, prompt: string, options: AgentOptions = {}): Promise<AgentResult> {
+    return lastOf(this.runAgentStream(repository, prompt, options))
+  }
+
+  /** The same, with each step as it happens. The agent works on when the loop is left: see {@link followAgent} and {@link stopAgent}. */
+  runAgentStream(repository: string, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
+    return streamAgent(this.connection, "POST", "/agents", { json: agentRequest(repository, prompt, options), signal: options.signal })
+  }
+
+  /** Gives the agent of a session its next prompt, and waits for it. The difference is everything since the session began. */
+  promptAgent(session: string, prompt: string, options: AgentPromptOptions = {}): Promise<AgentResult> {
+    return lastOf(this.promptAgentStream(session, prompt, options))
+  }
+
+  /** The same, with each step as it happens. */
+  promptAgentStream(session: string, prompt: string, options: AgentPromptOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
+    return streamAgent(this.connection, "POST", `/agents/${part(session)}`, { json: agentPrompt(prompt, options), signal: options.signal })
+  }
+
+  /** Waits for the last prompt of a session, which can have ended. */
+  followAgent(session: string, options: AgentFollowOptions = {}): Promise<AgentResult> {
+    return lastOf(this.followAgentStream(session, options))
+  }
+
+  /** The same, with each step from the beginning of the prompt. */
+  followAgentStream(session: string, options: AgentFollowOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
+    const { signal, definition } = options
+    return streamAgent(this.connection, "GET", `/agents/${part(session)}`, { query: { definition }, signal })
+  }
+
+  /** Ends the agent of a session, and keeps the session. */
+  stopAgent(session: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("POST", `/agents/${part(session)}/stop`, options)
+  }
+
   /** Lists snapshots, and templates among them, oldest first. */
   listSnapshots(options: Abortable = {}): Promise<Snapshot[]> {
     return this.connection.json("GET", "/v1/snapshots", options)
   }
 
-  /** Deletes a snapshot or template, by id or name. */
+  /** Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other. */
+  tagSnapshot(snapshot: string, name: string, options: Abortable & Omit<SnapshotTag, "name"> = {}): Promise<Snapshot> {
+    const { signal, ...rest } = options
+    return this.connection.json("POST", `/v1/snapshots/${part(snapshot)}/tag`, { json: { name, ...rest }, signal })
+  }
+
+  /** Deletes a snapshot or template, by its id or its last name. A name of several is only removed. */
   deleteSnapshot(snapshot: string, options: Abortable = {}): Promise<void> {
     return this.connection.json("DELETE", `/v1/snapshots/${part(snapshot)}`, options)
   }

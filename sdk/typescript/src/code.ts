@@ -75,6 +75,8 @@ export interface RunOptions extends Abortable {
   /** Cloudflare's name of env. */
   envVars?: Env
   secrets?: string[]
+  /** Bytes of each of stdout and stderr that are kept; default 1 MiB. */
+  maxOutput?: number
   /** What the code reads from its standard input. */
   stdin?: string
   /** Milliseconds from when the run's turn has come; default 30,000. */

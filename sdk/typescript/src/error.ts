@@ -62,9 +62,13 @@ const kinds: Readonly<Record<number, ErrorKind>> = {
   429: "exhausted", 503: "unavailable", 504: "timeout",
 }
 
-/** The error in a JSON value: problem details (RFC 9457). */
+/** The error in a JSON value: problem details (RFC 9457), or what answers to questions have. */
 export function problemError(value: unknown, status: number, retryAfter?: number): HutchError {
-  const p = (typeof value === "object" && value !== null ? value : {}) as Partial<Problem>
+  const p = (typeof value === "object" && value !== null ? value : {}) as Partial<Problem> & { error?: unknown }
+  if (typeof p.error === "string") {
+    const kind = status === 500 ? "unavailable" : kinds[status] ?? "internal" // 500 is the model, or its key
+    return new HutchError(kind, p.error, { status, retryAfter })
+  }
   const message = p.detail ?? `the server answered with status ${String(status)} and no explanation: check the URL, and any proxy before it`
   return new HutchError(p.kind ?? kinds[status] ?? "internal", message, {
     status: p.status ?? status, data: p.data ?? {}, result: p.result, retryAfter: retryAfter ?? seconds(p.data?.["retryAfter"]),

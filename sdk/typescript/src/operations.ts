@@ -2,7 +2,7 @@ import type { Connection } from "./connection.js"
 import { readLines } from "./events.js"
 import { HutchError } from "./error.js"
 import { follow } from "./output.js"
-import type { Abortable, AuditRecord, ImageRecord, Owned, PoolState, Pruned, PullRequest, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
+import type { Abortable, AuditRecord, AuditVerification, Examination, ImageRecord, Node, NodeList, Owned, PoolState, Pruned, PullRequest, RemovedNode, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
 
 /** Which records of the audit log are read. */
 export interface AuditOptions extends Abortable {
@@ -34,7 +34,7 @@ export interface PullOptions extends Abortable, Omit<PullRequest, "image"> {
   onProgress?: (transfer: Transfer) => unknown
 }
 
-/** The part of a server's handle that people use who run it: tokens, audit, images, pool. */
+/** The part of a server's handle that people use who run it: tokens, nodes, audit, images, pool. */
 export class Operations {
   /** @internal */
   readonly connection: Connection
@@ -79,9 +79,52 @@ export class Operations {
     return this.connection.json("DELETE", `/v1/owners/${part(owner)}`, options)
   }
 
+  /** Lists the machines of the server. A server that is not a fleet lists itself. Needs the scope admin, as all calls about nodes do. */
+  listNodes(options: Abortable = {}): Promise<NodeList> {
+    return this.connection.json("GET", "/v1/nodes", options)
+  }
+
+  /** Returns a node with its sandboxes: those that cannot leave it while it is draining, then the oldest. */
+  getNode(node: string, options: Abortable = {}): Promise<Node> {
+    return this.connection.json("GET", `/v1/nodes/${part(node)}`, options)
+  }
+
+  /** Gives a node no new sandboxes. */
+  cordonNode(node: string, options: Abortable = {}): Promise<Node> {
+    return this.connection.json("POST", `/v1/nodes/${part(node)}/cordon`, options)
+  }
+
+  /** Gives a node new sandboxes again, and ends a drain. */
+  uncordonNode(node: string, options: Abortable = {}): Promise<Node> {
+    return this.connection.json("POST", `/v1/nodes/${part(node)}/uncordon`, options)
+  }
+
+  /**
+   * Starts to hand over the sandboxes of a node to other nodes, and does not wait: `held` is how many are left, `stuck` how many
+   * cannot leave. It continues until the node is empty or uncordoned.
+   */
+  drainNode(node: string, options: Abortable = {}): Promise<Node> {
+    return this.connection.json("POST", `/v1/nodes/${part(node)}/drain`, options)
+  }
+
+  /** Removes a node, and frees the ids of its sandboxes. One that is alive and holds sandboxes, and the only one, need force. */
+  removeNode(node: string, { force, ...options }: Abortable & { force?: boolean } = {}): Promise<RemovedNode> {
+    return this.connection.json("DELETE", `/v1/nodes/${part(node)}`, { ...options, query: { force } })
+  }
+
   /** The sandboxes that the server keeps ready. Needs the scope admin. */
   pool(options: Abortable = {}): Promise<PoolState> {
     return this.connection.json("GET", "/v1/pool", options)
+  }
+
+  /** What works on the machine of the server, what does not, and how to fix it, as `hutch doctor` says it. Needs the scope admin. */
+  examine(options: Abortable = {}): Promise<Examination> {
+    return this.connection.json("GET", "/v1/doctor", options)
+  }
+
+  /** Whether the audit log is as it was written. The head of an earlier answer must still be in it. Needs the scope admin. */
+  verifyAudit({ head, ...options }: Abortable & { head?: string } = {}): Promise<AuditVerification> {
+    return this.connection.json("GET", "/v1/audit/verification", { ...options, query: { head } })
   }
 
   /** Reads the audit log, oldest first. Needs the scope admin. */

@@ -2,7 +2,7 @@ import { isId, type SandboxBase } from "./base.js"
 import { HutchError } from "./error.js"
 import { dataText } from "./encoding.js"
 import { follow, OutputDecoder, type OutputEvent } from "./output.js"
-import type { Abortable, Content, Output, ProcessRecord, WaitRequest, WaitResult } from "./types.js"
+import type { Abortable, Content, Output, ProcessRecord, SharedTerminal, TerminalLink, WaitRequest, WaitResult } from "./types.js"
 
 /** Which output of a process is read. */
 export interface LogOptions extends Abortable {
@@ -80,6 +80,21 @@ export class ProcessHandle {
     return this.#sandbox.json("POST", ["processes", this.id, "resize"], { json: { columns, rows }, signal: options.signal, idempotent: true })
   }
 
+  /** Makes a link by which anyone can watch the terminal, and do nothing else, for a number of seconds; default 3600. */
+  share(lifetime?: number, options: Abortable = {}): Promise<SharedTerminal> {
+    return this.#sandbox.json("POST", ["processes", this.id, "links"], { json: lifetime === undefined ? {} : { lifetime }, signal: options.signal })
+  }
+
+  /** The links by which the terminal can be watched, without their secrets. */
+  links(options: Abortable = {}): Promise<TerminalLink[]> {
+    return this.#sandbox.json("GET", ["processes", this.id, "links"], { signal: options.signal })
+  }
+
+  /** Takes a link back, and ends what is watched by it. */
+  async unshare(linkId: string, options: Abortable = {}): Promise<void> {
+    await this.#sandbox.json("DELETE", ["processes", this.id, "links", linkId], { signal: options.signal })
+  }
+
   /** The output that is kept, as text, and the cursor to continue from. */
   async getLogs(options: Omit<LogOptions, "follow"> = {}): Promise<{ stdout: string; stderr: string; cursor: number }> {
     const { signal, since, ...query } = options
@@ -125,6 +140,11 @@ export class ProcessHandle {
     const { path, status } = options
     const request = { port, ...(path === undefined ? {} : { path }), ...(status === undefined ? {} : { status }) }
     await this.#wait(request, `port ${String(port)}`, options)
+  }
+
+  /** Waits until the health check of the process succeeds. */
+  async waitUntilHealthy(options: WaitOptions = {}): Promise<void> {
+    await this.#wait({ healthy: true }, "a health check that succeeds", options)
   }
 
   /** Waits until the process has ended for good. */

@@ -6,6 +6,7 @@ import { SandboxFiles } from "./files.js"
 import { type CommandResult, decodeResult, type ExecEvent, follow, streamExec } from "./output.js"
 import { Process, ProcessHandle } from "./process.js"
 import { CodeRun } from "./run.js"
+import { Screen } from "./screen.js"
 import { Terminal, type TerminalOptions } from "./terminal.js"
 import type {
   Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink, TimelineEntry, TimelineFilter, TimelinePage,
@@ -38,7 +39,7 @@ export interface ExecCallbacks extends ExecOptions {
 }
 
 /** How a background process starts. */
-export interface ProcessOptions extends Abortable, Pick<ProcessRequest, "name" | "user" | "secrets" | "restartPolicy" | "openStdin" | "terminal"> {
+export interface ProcessOptions extends Abortable, Pick<ProcessRequest, "entrypoint" | "name" | "user" | "secrets" | "restartPolicy" | "openStdin" | "terminal" | "stopSignal" | "health"> {
   cwd?: string
   env?: Env
 }
@@ -52,6 +53,8 @@ export interface ContextOptions extends Abortable {
   /** Cloudflare's name of env. */
   envVars?: Env
   secrets?: string[]
+  /** Who it runs as; default: the sandbox's user. */
+  user?: string
   /** Time without a run that ends it: seconds, or "30s", "10m", "3h"; default half an hour. */
   idleTimeout?: Duration
 }
@@ -108,11 +111,14 @@ export class Sandbox extends SandboxFiles {
     return request
   }
 
-  /** Starts a background process. It outlives the connection, and ends with the sandbox. */
+  /**
+   * Starts a background process. It outlives the connection, and ends with the sandbox. With the option `entrypoint` it is the program of the
+   * sandbox's image, and the command is "".
+   */
   async startProcess(command: string, options: ProcessOptions = {}): Promise<Process> {
     const { signal, env, ...rest } = options
     const variables = mergeEnv(env)
-    const json: ProcessRequest = { command, ...rest, ...(variables ? { env: variables } : {}) }
+    const json: ProcessRequest = { ...(command ? { command } : {}), ...rest, ...(variables ? { env: variables } : {}) }
     return new Process(this, await this.json<ProcessRecord>("POST", ["processes"], { json, signal }))
   }
 
@@ -232,6 +238,11 @@ export class Sandbox extends SandboxFiles {
       id = started.id
     }
     return Terminal.connect(this, id, options)
+  }
+
+  /** A handle on its screen, mouse, keyboard and clipboard, without a call: the screen starts with the first use that changes something. */
+  get screen(): Screen {
+    return new Screen(this)
   }
 
   /** Gives a port a URL, or returns the one that it has. There need not be a server yet. */
@@ -395,10 +406,11 @@ export class Sandbox extends SandboxFiles {
 
   /**
    * Puts the sandbox to sleep now, with its memory where the runtime can, and waits until it sleeps. One that stays in use is refused;
-   * without a way to keep memory, so is one with background processes.
+   * without a way to keep memory, so is one with background processes. With filesOnly, only the files are kept, and background processes end.
    */
-  hibernate(options: Abortable = {}): Promise<SandboxRecord> {
-    return this.json("POST", ["hibernate"], { ...options, idempotent: true })
+  hibernate(options: Abortable & { filesOnly?: boolean } = {}): Promise<SandboxRecord> {
+    const { signal, ...json } = options
+    return this.json("POST", ["hibernate"], { json, signal, idempotent: true })
   }
 
   /** Copies a folder into the server's backups; ttl is in seconds. */
@@ -437,9 +449,9 @@ export class Sandbox extends SandboxFiles {
 }
 
 function runRequest(code: string, options: RunOptions): RunRequest {
-  const { context, language, cwd, env, envVars, secrets, stdin, timeout } = options
+  const { context, language, cwd, env, envVars, secrets, maxOutput, stdin, timeout } = options
   const contextId = context === undefined || typeof context === "string" ? context : context.id
-  return defined({ code, contextId, language, cwd, env: mergeEnv(env, envVars), secrets, stdin, timeout: fromMilliseconds(timeout) })
+  return defined({ code, contextId, language, cwd, env: mergeEnv(env, envVars), secrets, maxOutput, stdin, timeout: fromMilliseconds(timeout) })
 }
 
 function checkExec(id: string): string {

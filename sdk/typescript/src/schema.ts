@@ -18,8 +18,8 @@ export interface paths {
         get: operations["listSandboxes"];
         put?: never;
         /**
-         * Return the sandbox of an id, making it when there is none.
-         * @description Callers that race for an id get the same sandbox. The body may be left out.
+         * Return the sandbox with this id. If it does not exist, it is created.
+         * @description Callers that ask for one id at the same time get the same sandbox. The body may be left out.
          */
         post: operations["createSandbox"];
         delete?: never;
@@ -54,7 +54,7 @@ export interface paths {
         head?: never;
         /**
          * Change how long a sandbox stays, and its labels.
-         * @description What the body leaves out stays as it is. A sandbox that sleeps is not woken; the idle time begins again.
+         * @description What the body leaves out stays as it is. A sleeping sandbox is not woken; its idle time starts again.
          */
         patch: operations["updateSandbox"];
         trace?: never;
@@ -80,7 +80,7 @@ export interface paths {
         put?: never;
         /**
          * Run a command and wait for it.
-         * @description A program that fails, is killed (exitCode 128 + signal) or runs out of time has a result; it is no error. With Accept text/event-stream the output comes as events stdout and stderr, each an Output, and at last exit with the result, or error with a Problem. With resumable the first event is started with {"execId"}: a connection that is lost then leaves the command running for 60 seconds, in which it can be resumed.
+         * @description A program that fails, is killed (exitCode 128 + signal) or runs out of time has a result; this is not an error. With Accept text/event-stream the output comes as events stdout and stderr, each an Output, and at last exit with the result, or error with a Problem. With resumable the first event is started with {"execId"}: a connection that is lost then leaves the command running for 60 seconds, and it can be resumed in that time.
          */
         post: operations["exec"];
         delete?: never;
@@ -115,7 +115,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Kill a resumable command with everything it started.
+         * Kill a resumable command and everything that it started.
          * @description Answered when it has ended. What it printed can be read for 60 seconds.
          */
         delete: operations["cancelExec"];
@@ -135,9 +135,82 @@ export interface paths {
         put?: never;
         /**
          * Answer a question with a program that runs.
-         * @description A model writes a program, which runs in a new sandbox without network; with code no model is asked. A program that fails is an answer too. With stream, or Accept text/event-stream, the events are text, program, output and repair as they happen, and last result with the answer, or error. Errors are an object with the field error here. Needs the scope exec.
+         * @description A model writes a program, which runs in a new sandbox without network; with code no model is asked. A program that fails is an answer too. With stream, or Accept text/event-stream, the events are text, program, output and repair as they happen, each an AnswerEvent, and last result with the answer, or error. Errors are an object with the field error here. Needs the scope exec.
          */
         post: operations["ask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a coding agent work on a repository, in a new sandbox.
+         * @description Answered when the agent has ended; with detach, at once, with the first two fields. With Accept text/event-stream the events are session with {"sandboxId", "agent"}, event with an AgentEvent for each thing that the agent does, and last end with the result, or error with a Problem. The agent works on when the client leaves, and the session stays. An agent that fails has a result; it is no error. Needs the scopes exec and files.
+         */
+        post: operations["runAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{session}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox of an agent.
+                 * @example sb-bwxmepxhgaii
+                 */
+                session: components["parameters"]["session"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Follow the last prompt of a session from its beginning.
+         * @description Answered as runAgent, also when the agent has ended. Of more than 1 MiB of output the beginning can be left out.
+         */
+        get: operations["followAgent"];
+        put?: never;
+        /**
+         * Give the agent of a session its next prompt.
+         * @description Answered as runAgent. While an earlier prompt is at work the error is conflict.
+         */
+        post: operations["promptAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{session}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox of an agent.
+                 * @example sb-bwxmepxhgaii
+                 */
+                session: components["parameters"]["session"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End the agent of a session, and keep the session. */
+        post: operations["stopAgent"];
         delete?: never;
         options?: never;
         head?: never;
@@ -274,7 +347,7 @@ export interface paths {
         };
         /**
          * Return what a process has printed.
-         * @description With Accept text/event-stream the pieces are events named stdout and stderr, each an Output, and with follow they go on until the process has ended for good; the last is end with {"cursor"}, or error with a Problem. A client that reconnects with Last-Event-ID goes on where it stopped. Or open a WebSocket: binary messages are output as of exec, and the last is text, {"end": {"cursor"}} or {"error"} with a Problem. It is the fastest way.
+         * @description With Accept text/event-stream the pieces are events named stdout and stderr, each an Output, and with follow they continue until the process has ended for good; the last is end with {"cursor"}, or error with a Problem. A client that reconnects with Last-Event-ID continues where it stopped. Or open a WebSocket: binary messages are output as of exec, and the last is text, {"end": {"cursor"}} or {"error"} with a Problem. It is the fastest way.
          */
         get: operations["readLogs"];
         put?: never;
@@ -366,7 +439,7 @@ export interface paths {
         put?: never;
         /**
          * Wait for a port, a line of output or the end of a process.
-         * @description That the process ended first, or the time, is no error.
+         * @description If the process or the time ends first, that is not an error.
          */
         post: operations["waitProcess"];
         delete?: never;
@@ -395,9 +468,125 @@ export interface paths {
         };
         /**
          * Watch a process and write to it, over a WebSocket.
-         * @description The client sends binary input and text Sizes; the server sends binary output, and texts with the cursor of the next byte, what of the input failed, and last the process's record or the error. Any number may watch.
+         * @description The client sends binary input and text Sizes; the server sends binary output, and texts with the cursor of the next byte, what of the input failed, and last the process's record or the error. Any number may watch. With a window, the client also sends the text `{"taken": N}`, how many bytes of output it has taken on this connection, and the server sends no more than the window beyond that.
          */
         get: operations["attachTerminal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/processes/{process}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+            };
+            cookie?: never;
+        };
+        /** List the links by which anyone can watch a terminal. */
+        get: operations["listTerminalLinks"];
+        put?: never;
+        /**
+         * Make a link by which anyone can watch a terminal, and do nothing else.
+         * @description It shows what its maker sees, until it expires, is taken back, or its maker's token ends. It needs the scope exec and a terminal of a sandbox of the caller's own.
+         */
+        post: operations["shareTerminal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/processes/{process}/links/{link}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+                /** @example wl-4b2c7d */
+                link: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a link to a terminal.
+         * @description Viewers who use it are disconnected. A missing link is not an error.
+         */
+        delete: operations["unshareTerminal"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Watch a terminal by a link, over a WebSocket.
+         * @description It needs no token: the link's secret, which follows # in its path, is the subprotocol `hutch.watch.SECRET`, beside `hutch`. The server sends what attachTerminal does, with a window of 131072 bytes; the client can send nothing but `{"taken": N}`, and anything else ends the connection.
+         */
+        get: operations["watchTerminal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/processes/{process}/recording": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download what a terminal has shown, as a recording.
+         * @description In the format asciicast version 2: a line with the size, then a line for each piece of output that is still kept, with its time. A process without a terminal has none.
+         */
+        get: operations["recordTerminal"];
         put?: never;
         post?: never;
         delete?: never;
@@ -419,10 +608,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Tell what a sandbox may reach, and what went over its network. */
+        /** Return what a sandbox can reach, and how much went over its network. */
         get: operations["getNetwork"];
         /**
-         * Say anew what a sandbox may reach.
+         * Replace the rules about what a sandbox can reach.
          * @description In place of all that was said. It holds when the answer comes: connections that are not allowed any more are cut. A token without the scope admin reaches no further than the server's default.
          */
         put: operations["setNetwork"];
@@ -499,7 +688,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the exposed ports, or tell of servers that come and go.
+         * List the exposed ports, or report servers that start and stop.
          * @description With Accept text/event-stream, events named port, each a PortEvent: first of the servers that listen, then of each change within a second. The last is error with a Problem.
          */
         get: operations["listPorts"];
@@ -536,7 +725,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Take the URL of a port back, and cut who is connected by it. */
+        /** Remove the URL of a port, and end the connections through it. */
         delete: operations["unexposePort"];
         options?: never;
         head?: never;
@@ -591,7 +780,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign a URL with which anybody may see an exposed port for a while. */
+        /** Sign a URL that opens an exposed port to anyone for a while. */
         post: operations["linkPort"];
         delete?: never;
         options?: never;
@@ -618,10 +807,162 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Connect with a server inside by TCP, over a WebSocket.
+         * Connect to a server inside by TCP, over a WebSocket.
          * @description Binary messages are bytes, both ways; an empty one ends its direction, as a FIN does. The port need not be exposed. Where nothing listens the answer is a Problem of kind unavailable, whose data has the port.
          */
         get: operations["connectPort"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Return the size of the screen, and where the pointer is.
+         * @description A sandbox without a screen is a conflict.
+         */
+        get: operations["getScreen"];
+        put?: never;
+        /** Start a screen, or give it another size. */
+        post: operations["startScreen"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen/screenshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Return a picture of the screen with its pointer.
+         * @description Of a region with x, y, width and height. The part outside of the screen is cut off.
+         */
+        get: operations["takeScreenshot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Use mouse and keyboard.
+         * @description The actions are done in their order. Their names and fields are those of the computer-use tool that models are trained on. The answer comes when the screen has taken them; programs may draw later.
+         */
+        post: operations["controlScreen"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen/clipboard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /** Return the text that a program copied. */
+        get: operations["readClipboard"];
+        /** Put a text on the clipboard. */
+        put: operations["writeClipboard"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Open a page in a browser on the screen. */
+        post: operations["openUrl"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/screen/view": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Connect a viewer, over a WebSocket that speaks VNC.
+         * @description Binary messages are bytes of RFB 3.8, without a password, as noVNC sends and takes them. A viewer with control needs the scope exec; what another does with mouse, keyboard, clipboard and size goes nowhere.
+         */
+        get: operations["viewScreen"];
         put?: never;
         post?: never;
         delete?: never;
@@ -645,7 +986,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Clone a repository, with its credentials in memory alone. */
+        /** Clone a repository. Its credentials are only kept in memory. */
         post: operations["gitClone"];
         delete?: never;
         options?: never;
@@ -691,7 +1032,7 @@ export interface paths {
         };
         /**
          * Return a difference, as git prints it.
-         * @description Of the index and the working tree, when nothing else is named.
+         * @description Between the index and the working tree, unless from or to is given.
          */
         get: operations["gitDiff"];
         put?: never;
@@ -808,11 +1149,11 @@ export interface paths {
         };
         /**
          * Return the bytes of a file, or a part of them.
-         * @description A Range header of one range is heeded, where no parameter asks for a part.
+         * @description A Range header with one range works, if no parameter asks for a part.
          */
         get: operations["readFile"];
         /**
-         * Make a file of the body, of any size.
+         * Write the body, of any size, to a file.
          * @description The file is replaced as a whole at the end or, on any error, not at all. Appending goes straight into it.
          */
         put: operations["writeFile"];
@@ -1023,7 +1364,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell of changes to a file, or in a folder, as they happen.
+         * Report changes to a file, or in a folder, as they happen.
          * @description Events named change, each a FileEvent, the first of type ready: nothing after it is missed, or there is an overflow. The last is end when the folder is gone, or error with a Problem.
          */
         get: operations["watchFiles"];
@@ -1054,11 +1395,11 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return an archive of a folder, or of what is named in it. */
+        /** Return an archive of a folder, or of some names in it. */
         get: operations["packFiles"];
         /**
-         * Put what is in an archive below a folder, over what is there.
-         * @description Entries that would land elsewhere are denied, with what was unpacked before them left.
+         * Unpack an archive into a folder, over the files that exist.
+         * @description An entry that would land elsewhere ends it with denied; what was unpacked before stays.
          */
         put: operations["unpackFiles"];
         post?: never;
@@ -1143,7 +1484,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End the run under way, as Ctrl-C would, and keep the state. */
+        /** End the current run, as Ctrl-C would, and keep the state. */
         post: operations["interruptContext"];
         delete?: never;
         options?: never;
@@ -1170,7 +1511,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Run code in a context over a WebSocket, which answers to what it asks.
+         * Run code in a context over a WebSocket, which also takes the input that the code asks for.
          * @description As attachRun, in the context that the path names.
          */
         get: operations["attachRunInContext"];
@@ -1200,13 +1541,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Run code over a WebSocket, which answers to what it asks.
+         * Run code over a WebSocket, which also takes the input that the code asks for.
          * @description As attachExec, with a RunRequest as the first message. The texts of the server are {"stdin": bytes taken}, {"result": CodeResult}, {"exception": CodeError}, {"input": {"prompt": text, "password": whether to hide what is typed}} when the code waits for more, and last {"end": RunResult} or {"error": Problem}.
          */
         get: operations["attachRun"];
         put?: never;
         /**
-         * Run code in a context, which is made when there is none.
+         * Run code in a context. A missing context is created.
          * @description An error that the code raised is part of the result. With Accept text/event-stream: events stdout and stderr, each an Output; result, a CodeResult; exception, a CodeError; input, {"prompt", "password"}, when the code waits for more; and at last end with the RunResult, or error with a Problem.
          */
         post: operations["run"];
@@ -1229,7 +1570,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List with whom a sandbox is shared, oldest first. */
+        /** List the tokens that a sandbox is shared with, oldest first. */
         get: operations["listGrants"];
         put?: never;
         post?: never;
@@ -1259,13 +1600,13 @@ export interface paths {
         };
         get?: never;
         /**
-         * Share a sandbox of one's own with a token, or change what was shared.
+         * Share one of your sandboxes with a token, or change its access.
          * @description The token may then use it by its id, within its own scopes, unless it has a sandbox of that id itself. Only the owner may destroy or share it. The grant ends with the sandbox and with the token.
          */
         put: operations["shareSandbox"];
         post?: never;
         /**
-         * Take back what was shared.
+         * End the sharing with a token.
          * @description Idempotent.
          */
         delete: operations["unshareSandbox"];
@@ -1283,9 +1624,49 @@ export interface paths {
         };
         /**
          * Read the audit log.
-         * @description Records of operations that have ended, in the order in which they ended, one JSON value a line. To go on where an answer ended, give the seq of its last record as after. Needs the scope admin.
+         * @description Records of operations that have ended, in the order in which they ended, one JSON value a line. To continue where an answer ended, give the seq of its last record as after. Needs the scope admin.
          */
         get: operations["readAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit/verification": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check that the audit log is as it was written.
+         * @description No line changed, taken out, put in or moved. It reads the whole log. Keep the head of the answer elsewhere, and give it the next time: then not even a new log in place of the old one stays unseen. Needs the scope admin.
+         */
+        get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return what works on the server's machine, what does not, and how to fix it.
+         * @description The findings of `hutch doctor`, for the server that answers. A result that is a moment old can be returned again. Needs the scope admin.
+         */
+        get: operations["examine"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1302,8 +1683,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell what is kept ready.
-         * @description Sandboxes that wait for creates to come, and how often a create found one. Needs the scope admin.
+         * Return what the pool keeps ready.
+         * @description Sandboxes that are ready for later creates, and how often a create found one. Needs the scope admin.
          */
         get: operations["readPool"];
         put?: never;
@@ -1355,6 +1736,134 @@ export interface paths {
          * @description Sandboxes, snapshots, images, volumes, backups and secrets. The answer is conflict while a token of the owner is valid. Needs the scope admin.
          */
         delete: operations["deleteOwner"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the machines of this server.
+         * @description A server that is not a fleet is one node. Needs the scope admin.
+         */
+        get: operations["listNodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a node, with the sandboxes that it holds.
+         * @description Those that cannot leave a node that is draining come first, then the oldest; at most 1000. Needs the scope admin.
+         */
+        get: operations["getNode"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a node.
+         * @description Other nodes refuse its certificate at once, and the ids of the sandboxes that it held are free. What was in them is lost, except what the fleet's bucket has. The answer is conflict for a node that is alive and holds sandboxes, and for the only node, unless it is forced. Needs the scope admin.
+         */
+        delete: operations["removeNode"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/cordon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a node no new sandboxes.
+         * @description Those that are there stay. Needs the scope admin; the answer is unsupported on a server that is one machine.
+         */
+        post: operations["cordonNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/uncordon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a node new sandboxes again.
+         * @description It ends a drain, too. Needs the scope admin; the answer is unsupported on a server that is one machine.
+         */
+        post: operations["uncordonNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hand over the sandboxes of a node to other nodes.
+         * @description Each is put to sleep, and wakes on another node with its next use. The answer does not wait: `held` of the node is how many are left, and `stuck` how many of them cannot leave. It continues after the caller has gone, until the node is empty or uncordoned. Needs the scope admin; the answer is unsupported on a server that is one machine.
+         */
+        post: operations["drainNode"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1472,7 +1981,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell the version of the server.
+         * Return the version of the server.
          * @description Any valid token can read it, so a client can check its token with it.
          */
         get: operations["readVersion"];
@@ -1492,8 +2001,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell what sandboxes have used.
-         * @description A token with the scope admin sees those of all, another its own. Nothing is woken.
+         * Return what sandboxes have used.
+         * @description A token with the scope admin sees all sandboxes, another token its own. No sandbox is woken.
          */
         get: operations["readUsage"];
         put?: never;
@@ -1512,7 +2021,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell what sandboxes use now.
+         * Return what sandboxes use now.
          * @description A token with the scope admin sees those of all, another its own. No sandbox wakes for it, and none stays awake. With Accept text/event-stream reports come as events stats, each a StatsReport. The first has all sandboxes, and those after it only the ones that changed; one that is gone comes once more, with the status destroyed. A report with full replaces what came before. A server with many sandboxes can take longer than the interval. CPU is the average since the reading before, so it is 0 in the first event unless another client reads, too.
          */
         get: operations["readStats"];
@@ -1563,7 +2072,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * End a token, and what is under way for it.
+         * End a token, and the calls that it has made and that still run.
          * @description Idempotent. Its sandboxes stay until they end by themselves.
          */
         delete: operations["revokeToken"];
@@ -1589,7 +2098,7 @@ export interface paths {
         put?: never;
         /**
          * Give a token a new secret.
-         * @description The old one is good for nothing from then on. Id, name, scopes, limits and sandboxes stay.
+         * @description The old secret stops working at once. Id, name, scopes, limits and sandboxes stay.
          */
         post: operations["rotateToken"];
         delete?: never;
@@ -1631,7 +2140,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a secret.
-         * @description Programs that run keep what they were given; it is looked for in output for 30 days more.
+         * @description Running programs keep the value that they were given; it is redacted from output for 30 more days.
          */
         delete: operations["deleteSecret"];
         options?: never;
@@ -1692,8 +2201,37 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete a snapshot. Sandboxes that began as it do not need it. */
+        /**
+         * Delete a snapshot. Sandboxes that began as it do not need it.
+         * @description By its id or its last name. A name of several is only removed, and the snapshot stays.
+         */
         delete: operations["deleteSnapshot"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots/{snapshot}/tag": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example web:v2
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a snapshot or template another name.
+         * @description A name that another of the owner's snapshots has is a Problem of kind conflict, unless replace moves it. A snapshot that loses its last name is deleted. A snapshot can have 100 names.
+         */
+        post: operations["tagSnapshot"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1814,7 +2352,7 @@ export interface paths {
         put?: never;
         /**
          * Put the sandbox to sleep now, until it is used.
-         * @description Memory, processes and files go to disk, also of a sandbox with keepAlive. A sandbox that sleeps already does not change. A sandbox that stays in use is refused with 409. A runtime that cannot keep memory keeps the files, and the sandbox is stopped; while background processes run in it, which would end, that is refused with 409.
+         * @description Memory, processes and files go to disk, also of a sandbox with keepAlive. A sandbox that sleeps already does not change. A sandbox that stays in use is refused with 409. A runtime that cannot keep memory keeps the files, and the sandbox is stopped; while background processes run in it, which would end, that is refused with 409. With filesOnly any runtime keeps only the files, and ends them.
          */
         post: operations["hibernateSandbox"];
         delete?: never;
@@ -1863,7 +2401,7 @@ export interface paths {
         put?: never;
         /**
          * Copy a folder and all that is in it.
-         * @description The sandbox goes on running. Pipes, sockets and devices are left out.
+         * @description The sandbox continues to run. Pipes, sockets and devices are left out.
          */
         post: operations["createBackup"];
         delete?: never;
@@ -2358,6 +2896,127 @@ export interface components {
             files?: components["schemas"]["QuestionFile"][];
             resources?: components["schemas"]["Consumption"];
         };
+        /** @description Asks a coding agent to work on a repository, in a new sandbox. What is left out is what the definition of the agent says. */
+        AgentRequest: {
+            /** @description One that the server knows: claude, codex, gemini or opencode. Default claude. */
+            agent?: string;
+            /** @description Another agent, in YAML, in place of agent. */
+            definition?: string;
+            /** @description What the agent is to do: at most 1 MiB. */
+            prompt: string;
+            /** @description Is cloned. Its folder is the server's choice: dir is not used. The network reaches its host only for the clone. */
+            repository: components["schemas"]["GitCloneRequest"];
+            /** @description An image, or the name of a template, with the program of the agent. */
+            image?: string;
+            /** @description As in CreateRequest. */
+            runtime?: string;
+            /** @description Set for everything that runs inside, over that of the definition. */
+            env?: {
+                [key: string]: string;
+            };
+            network?: components["schemas"]["Network"];
+            limits?: components["schemas"]["Limits"];
+            /** @description Seconds, then the agent is ended; default an hour. */
+            timeout?: number;
+            /** @description Seconds, then the session is destroyed; default a week. */
+            keep?: number;
+            /** @description Do not wait for the agent. */
+            detach?: boolean;
+        };
+        /** @description What an agent is to do next, in a session. */
+        AgentPrompt: {
+            /** @description Of an agent that the server does not know, in YAML. */
+            definition?: string;
+            /** @description What the agent is to do: at most 1 MiB. */
+            prompt: string;
+            /** @description Seconds, then the agent is ended; default an hour. */
+            timeout?: number;
+            /** @description Do not wait for the agent. */
+            detach?: boolean;
+        };
+        /** @description One thing that a coding agent does, whichever agent it is. */
+        AgentEvent: {
+            /**
+             * @description began: text is the model. said: text is what the agent says. called: it uses tool, and text is what for. got: text is what the tool gave. log: text is a line that the agent prints beside its stream. ended: text is its last words.
+             * @enum {string}
+             */
+            type: "began" | "said" | "called" | "got" | "log" | "ended";
+            text?: string;
+            tool?: string;
+            /** @description The tool, or the agent at its end, saw an error. */
+            failed?: boolean;
+            /** @description The text continues that of the event before. */
+            continues?: boolean;
+            /** @description Of ended. */
+            usage?: components["schemas"]["AgentUsage"];
+        };
+        /** @description What a coding agent says it has used; 0 for what it does not say. */
+        AgentUsage: {
+            turns: number;
+            /** @description With those of a cache. */
+            inputTokens: number;
+            outputTokens: number;
+            /** @description In US dollars. */
+            cost: number;
+        };
+        /** @description What came of a prompt. Of one that is not waited for it has sandboxId and agent only; the rest is zero. */
+        AgentResult: {
+            /** @description The session. */
+            sandboxId: string;
+            agent: string;
+            /** @description The agent ended by itself and saw no error. */
+            success: boolean;
+            exitCode: number;
+            timedOut: boolean;
+            /** @description In milliseconds. */
+            duration: number;
+            /** @description The agent's last words. */
+            answer: string;
+            usage: components["schemas"]["AgentUsage"];
+            /** @description Everything that has changed since the session began, as git diff --binary prints it. */
+            diff: string;
+            /** @description base64 if the difference is not UTF-8; else it is left out. */
+            encoding?: string;
+            /** @description How many files changed. */
+            files: number;
+            /** @description Lines. */
+            added: number;
+            /** @description Lines. */
+            removed: number;
+        };
+        /** @description One step on the way to an answer: one of the fields. */
+        AnswerEvent: {
+            /** @description A piece of the model's answer, as it is written. */
+            text?: string;
+            /** @description It is about to run. */
+            program?: components["schemas"]["Program"];
+            /** @description What it prints, as it is printed. */
+            output?: components["schemas"]["AnswerOutput"];
+            /** @description It failed, and goes back to the model. */
+            repair?: components["schemas"]["Repair"];
+        };
+        /** @description A program for a question. */
+        Program: {
+            language: string;
+            code: string;
+            /** @description 1 is the first. */
+            attempt: number;
+            /** @description It was known from an earlier question. */
+            cached: boolean;
+        };
+        /** @description A piece of what the program of a question prints. */
+        AnswerOutput: {
+            /** @enum {string} */
+            stream: "stdout" | "stderr";
+            text: string;
+        };
+        /** @description A program goes back to the model. */
+        Repair: {
+            /** @description The one that failed. */
+            attempt: number;
+            /** @description The end of what went wrong. */
+            error: string;
+        };
         /** @description Tokens of a model. */
         ModelUsage: {
             /** @description With those written to and read from the model's own cache. */
@@ -2372,6 +3031,11 @@ export interface components {
             /** @description The most memory, in MiB. */
             memoryPeak: number;
         };
+        /** @description Puts a sandbox to sleep. */
+        HibernateRequest: {
+            /** @description Keeps no memory: the sandbox is stopped, and its background processes end. They are asked to end before they are killed. */
+            filesOnly?: boolean;
+        };
         /** @description Asks for a snapshot. */
         SnapshotRequest: {
             /** @description Like no other of the owner's; none is needed. */
@@ -2383,10 +3047,20 @@ export interface components {
             /** @description Lets everybody on the server make sandboxes of it, with all that was in memory. Needs the scope admin. */
             shared?: boolean;
         };
+        /** @description Another name for a snapshot. */
+        SnapshotTag: {
+            /** @description NAME or NAME:TAG. NAME:latest is the same as NAME. */
+            name: string;
+            /** @description Moves the name from the snapshot that has it, which is deleted if it has no other. */
+            replace?: boolean;
+        };
         /** @description The record of a snapshot. */
         Snapshot: {
             snapshotId: string;
+            /** @description The oldest of its names. */
             name?: string;
+            /** @description The oldest first; left out when it has none. */
+            names?: string[];
             /** @description The sandbox that it was made of. */
             sandboxId: string;
             owner?: string;
@@ -2395,7 +3069,7 @@ export interface components {
             createdAt: string;
             /** Format: date-time */
             expiresAt?: string;
-            /** @description False where it has the files alone. */
+            /** @description False if it has only the files. */
             memory: boolean;
             /** @description Bytes on disk. */
             size: number;
@@ -2485,7 +3159,7 @@ export interface components {
             snapshot?: string;
             /** @description The name of the template that the sandbox begins as: as snapshot, and what the template starts is ready. */
             template?: string;
-            /** @description Takes the files alone of the snapshot. */
+            /** @description Takes only the files of the snapshot. */
             filesOnly?: boolean;
             /** @description Set for everything that runs inside. */
             env?: {
@@ -2673,8 +3347,66 @@ export interface components {
             dir: string;
             /** @description Empty when no branch is checked out. */
             branch: string;
-            /** @description Empty when there is none yet. */
+            /** @description Empty if there are no commits yet. */
             commit: string;
+        };
+        /** @description A screen, with sizes in pixels. */
+        Screen: {
+            width: number;
+            height: number;
+            cursor: components["schemas"]["Point"];
+        };
+        /** @description A pixel of the screen, from its upper left corner. */
+        Point: {
+            x: number;
+            y: number;
+        };
+        /** @description A screen. Without a size it is 1280 × 800, or as it is. */
+        ScreenRequest: {
+            /** @description 64 to 3840. */
+            width?: number;
+            /** @description 64 to 2160. */
+            height?: number;
+        };
+        /** @description Actions, in their order. */
+        ControlRequest: {
+            actions: components["schemas"]["ScreenAction"][];
+        };
+        /** @description One action of mouse or keyboard, as computer-use models name it. */
+        ScreenAction: {
+            /** @enum {string} */
+            action: "mouse_move" | "left_click" | "right_click" | "middle_click" | "double_click" | "triple_click" | "left_click_drag" | "left_mouse_down" | "left_mouse_up" | "scroll" | "key" | "hold_key" | "type" | "wait" | "screenshot" | "zoom" | "cursor_position";
+            /** @description X and y. Without it a click is where the pointer is. */
+            coordinate?: number[];
+            /** @description Where a drag begins, x and y; default: where the pointer is. */
+            start_coordinate?: number[];
+            /** @description What to type; keys pressed together, such as ctrl+s; or the keys held during a click. */
+            text?: string;
+            /** @enum {string} */
+            scroll_direction?: "up" | "down" | "left" | "right";
+            /** @description Clicks of the wheel, up to 100; default 3. */
+            scroll_amount?: number;
+            /** @description How long to wait or to hold keys, in seconds; up to 60 for all actions together. */
+            duration?: number;
+            /** @description What zoom shows: x and y of the upper left and of the lower right corner. */
+            region?: number[];
+        };
+        /** @description The screen after the actions. */
+        ControlResult: {
+            width: number;
+            height: number;
+            cursor: components["schemas"]["Point"];
+            /** @description The picture of the last screenshot or zoom among the actions: a PNG in base64. */
+            image?: string;
+        };
+        /** @description A text that programs copy and paste. */
+        Clipboard: {
+            text: string;
+        };
+        /** @description The address of a page. */
+        Address: {
+            /** @description It begins with http:, https:, file: or about:. */
+            url: string;
         };
         /** @description The state of a working tree. */
         GitStatus: {
@@ -2682,7 +3414,7 @@ export interface components {
             dir: string;
             /** @description Empty when no branch is checked out. */
             branch: string;
-            /** @description Empty when there is none yet. */
+            /** @description Empty if there are no commits yet. */
             commit: string;
             /** @description The branch that ahead and behind count against. */
             upstream?: string;
@@ -2815,6 +3547,8 @@ export interface components {
             mode?: "none" | "allow-list" | "open";
             /** @description Rules: example.com (at ports 80 and 443), *.example.com, example.com:22, example.com:*, 203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443. */
             allow?: string[];
+            /** @description Addresses and nets that are not reached in any mode, such as 203.0.113.0/24 or 0.0.0.0/0:25. Only a rule of allow about the same or a narrower net wins over it. */
+            block?: string[];
             /** @description Other sandboxes of the same owner, whose ports are reached as NAME.sandbox.internal: NAME, or NAME=SANDBOX. */
             links?: string[];
             limits?: components["schemas"]["NetworkLimits"];
@@ -2835,7 +3569,7 @@ export interface components {
             sandboxId: string;
             network: components["schemas"]["Network"];
             traffic: components["schemas"]["Traffic"];
-            /** @description Why it reaches nothing whatever the rules say; left out when it may. */
+            /** @description Why the sandbox reaches nothing, even if rules allow it; left out otherwise. */
             unavailable?: string;
         };
         /** @description Counts since the sandbox was made. */
@@ -2881,7 +3615,7 @@ export interface components {
             /** @description Bytes, by the sandbox. */
             sent: number;
             received: number;
-            /** @description It goes on. */
+            /** @description It has not ended. */
             open?: boolean;
             /** @description Seconds, when it has ended. */
             duration: number;
@@ -2891,7 +3625,7 @@ export interface components {
         /** @description A part of the log. */
         ConnectionLog: {
             connections: components["schemas"]["Connection"][];
-            /** @description The cursor to go on after. */
+            /** @description The cursor to continue after. */
             next: number;
         };
         /** @description One event in a sandbox. */
@@ -2939,7 +3673,7 @@ export interface components {
         /** @description A part of a timeline. */
         TimelinePage: {
             entries: components["schemas"]["TimelineEntry"][];
-            /** @description The cursor to go on after. */
+            /** @description The cursor to continue after. */
             next: number;
         };
         /** @description An exposed port. */
@@ -2966,6 +3700,28 @@ export interface components {
         PortLifetime: {
             /** @description Seconds, at most 30 days; default 3600. */
             lifetime?: number;
+        };
+        /** @description A link by which anyone can watch one terminal. */
+        TerminalLink: {
+            linkId: string;
+            sandboxId: string;
+            processId: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string;
+        };
+        /** @description A link to a terminal that was just made. */
+        SharedTerminal: {
+            linkId: string;
+            sandboxId: string;
+            processId: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string;
+            /** @description What is to be opened at the server, such as https://hutch.example.com/watch#SECRET. */
+            path: string;
         };
         /** @description A URL that opens an exposed port for a while. */
         PortLink: {
@@ -3018,10 +3774,52 @@ export interface components {
             restarts: number;
             /** @description The size it has now. */
             terminal?: components["schemas"]["Size"];
+            /** @description The signal that asks it to end, if it was started with one. */
+            stopSignal?: number;
+            /** @description Of a process that was started with a health check. */
+            health?: components["schemas"]["ProcessHealth"];
+        };
+        /** @description What is known of the health of a process. Nothing follows from it: an unhealthy process is neither ended nor started again. */
+        ProcessHealth: {
+            /**
+             * @description starting until a check has succeeded; unhealthy when as many checks as retries have failed in a row, and when the process does not run.
+             * @enum {string}
+             */
+            status: "starting" | "healthy" | "unhealthy";
+            /** @description In a row, of those that count. */
+            failures: number;
+            /** @description Of the last check, like the fields below; 124 for one that took too long. */
+            exitCode?: number;
+            /** @description The beginning of what it printed. */
+            output?: string;
+            /** Format: date-time */
+            checkedAt?: string;
+        };
+        /** @description A command that says whether a process does its work, as HEALTHCHECK in a Dockerfile. */
+        HealthCheck: {
+            /** @description A command line, which runs as the process's user, in its folder and environment. Exit code 0 says that the process is healthy. */
+            command: string;
+            /** @description Seconds from one check to the next; default 30. */
+            interval?: number;
+            /** @description Seconds after which a check is killed, and has failed; default 30. */
+            timeout?: number;
+            /** @description Seconds after a start in which failures do not count; default 0. */
+            startPeriod?: number;
+            /** @description Seconds between checks until one has succeeded; default 5, at most interval. */
+            startInterval?: number;
+            /** @description Failures in a row that make the process unhealthy; default 3. */
+            retries?: number;
         };
         /** @description Asks for a background process. It outlives the connection that asked for it and goes with its sandbox. */
         ProcessRequest: {
-            command: string;
+            /** @description A bash command line; left out with entrypoint. */
+            command?: string;
+            /** @description Runs the program that the sandbox's image names, its ENTRYPOINT and CMD, instead of command. Its STOPSIGNAL and HEALTHCHECK hold where stopSignal and health are left out. */
+            entrypoint?: boolean;
+            /** @description The signal that asks the process to end; default 15. It gets it, and 10 seconds, when its sandbox is stopped. */
+            stopSignal?: number;
+            /** @description Says whether the process does its work. */
+            health?: components["schemas"]["HealthCheck"];
             /** @description For people: at most 63 printable characters, not unique. */
             name?: string;
             cwd?: string;
@@ -3049,14 +3847,14 @@ export interface components {
             /** @description MiB. */
             memory: number;
         };
-        /** @description Asks for code to be run. */
+        /** @description Asks to run code. */
         RunRequest: {
-            /** @description The context; by default that called default- and the language. One that is not there is made, in language. */
+            /** @description The context; default: the one called default- and the language. A missing context is created, in language. */
             contextId?: string;
             /** @description Default: what the context is in, else python. */
             language?: string;
             code: string;
-            /** @description Where to go first, and stay. */
+            /** @description The folder to change to first; later runs stay there. */
             cwd?: string;
             /** @description For this run. */
             env?: {
@@ -3064,7 +3862,7 @@ export interface components {
             };
             /** @description As in CreateRequest, for this run. */
             secrets?: string[];
-            /** @description Seconds from when the run's turn has come; default 30, at most the server's maximum. */
+            /** @description Seconds, counted from when the run starts; default 30, at most the server's maximum. */
             timeout?: number;
             /** @description As in ExecRequest. */
             maxOutput?: number;
@@ -3148,7 +3946,7 @@ export interface components {
         /** @description Asks to share a sandbox. */
         ShareRequest: {
             /**
-             * @description read is to see it, its processes, output and files; write is all but to destroy or share it.
+             * @description read allows to see it, its processes, output and files; write allows all calls but to destroy or share it.
              * @enum {string}
              */
             access: "read" | "write";
@@ -3309,6 +4107,8 @@ export interface components {
             };
             exposedPorts?: string[];
             stopSignal?: string;
+            /** @description Of a process that runs the image's program. */
+            healthcheck?: components["schemas"]["HealthCheck"];
         };
         /** @description A copy of a folder. */
         Backup: {
@@ -3368,6 +4168,82 @@ export interface components {
             secrets: number;
             /** @description Bytes of snapshots, images, volumes and backups. */
             size: number;
+        };
+        /** @description The machines of a server. */
+        NodeList: {
+            /** @description Several machines can be this server. Otherwise it is the only one, and cannot be changed. */
+            fleet: boolean;
+            nodes: components["schemas"]["Node"][];
+        };
+        /** @description An amount of a node's resources. */
+        NodeRoom: {
+            /** @description MiB. */
+            memory: number;
+            /** @description Cores. */
+            cpu: number;
+            sandboxes: number;
+        };
+        /** @description One machine of a server. */
+        Node: {
+            id: string;
+            /** @description Where the other nodes reach it; empty on a server that is one machine. */
+            address: string;
+            /** @description Of Hutch; empty for a node that never began. */
+            version: string;
+            /**
+             * @description A cordoned node gets no new sandboxes. One that is draining also hands over those that it has.
+             * @enum {string}
+             */
+            state: "ready" | "cordoned" | "draining";
+            /** @description Its lease has not run out. */
+            alive: boolean;
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: date-time
+             * @description When it joined the fleet.
+             */
+            joined?: string;
+            /**
+             * Format: date-time
+             * @description When its server began; absent for a node that never did.
+             */
+            started?: string;
+            /**
+             * Format: date-time
+             * @description The end of its lease; absent for a node that never began.
+             */
+            seenUntil?: string;
+            /** @description How often its server began. */
+            epoch: number;
+            room: components["schemas"]["NodeRoom"];
+            promised: components["schemas"]["NodeRoom"];
+            /** @description Sandboxes, awake or asleep. */
+            held: number;
+            /** @description Sandboxes that cannot leave the node, which is draining. */
+            stuck: number;
+            /** @description Those that cannot leave first, then the oldest; at most 1000. Only in the answer about one node. */
+            sandboxes?: components["schemas"]["NodeSandbox"][];
+        };
+        /** @description A sandbox as the node knows it that holds it. */
+        NodeSandbox: {
+            sandboxId: string;
+            owner?: string;
+            image?: string;
+            /** Format: date-time */
+            placed: string;
+            awake: boolean;
+            /** @description It outlives its node. */
+            inBucket: boolean;
+            /** @description Why it cannot leave a node that is draining. */
+            stays?: string;
+        };
+        /** @description What the removal of a node has freed. */
+        RemovedNode: {
+            node: string;
+            /** @description Sandboxes that were lost with it, and whose ids are free. */
+            freed: number;
         };
         /** @description How clients reach the server by SSH. */
         SSHServer: {
@@ -3463,11 +4339,11 @@ export interface components {
         /** @description The record of a secret, without its value. */
         Secret: {
             name: string;
-            /** @description It is the server's: all may use it, and none change it. */
+            /** @description It is the server's: every owner can use it, and no owner can change it. */
             shared?: boolean;
             /** Format: date-time */
             updatedAt?: string;
-            /** @description Its value is replaced in what comes out. One of less than 6 bytes is not. */
+            /** @description Its value is redacted from all answers. A value of less than 6 bytes is not. */
             redacted: boolean;
             brokered?: components["schemas"]["Brokering"];
         };
@@ -3525,9 +4401,9 @@ export interface components {
             sleepAfter?: number;
             /** @description Either hibernate, stop or destroy. */
             onIdle?: string;
-            /** @description Hard lifetime in seconds from now on, its end destroys; 0 is none. */
+            /** @description Seconds from now until the sandbox is destroyed; 0 means no hard lifetime. */
             timeout?: number;
-            /** @description In place of all that it has; empty for none. */
+            /** @description Replaces all labels that it has; empty removes them. */
             labels?: {
                 [key: string]: string;
             };
@@ -3536,7 +4412,7 @@ export interface components {
                 [key: string]: string | null;
             };
         };
-        /** @description What a sandbox has used since it was made, or an owner's sandboxes together. What a runtime cannot tell is 0. */
+        /** @description What a sandbox has used since it was made, or an owner's sandboxes together. A value that the runtime does not know is 0. */
         Usage: {
             sandboxId?: string;
             owner?: string;
@@ -3564,6 +4440,60 @@ export interface components {
             version: string;
             commit: string;
         };
+        /** @description What was found on the machine of a server. */
+        Examination: {
+            parts: components["schemas"]["ExaminedPart"][];
+        };
+        /** @description One part of a server. */
+        ExaminedPart: {
+            /**
+             * @description The name of a runtime, or "image host" for the programs of the machine.
+             * @example gvisor
+             */
+            part: string;
+            /** @description It is a runtime. */
+            runtime: boolean;
+            /** @description It works. */
+            ok: boolean;
+            findings: components["schemas"]["Finding"][];
+        };
+        /** @description One thing that was looked at. */
+        Finding: {
+            /** @example user namespaces */
+            name: string;
+            /**
+             * @description ok, warning or error.
+             * @example warning
+             */
+            level: string;
+            /** @description What was found. */
+            detail: string;
+            /** @description How to fix it, as a command if there is one. */
+            fix?: string;
+        };
+        /** @description Whether the audit log is as it was written. */
+        AuditVerification: {
+            /** @description No line was changed, taken out, put in or moved. */
+            ok: boolean;
+            lines: number;
+            /** @description The number of the first line. */
+            first: number;
+            last: number;
+            /** @description Names the last line, as SEQ:HASH. */
+            head: string;
+            /** @description The marks of the log itself about its gaps, at most 100. */
+            notes: string[];
+            /** @description At most 100. */
+            findings: components["schemas"]["AuditFinding"][];
+        };
+        /** @description A place where the audit log is not as it was written. */
+        AuditFinding: {
+            /** @example audit-2026-01-01.jsonl */
+            file: string;
+            /** @description In the file, from 1; 0 for the log as a whole. */
+            line: number;
+            what: string;
+        };
         PoolState: {
             /** @description At most, of all kinds together; 0 when the pool is off. */
             max: number;
@@ -3574,10 +4504,10 @@ export interface components {
             hits: number;
             /** @description Creates that found none. */
             misses: number;
-            /** @description Those that were asked for lately, and the default ones. */
+            /** @description The kinds that were asked for lately, and the default kinds. */
             kinds: components["schemas"]["PoolKind"][];
         };
-        /** @description Sandboxes of which one is as good as the other. */
+        /** @description Sandboxes that are interchangeable. */
         PoolKind: {
             runtime: string;
             image: string;
@@ -3586,17 +4516,17 @@ export interface components {
             snapshot?: string;
             /** @description They begin with what was running in that. */
             memory?: boolean;
-            /** @description They wait for something that was saved. */
+            /** @description They are empty instances, for sandboxes that wake, forks and snapshots. */
             vacant?: boolean;
             ready: number;
-            /** @description How many there should be by what was asked for. */
+            /** @description How many there should be, by recent demand. */
             wanted: number;
             hits: number;
             misses: number;
             /** @description Why fewer are ready than wanted, or none is wanted. */
             why?: string;
         };
-        /** @description What a sandbox uses now, and what it may use. What a runtime cannot tell is 0, and so is what a sandbox that sleeps does not use. */
+        /** @description What a sandbox uses now, and what it may use. A value that the runtime does not know is 0, as are the CPU and memory of a sleeping sandbox. */
         Stats: {
             sandboxId: string;
             owner?: string;
@@ -3607,7 +4537,7 @@ export interface components {
             runtime: string;
             /** Format: date-time */
             createdAt: string;
-            /** @description Percent of one core, since the reading before. */
+            /** @description Percent of one core, since the last reading. */
             cpu: number;
             /** @description MiB. */
             memory: number;
@@ -3650,12 +4580,18 @@ export interface components {
             start?: string;
             /** @description When start is ready; without it, once it has started. */
             ready?: components["schemas"]["WaitRequest"];
+            /** @description As in ProcessRequest, of the process of start. */
+            stopSignal?: number;
+            /** @description As in ProcessRequest, of the process of start. */
+            health?: components["schemas"]["HealthCheck"];
             /** @description Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE. */
             warm?: string[];
             /** @description Those of the sandboxes, beside their own. */
             labels?: {
                 [key: string]: string;
             };
+            /** @description Volumes of the sandboxes, by their names among the volumes of the owner who creates a sandbox: at most 16. */
+            volumes?: components["schemas"]["VolumeMount"][];
             /** @description Sandboxes of the template at once, of all owners, awake or asleep; 0 is no limit. */
             maxSandboxes?: number;
         };
@@ -3684,12 +4620,18 @@ export interface components {
             start?: string;
             /** @description When start is ready; without it, once it has started. */
             ready?: components["schemas"]["WaitRequest"];
+            /** @description As in ProcessRequest, of the process of start. */
+            stopSignal?: number;
+            /** @description As in ProcessRequest, of the process of start. */
+            health?: components["schemas"]["HealthCheck"];
             /** @description Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE. */
             warm?: string[];
             /** @description Those of the sandboxes, beside their own. */
             labels?: {
                 [key: string]: string;
             };
+            /** @description Volumes of the sandboxes, by their names among the volumes of the owner who creates a sandbox: at most 16. */
+            volumes?: components["schemas"]["VolumeMount"][];
             /** @description Sandboxes of the template at once, of all owners, awake or asleep; 0 is no limit. */
             maxSandboxes?: number;
             /** @description Starts the program that the image names: its ENTRYPOINT and CMD. */
@@ -3701,7 +4643,7 @@ export interface components {
             /** @description Lets all owners make sandboxes of it. Only administrators can set it, and only without secrets. */
             shared?: boolean;
         };
-        /** @description What is known of a token, which is not the token itself. */
+        /** @description The record of a token, without its secret. */
         Token: {
             tokenId: string;
             name: string;
@@ -3721,7 +4663,7 @@ export interface components {
             /** Format: date-time */
             revokedAt?: string;
         };
-        /** @description What one token may take. 0 is the server's default, -1 no limit. */
+        /** @description What one token can use. 0 is the server's default, -1 means no limit. */
         TokenLimits: {
             /** @description HTTP requests; default 100. */
             requestsPerMinute?: number;
@@ -3737,12 +4679,12 @@ export interface components {
             /** @description Read is to see sandboxes, processes, output and files; exec to make, share and destroy sandboxes and to run things; files to read and change files; ports to show servers; admin to manage the server. Default: all but admin. */
             scopes?: ("read" | "exec" | "files" | "ports" | "admin")[];
             limits?: components["schemas"]["TokenLimits"];
-            /** @description The most that sandboxes of the token may reach, by whatever is said of them, without links; not with the scope admin. Default: what the server allows those without that scope. */
+            /** @description The most that sandboxes of the token can reach, whatever their own rules allow, apart from links; not with the scope admin. Default: what the server allows those without that scope. */
             network?: components["schemas"]["Network"];
             /** @description Seconds until it expires; 0 is never. */
             lifetime?: number;
         };
-        /** @description Says what to wait for: a port, a line of output or, without either, the end of the process. */
+        /** @description Says what to wait for: a port, a line of output, the health of the process or, without any of them, its end. */
         WaitRequest: {
             /** @description Wait until a connection to this port on the sandbox's loopback succeeds. With path, which begins with a slash, an HTTP GET of it must be answered with status or, without one, with any from 200 to 399. */
             port?: number;
@@ -3752,17 +4694,19 @@ export interface components {
             text?: string;
             pattern?: string;
             cursor?: number;
+            /** @description Wait until the health check of the process has succeeded. */
+            healthy?: boolean;
             /** @description Seconds; default 30, at most the server's maximum. */
             timeout?: number;
         };
         /** @description Says how waiting ended. */
         WaitResult: {
             process: components["schemas"]["Process"];
-            /** @description What was waited for has come. */
+            /** @description The event happened before the time was over. */
             met: boolean;
             /** @description The line that had the text or pattern, at most 1 KiB of it. */
             match?: string;
-            /** @description Where to go on waiting for more of the output: behind the text or the matching line; if there was none, behind all complete lines. */
+            /** @description Where a next wait for output can continue: after the text or the matching line; without a match, after all complete lines. */
             cursor?: number;
             timedOut: boolean;
             /** @description Rules that would have allowed what the network of the sandbox denied since the process started: at most 10, the newest last. */
@@ -3791,7 +4735,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Why there is no answer: 400 for a question that cannot be answered, 401 and 403 for the token, 413 for a body that is too large, 429 over a limit (the header Retry-After says when to try again), and 500 when there is no key, the model's endpoint fails, or its answer has no program. */
+        /** @description Why the question was not answered: 400 for a question that cannot be answered, 401 and 403 for the token, 413 for a body that is too large, 429 over a limit (the header Retry-After says when to try again), and 500 if the server has no key, the model's endpoint fails, or its answer has no program. */
         QuestionError: {
             headers: {
                 [name: string]: unknown;
@@ -3809,6 +4753,11 @@ export interface components {
         };
     };
     parameters: {
+        /**
+         * @description The node.
+         * @example node-b
+         */
+        node: string;
         /**
          * @description The sandbox.
          * @example user-42
@@ -3834,13 +4783,18 @@ export interface components {
          * @example 8000
          */
         port: number;
-        /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+        /** @description Creates a missing sandbox first, as a create with only an id does. */
         createSandbox: boolean;
         /**
          * @description The resumable command.
          * @example x-k3f9q2mzx7ap
          */
         exec: string;
+        /**
+         * @description The sandbox of an agent.
+         * @example sb-bwxmepxhgaii
+         */
+        session: string;
         /**
          * @description The background process.
          * @example p-k3f9q2mzx7ap
@@ -4177,7 +5131,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The receipt, also of a sandbox that is gone or never was. */
+            /** @description The receipt, also for a sandbox that is gone or never existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4304,7 +5258,7 @@ export interface operations {
     attachExec: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -4332,7 +5286,7 @@ export interface operations {
     exec: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -4389,7 +5343,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Where to go on, in bytes.
+                 * @description Where to continue, in bytes.
                  * @example 0
                  */
                 cursor?: number;
@@ -4528,6 +5482,196 @@ export interface operations {
             default: components["responses"]["QuestionError"];
         };
     };
+    runAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "repository": {
+                 *         "url": "https://example.com/repo.git"
+                 *       },
+                 *       "prompt": "say in the README how to build it"
+                 *     }
+                 */
+                "application/json": components["schemas"]["AgentRequest"];
+            };
+        };
+        responses: {
+            /** @description What came of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sandboxId": "sb-bwxmepxhgaii",
+                     *       "agent": "claude",
+                     *       "success": true,
+                     *       "exitCode": 0,
+                     *       "timedOut": false,
+                     *       "duration": 41200,
+                     *       "answer": "The README says how to build it.",
+                     *       "usage": {
+                     *         "turns": 4,
+                     *         "inputTokens": 51230,
+                     *         "outputTokens": 1120,
+                     *         "cost": 0.19
+                     *       },
+                     *       "diff": "diff --git a/README b/README\n",
+                     *       "files": 1,
+                     *       "added": 3,
+                     *       "removed": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AgentResult"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    followAgent: {
+        parameters: {
+            query?: {
+                /** @description Of an agent that the server does not know, in YAML. Without it, what that agent prints is not read. */
+                definition?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox of an agent.
+                 * @example sb-bwxmepxhgaii
+                 */
+                session: components["parameters"]["session"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What came of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sandboxId": "sb-bwxmepxhgaii",
+                     *       "agent": "claude",
+                     *       "success": true,
+                     *       "exitCode": 0,
+                     *       "timedOut": false,
+                     *       "duration": 41200,
+                     *       "answer": "The README says how to build it.",
+                     *       "usage": {
+                     *         "turns": 4,
+                     *         "inputTokens": 51230,
+                     *         "outputTokens": 1120,
+                     *         "cost": 0.19
+                     *       },
+                     *       "diff": "diff --git a/README b/README\n",
+                     *       "files": 1,
+                     *       "added": 3,
+                     *       "removed": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AgentResult"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    promptAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox of an agent.
+                 * @example sb-bwxmepxhgaii
+                 */
+                session: components["parameters"]["session"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "prompt": "and how to test it"
+                 *     }
+                 */
+                "application/json": components["schemas"]["AgentPrompt"];
+            };
+        };
+        responses: {
+            /** @description What came of it. The difference is everything since the session began. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sandboxId": "sb-bwxmepxhgaii",
+                     *       "agent": "claude",
+                     *       "success": true,
+                     *       "exitCode": 0,
+                     *       "timedOut": false,
+                     *       "duration": 41200,
+                     *       "answer": "The README says how to build it.",
+                     *       "usage": {
+                     *         "turns": 4,
+                     *         "inputTokens": 51230,
+                     *         "outputTokens": 1120,
+                     *         "cost": 0.19
+                     *       },
+                     *       "diff": "diff --git a/README b/README\n",
+                     *       "files": 1,
+                     *       "added": 3,
+                     *       "removed": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AgentResult"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    stopAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox of an agent.
+                 * @example sb-bwxmepxhgaii
+                 */
+                session: components["parameters"]["session"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It was asked to end, or had ended already. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     listLanguages: {
         parameters: {
             query?: never;
@@ -4634,7 +5778,7 @@ export interface operations {
     startProcess: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -4841,7 +5985,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The output, and the cursor to go on from. */
+            /** @description The output, and the cursor to continue from. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4870,7 +6014,7 @@ export interface operations {
     writeInput: {
         parameters: {
             query?: {
-                /** @description The input ends behind it. */
+                /** @description The input ends after this. */
                 end?: boolean;
             };
             header?: never;
@@ -5011,6 +6155,10 @@ export interface operations {
         parameters: {
             query?: {
                 cursor?: number;
+                /** @description How many bytes can be sent before the client confirms them; without it there is no limit. */
+                window?: number;
+                /** @description Skips output that the client is too slow for, and after Ctrl-C nearly all that waits. It needs window. */
+                catchUp?: boolean;
             };
             header?: never;
             path: {
@@ -5035,6 +6183,195 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listTerminalLinks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caller's links to it, oldest first, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "linkId": "wl-4b2c7d",
+                     *         "sandboxId": "user-42",
+                     *         "processId": "p-7f3a9c",
+                     *         "createdAt": "2026-11-22T08:21:50Z",
+                     *         "expiresAt": "2026-11-22T09:21:50Z"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["TerminalLink"][];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    shareTerminal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "lifetime": 600
+                 *     }
+                 */
+                "application/json": {
+                    /**
+                     * @description Seconds.
+                     * @default 3600
+                     */
+                    lifetime?: number;
+                };
+            };
+        };
+        responses: {
+            /** @description The link. Its secret is in no other answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "linkId": "wl-4b2c7d",
+                     *       "sandboxId": "user-42",
+                     *       "processId": "p-7f3a9c",
+                     *       "createdAt": "2026-11-22T08:21:50Z",
+                     *       "expiresAt": "2026-11-22T08:31:50Z",
+                     *       "path": "/watch#K3SECRET"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SharedTerminal"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    unshareTerminal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+                /** @example wl-4b2c7d */
+                link: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The link no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    watchTerminal: {
+        parameters: {
+            query?: {
+                cursor?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    recordTerminal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+                /**
+                 * @description The background process.
+                 * @example p-k3f9q2mzx7ap
+                 */
+                process: components["parameters"]["process"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The recording. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"version": 2, "width": 80, "height": 24}
+                     *     [0.02, "o", "$ "]
+                     */
+                    "application/x-asciicast": string;
+                };
             };
             default: components["responses"]["Problem"];
         };
@@ -5154,7 +6491,7 @@ export interface operations {
                 verdict?: "allowed" | "denied";
                 /** @description How many lines at most: the newest, or the first after the cursor. */
                 limit?: number;
-                /** @description Seconds to wait for a line when there is none, up to 60. */
+                /** @description Seconds to wait for a line if there are none yet, up to 60. */
                 wait?: number;
             };
             header?: never;
@@ -5222,9 +6559,9 @@ export interface operations {
                  * @example life,command
                  */
                 kind?: string;
-                /** @description Only what has this text, in whatever case. */
+                /** @description Only entries with this text, in upper or lower case. */
                 text?: string;
-                /** @description How many entries at most: the newest, or the first after the cursor. Events go on after so many of the past. */
+                /** @description How many entries at most: the newest, or the first after the cursor. Events continue after so many of the past. */
                 limit?: number;
             };
             header?: {
@@ -5334,7 +6671,7 @@ export interface operations {
     exposePort: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -5535,10 +6872,337 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getScreen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The screen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "width": 1280,
+                     *       "height": 800,
+                     *       "cursor": {
+                     *         "x": 640,
+                     *         "y": 400
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Screen"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    startScreen: {
+        parameters: {
+            query?: {
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
+                createSandbox?: components["parameters"]["createSandbox"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "width": 1280,
+                 *       "height": 800
+                 *     }
+                 */
+                "application/json": components["schemas"]["ScreenRequest"];
+            };
+        };
+        responses: {
+            /** @description The screen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "width": 1280,
+                     *       "height": 800,
+                     *       "cursor": {
+                     *         "x": 640,
+                     *         "y": 400
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Screen"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    takeScreenshot: {
+        parameters: {
+            query?: {
+                /** @example 0 */
+                x?: number;
+                /** @example 0 */
+                y?: number;
+                /** @example 640 */
+                width?: number;
+                /** @example 400 */
+                height?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The picture. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    controlScreen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "actions": [
+                 *         {
+                 *           "action": "left_click",
+                 *           "coordinate": [
+                 *             200,
+                 *             150
+                 *           ]
+                 *         },
+                 *         {
+                 *           "action": "type",
+                 *           "text": "hello"
+                 *         },
+                 *         {
+                 *           "action": "key",
+                 *           "text": "ctrl+s"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ControlRequest"];
+            };
+        };
+        responses: {
+            /** @description The screen after the actions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "width": 1280,
+                     *       "height": 800,
+                     *       "cursor": {
+                     *         "x": 200,
+                     *         "y": 150
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ControlResult"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    readClipboard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text; empty if nothing was copied. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "text": "copied"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Clipboard"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    writeClipboard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "text": "to paste"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Clipboard"];
+            };
+        };
+        responses: {
+            /** @description Programs can paste it. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    openUrl: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "url": "https://example.com/"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Address"];
+            };
+        };
+        responses: {
+            /** @description The browser, or the program that passes the page to it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "processId": "p-d55rducw67zr",
+                     *       "sandboxId": "user-42",
+                     *       "name": "web",
+                     *       "command": "python3 -m http.server",
+                     *       "status": "running",
+                     *       "pid": 121,
+                     *       "startTime": "2026-11-22T08:21:59.091Z",
+                     *       "restartPolicy": "on-failure",
+                     *       "restarts": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Process"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    viewScreen: {
+        parameters: {
+            query?: {
+                control?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     gitClone: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -5740,7 +7404,7 @@ export interface operations {
                 path: components["parameters"]["path"];
                 /** @example true */
                 recursive?: boolean;
-                /** @description With recursive, how deep; 0 is no limit. */
+                /** @description With recursive, how deep; 0 means no limit. */
                 depth?: number;
                 /** @description Names that begin with a dot, too. */
                 hidden?: boolean;
@@ -5940,7 +7604,7 @@ export interface operations {
                     "*/*": string;
                 };
             };
-            /** @description The range begins behind the end. */
+            /** @description The range begins after the end of the file. */
             416: {
                 headers: {
                     [name: string]: unknown;
@@ -5958,7 +7622,7 @@ export interface operations {
                  * @example root
                  */
                 user?: components["parameters"]["fileUser"];
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
                  * @description The file or folder.
@@ -6095,7 +7759,7 @@ export interface operations {
                  * @example root
                  */
                 user?: components["parameters"]["fileUser"];
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
                  * @description The file or folder.
@@ -6103,7 +7767,7 @@ export interface operations {
                  */
                 path: components["parameters"]["path"];
                 /**
-                 * @description Those above it too, and one that is there is no error.
+                 * @description Creates the folders above it too; an existing folder is not an error.
                  * @example true
                  */
                 parents?: boolean;
@@ -6142,7 +7806,7 @@ export interface operations {
                 from: components["parameters"]["fromPath"];
                 /** @example old/main.go */
                 to: components["parameters"]["toPath"];
-                /** @description What is at the target goes. */
+                /** @description Replaces what is at the target. */
                 replace?: boolean;
             };
             header?: never;
@@ -6179,7 +7843,7 @@ export interface operations {
                 from: components["parameters"]["fromPath"];
                 /** @example old/main.go */
                 to: components["parameters"]["toPath"];
-                /** @description What is at the target goes. */
+                /** @description Replaces what is at the target. */
                 replace?: boolean;
             };
             header?: never;
@@ -6398,7 +8062,7 @@ export interface operations {
                  * @example root
                  */
                 user?: components["parameters"]["fileUser"];
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
                  * @description The file or folder.
@@ -6479,7 +8143,7 @@ export interface operations {
     createContext: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -6591,7 +8255,7 @@ export interface operations {
     attachRunInContext: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -6624,7 +8288,7 @@ export interface operations {
     runInContext: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -6694,7 +8358,7 @@ export interface operations {
     attachRun: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -6722,7 +8386,7 @@ export interface operations {
     run: {
         parameters: {
             query?: {
-                /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
+                /** @description Creates a missing sandbox first, as a create with only an id does. */
                 createSandbox?: components["parameters"]["createSandbox"];
             };
             header?: never;
@@ -6917,7 +8581,7 @@ export interface operations {
                 token?: string;
                 owner?: string;
                 sandbox?: string;
-                /** @description Such as Exec, in whatever case. */
+                /** @description Such as Exec, in upper or lower case. */
                 verb?: string;
                 /** @description ok, canceled, interrupted, or the kind of an error. */
                 result?: string;
@@ -6930,7 +8594,7 @@ export interface operations {
                 limit?: number;
                 /** @description What has begun and not ended, in place of what has. */
                 running?: boolean;
-                /** @description Go on with what is written from now on. */
+                /** @description Continue with what is written from now on. */
                 follow?: boolean;
             };
             header?: never;
@@ -6946,6 +8610,81 @@ export interface operations {
                 };
                 content: {
                     "application/jsonl": components["schemas"]["AuditRecord"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    verifyAudit: {
+        parameters: {
+            query?: {
+                /** @description The head of an earlier answer, which the log must still have. */
+                head?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "ok": true,
+                     *       "lines": 1024,
+                     *       "first": 1,
+                     *       "last": 1024,
+                     *       "head": "1024:b1946ac92492d2347c6235b4d2611184b1946ac92492d2347c6235b4d2611184",
+                     *       "notes": [],
+                     *       "findings": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditVerification"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    examine: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found, for each runtime and for the host image. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "parts": [
+                     *         {
+                     *           "part": "native",
+                     *           "runtime": true,
+                     *           "ok": true,
+                     *           "findings": [
+                     *             {
+                     *               "name": "cgroups",
+                     *               "level": "warning",
+                     *               "detail": "the group of the server cannot be divided",
+                     *               "fix": "start it with systemd-run --user -p Delegate=yes"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Examination"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -7087,6 +8826,312 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Owned"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listNodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes, by id. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "fleet": true,
+                     *       "nodes": [
+                     *         {
+                     *           "id": "node-b",
+                     *           "address": "10.0.0.6:7701",
+                     *           "version": "0.9.0",
+                     *           "state": "ready",
+                     *           "alive": true,
+                     *           "joined": "2026-01-05T10:00:00Z",
+                     *           "started": "2026-01-07T09:12:00Z",
+                     *           "seenUntil": "2026-01-07T10:00:15Z",
+                     *           "epoch": 3,
+                     *           "room": {
+                     *             "memory": 24100,
+                     *             "cpu": 16,
+                     *             "sandboxes": 100
+                     *           },
+                     *           "promised": {
+                     *             "memory": 6144,
+                     *             "cpu": 12,
+                     *             "sandboxes": 12
+                     *           },
+                     *           "held": 14,
+                     *           "stuck": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NodeList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node-b",
+                     *       "address": "10.0.0.6:7701",
+                     *       "version": "0.9.0",
+                     *       "state": "draining",
+                     *       "alive": true,
+                     *       "joined": "2026-01-05T10:00:00Z",
+                     *       "started": "2026-01-07T09:12:00Z",
+                     *       "seenUntil": "2026-01-07T10:00:15Z",
+                     *       "epoch": 3,
+                     *       "room": {
+                     *         "memory": 24100,
+                     *         "cpu": 16,
+                     *         "sandboxes": 100
+                     *       },
+                     *       "promised": {
+                     *         "memory": 6144,
+                     *         "cpu": 12,
+                     *         "sandboxes": 12
+                     *       },
+                     *       "held": 1,
+                     *       "stuck": 1,
+                     *       "sandboxes": [
+                     *         {
+                     *           "sandboxId": "user-42",
+                     *           "owner": "t-k3f9q2mzx7ap",
+                     *           "image": "host",
+                     *           "placed": "2026-01-07T09:30:00Z",
+                     *           "awake": true,
+                     *           "inBucket": false,
+                     *           "stays": "it has volumes, which do not travel"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    removeNode: {
+        parameters: {
+            query?: {
+                /** @description Remove it although it is alive and holds sandboxes, or is the only one. */
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was lost with it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "node": "node-b",
+                     *       "freed": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RemovedNode"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    cordonNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node-b",
+                     *       "address": "10.0.0.6:7701",
+                     *       "version": "0.9.0",
+                     *       "state": "cordoned",
+                     *       "alive": true,
+                     *       "joined": "2026-01-05T10:00:00Z",
+                     *       "started": "2026-01-07T09:12:00Z",
+                     *       "seenUntil": "2026-01-07T10:00:15Z",
+                     *       "epoch": 3,
+                     *       "room": {
+                     *         "memory": 24100,
+                     *         "cpu": 16,
+                     *         "sandboxes": 100
+                     *       },
+                     *       "promised": {
+                     *         "memory": 6144,
+                     *         "cpu": 12,
+                     *         "sandboxes": 12
+                     *       },
+                     *       "held": 12,
+                     *       "stuck": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    uncordonNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node-b",
+                     *       "address": "10.0.0.6:7701",
+                     *       "version": "0.9.0",
+                     *       "state": "ready",
+                     *       "alive": true,
+                     *       "joined": "2026-01-05T10:00:00Z",
+                     *       "started": "2026-01-07T09:12:00Z",
+                     *       "seenUntil": "2026-01-07T10:00:15Z",
+                     *       "epoch": 3,
+                     *       "room": {
+                     *         "memory": 24100,
+                     *         "cpu": 16,
+                     *         "sandboxes": 100
+                     *       },
+                     *       "promised": {
+                     *         "memory": 6144,
+                     *         "cpu": 12,
+                     *         "sandboxes": 12
+                     *       },
+                     *       "held": 12,
+                     *       "stuck": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The node.
+                 * @example node-b
+                 */
+                node: components["parameters"]["node"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node-b",
+                     *       "address": "10.0.0.6:7701",
+                     *       "version": "0.9.0",
+                     *       "state": "draining",
+                     *       "alive": true,
+                     *       "joined": "2026-01-05T10:00:00Z",
+                     *       "started": "2026-01-07T09:12:00Z",
+                     *       "seenUntil": "2026-01-07T10:00:15Z",
+                     *       "epoch": 3,
+                     *       "room": {
+                     *         "memory": 24100,
+                     *         "cpu": 16,
+                     *         "sandboxes": 100
+                     *       },
+                     *       "promised": {
+                     *         "memory": 6144,
+                     *         "cpu": 12,
+                     *         "sandboxes": 12
+                     *       },
+                     *       "held": 12,
+                     *       "stuck": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -7517,7 +9562,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The token, with its secret, which is told this once. */
+            /** @description The token, with its secret, which no later answer has. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7918,6 +9963,67 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    tagSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example web:v2
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "web",
+                 *       "replace": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["SnapshotTag"];
+            };
+        };
+        responses: {
+            /** @description The snapshot. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "snapshotId": "snap-ujhztthulkia",
+                     *       "name": "web:v2",
+                     *       "names": [
+                     *         "web:v2",
+                     *         "web"
+                     *       ],
+                     *       "sandboxId": "template-kvzcsdzwwmnd",
+                     *       "createdAt": "2026-11-22T08:22:01.452Z",
+                     *       "memory": true,
+                     *       "size": 70176993,
+                     *       "stood": 0.37,
+                     *       "image": "host",
+                     *       "runtime": "gvisor",
+                     *       "limits": {
+                     *         "cpu": 1,
+                     *         "memory": 512,
+                     *         "disk": 1024,
+                     *         "pids": 512,
+                     *         "processes": 10
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     createSnapshot: {
         parameters: {
             query?: never;
@@ -7942,7 +10048,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The snapshot. Where the runtime cannot save memory it has the files alone, and says so. */
+            /** @description The snapshot. If the runtime cannot save memory it has only the files, and says so. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8247,7 +10353,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "filesOnly": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["HibernateRequest"];
+            };
+        };
         responses: {
             /** @description The sandbox. */
             200: {

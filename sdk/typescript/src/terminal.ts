@@ -14,10 +14,15 @@ export interface TerminalOptions extends Abortable {
   processId?: string
   /** Where its output begins, in bytes; default 0, the oldest that is kept. */
   cursor?: number
+  /** How many bytes can wait here to be read, 4,096 to 8,388,608; default no bound. The program waits for nobody: the sandbox keeps its newest output. With it, read all output before you wait for the end. */
+  window?: number
+  /** With a window: skip output that the reader is too slow for, and after a Ctrl-C nearly all that waits: for screens, which want to show what is now. */
+  catchUp?: boolean
 }
 
 interface Screen {
   cursor?: number
+  replayed?: number
   lost?: number
   inputError?: unknown
   exit?: ProcessRecord
@@ -37,28 +42,39 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   readonly processId: string
   /** The process's record when it has ended. It fails when the connection was lost, or closed before. */
   readonly exited: Promise<ProcessRecord>
-  /** The position of the next byte of output. To connect again where this stopped, give it as cursor. */
+  /** The position after the output that was read. To connect again where this stopped, give it as cursor. */
   cursor = 0
+  /** Whether the output read last had been printed before this connection was made. A screen has no answer to what it asks. */
+  replayed = false
+  /** How many bytes before the output read last were not kept, or were skipped. */
+  lost = 0
   readonly #ws: WebSocket
-  readonly #queue: Uint8Array[] = []
+  readonly #queue: { bytes: Uint8Array; end: number }[] = []
+  readonly #window: number | undefined
   #behind = 0
+  #received: number // the position after the output that came last
+  #old = 0 // output up to this position is replayed
+  #taken = 0
+  #told = 0
   #wake: (() => void) | undefined
   #over = false
   #error: Error | undefined
 
-  private constructor(processId: string, ws: WebSocket, exited: Promise<ProcessRecord>) {
+  private constructor(processId: string, ws: WebSocket, exited: Promise<ProcessRecord>, cursor: number, window: number | undefined) {
     this.processId = processId
     this.#ws = ws
     this.exited = exited
+    this.cursor = this.#received = cursor
+    this.#window = window
     exited.catch(() => undefined) // nobody has to look
   }
 
   /** @internal */
   static async connect(sandbox: SandboxBase, processId: string, options: TerminalOptions): Promise<Terminal> {
-    const ws = sandbox.connection.socket(sandbox.path("processes", processId, "terminal"), { cursor: options.cursor ?? 0 })
-    const { signal } = options
+    const { signal, cursor = 0, window, catchUp = false } = options
+    const ws = sandbox.connection.socket(sandbox.path("processes", processId, "terminal"), { cursor, ...(window === undefined ? {} : { window }), ...(catchUp ? { catchUp } : {}) })
     const exit = deferred<ProcessRecord>()
-    const terminal = new Terminal(processId, ws, exit.promise)
+    const terminal = new Terminal(processId, ws, exit.promise, cursor, window)
     const opened = deferred<undefined>()
     const fail = (err: Error) => {
       terminal.#end(err)
@@ -75,7 +91,8 @@ export class Terminal implements AsyncIterable<Uint8Array> {
         return
       }
       const screen = JSON.parse(e.data) as Screen
-      if (screen.cursor !== undefined) terminal.cursor = screen.cursor
+      if (screen.cursor !== undefined) terminal.#received = screen.cursor
+      if (screen.replayed !== undefined) terminal.#old = screen.replayed
       if (screen.error !== undefined) fail(problemError(screen.error, 500))
       if (screen.exit) {
         exit.resolve(screen.exit)
@@ -88,10 +105,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     return terminal
   }
 
-  /**
-   * How many bytes have come and are not read yet. A WebSocket of a browser cannot be told to wait, so a reader that is slower than the program
-   * falls behind without a bound: one that has too many can close the terminal, and connect again at {@link cursor} less this number.
-   */
+  /** How many bytes have come and are not read yet. Without a window, a reader that is slower than the program falls behind without a bound. */
   get behind(): number {
     return this.#behind
   }
@@ -114,10 +128,16 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   /** The output until the process ends. There is one reader. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     for (;;) {
-      const bytes = this.#queue.shift()
-      if (bytes) {
-        this.#behind -= bytes.length
+      const next = this.#queue.shift()
+      if (next) {
+        const { bytes, end } = next
+        this.lost = Math.max(0, end - bytes.length - this.cursor)
+        this.replayed = end - bytes.length < this.#old
+        this.cursor = end
         yield bytes
+        this.#behind -= bytes.length
+        this.#taken += bytes.length
+        this.#acknowledge()
         continue
       }
       if (this.#over) {
@@ -134,10 +154,17 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   }
 
   #push(bytes: Uint8Array): void {
-    this.cursor += bytes.length
+    this.#received += bytes.length
     this.#behind += bytes.length
-    this.#queue.push(bytes)
+    this.#queue.push({ bytes, end: this.#received })
     this.#wake?.()
+  }
+
+  /** Tells the server what was read. It sends no more than the window beyond that. */
+  #acknowledge(): void {
+    if (this.#window === undefined || this.#taken - this.#told < this.#window / 4 || this.#ws.readyState !== 1) return
+    this.#told = this.#taken
+    this.#ws.send(JSON.stringify({ taken: this.#taken }))
   }
 
   #end(err?: Error): void {

@@ -98,13 +98,51 @@ async function collectRunEvents(stream, stopAt) {
 }
 
 /** A run whose input is written while it runs. */
-async function answered(box, a) {
+async function answeredRun(box, a) {
   const { stdin = "", ...options } = runOptions(a)
   const run = await box.startCode(a.code, options)
   if (stdin !== "") run.write(stdin)
   run.endInput()
   return run
 }
+
+const askOptions = ({ question: _, files, ...rest }) => ({ ...rest, files: files && Object.fromEntries(files.map((f) => [f.path, f.encoding === "base64" ? Buffer.from(f.content, "base64") : f.content])) })
+const answered = (a) => ({ ...a, files: a.files.map(({ bytes: content, ...f }) => ({ ...f, content: bytes(content) })) })
+
+async function askSteps(stream, stopAt) {
+  const events = []
+  let result = null, printed = ""
+  for await (const { type, ...e } of stream) {
+    if (type === "complete") {
+      result = answered(e.answer)
+      continue
+    }
+    const last = events.at(-1)
+    if (type === "text" && last?.text !== undefined) last.text += e.text
+    else if (type === "output" && last?.output?.stream === e.output.stream) last.output.text += e.output.text
+    else events.push(e)
+    if (type === "output") printed += e.output.text
+    if (stopAt !== undefined && printed.includes(stopAt)) break
+  }
+  return { events, result }
+}
+
+/** A result of an agent, whose difference becomes bytes. */
+const agentDone = ({ diffBytes, ...rest }) => ({ ...rest, diff: bytes(diffBytes) })
+
+async function agentSteps(stream, stopAt) {
+  const events = []
+  let session, result = null
+  for await (const s of stream) {
+    if (s.type === "session") session = s.sandboxId
+    else if (s.type === "complete") result = agentDone(s.result)
+    else events.push(s)
+    if (stopAt !== undefined && s.text?.includes(stopAt)) break
+  }
+  return { session, events, result }
+}
+
+const agentOptions = ({ repository, prompt: _, session: __, timeout, ...rest }) => ({ ...rest, branch: repository?.branch, timeout: ms(timeout) })
 
 async function collect(stream) {
   const chunks = []
@@ -130,6 +168,19 @@ async function watch(box, a, { during, wantEvents, matches }) {
   } finally {
     clearTimeout(deadline)
   }
+}
+
+/** How a server of VNC greets: 12 bytes. */
+function greeting(viewer) {
+  return new Promise((resolve, reject) => {
+    let got = Buffer.alloc(0)
+    viewer.addEventListener("message", (e) => {
+      got = Buffer.concat([got, Buffer.from(e.data)])
+      if (got.length >= 12) resolve(bytes(got.subarray(0, 12)))
+    })
+    viewer.addEventListener("close", () => reject(new Error(`the view ended after ${got.length} bytes`)))
+    viewer.addEventListener("error", reject)
+  }).finally(() => viewer.close())
 }
 
 /** What a create is asked for, in the SDK's words. */
@@ -171,6 +222,20 @@ export const calls = {
     const output = await collect(terminal)
     return { output, exitCode: (await terminal.exited).exitCode }
   },
+  getScreen: (h, a) => h.sandbox(a.id).screen.info(),
+  startScreen: (h, { id, ...a }) => h.sandbox(id).screen.start(a),
+  takeScreenshot: async (h, { id, ...a }) => {
+    const { png, width, height } = await h.sandbox(id).screen.screenshot(a.x === undefined ? {} : { region: a })
+    return { png: bytes(png), width, height }
+  },
+  controlScreen: async (h, a) => {
+    const { image, ...screen } = await h.sandbox(a.id).screen.do(a.actions)
+    return defined({ ...screen, image: image && bytes(image.png) })
+  },
+  readClipboard: async (h, a) => ({ text: await h.sandbox(a.id).screen.clipboard() }),
+  writeClipboard: (h, a) => h.sandbox(a.id).screen.setClipboard(a.text),
+  openUrl: (h, a) => h.sandbox(a.id).screen.open(a.url),
+  viewScreen: async (h, a) => greeting(await h.sandbox(a.id).screen.view({ control: a.control })),
   getNetwork: (h, a) => h.sandbox(a.id).network(),
   setNetwork: (h, { id, ...a }) => h.sandbox(id).setNetwork(a),
   listConnections: (h, { id, ...a }) => h.sandbox(id).connections(a),
@@ -208,7 +273,7 @@ export const calls = {
   deleteContext: (h, a) => h.sandbox(a.id).deleteCodeContext(a.context),
   interruptContext: (h, a) => h.sandbox(a.id).interruptCodeContext(a.context),
   run: async (h, a) => (await collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)))).result,
-  runInContext: async (h, a) => (await collectRunEvents(await answered(h.sandbox(a.id), a))).result,
+  runInContext: async (h, a) => (await collectRunEvents(await answeredRun(h.sandbox(a.id), a))).result,
   runStream: (h, a, { stopAt }) => collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)), stopAt),
   createSnapshot: (h, { id, ...a }) => h.sandbox(id).snapshot(a),
   forkSandbox: async (h, { id, ...a }) => Promise.all((await h.sandbox(id).fork(a)).map((c) => c.info())),
@@ -217,10 +282,11 @@ export const calls = {
   watchStats: async (h, a) => {
     for await (const report of h.watchStats(a)) return report
   },
-  hibernateSandbox: (h, a) => h.sandbox(a.id).hibernate(),
+  hibernateSandbox: (h, { id, ...options }) => h.sandbox(id).hibernate(options),
   resumeSandbox: (h, a) => h.sandbox(a.id).resume(),
   createTemplate: (h, a) => h.createTemplate(a),
   listSnapshots: (h) => h.listSnapshots(),
+  tagSnapshot: (h, { snapshot, name, ...a }) => h.tagSnapshot(snapshot, name, a),
   deleteSnapshot: (h, a) => h.deleteSnapshot(a.snapshot),
   createBackup: (h, { id, ...a }) => h.sandbox(id).createBackup(a),
   listBackups: (h) => h.listBackups(),
@@ -236,6 +302,15 @@ export const calls = {
   readVolume: async (h, a) => collect(await h.readVolume(a.volume, a.path)),
   writeVolume: (h, a) => h.writeVolume(a.volume, toBytes(a.content), a.path),
   saveVolumes: (h, a) => h.sandbox(a.id).saveVolumes(),
+  ask: async (h, a) => answered(await h.ask(a.question, askOptions(a))),
+  askStream: (h, a, { stopAt }) => askSteps(h.askStream(a.question, askOptions(a)), stopAt),
+  runAgent: async (h, a) => agentDone(await h.runAgent(a.repository.url, a.prompt, agentOptions(a))),
+  runAgentStream: (h, a, { stopAt }) => agentSteps(h.runAgentStream(a.repository.url, a.prompt, agentOptions(a)), stopAt),
+  promptAgent: async (h, a) => agentDone(await h.promptAgent(a.session, a.prompt, agentOptions(a))),
+  promptAgentStream: (h, a, { stopAt }) => agentSteps(h.promptAgentStream(a.session, a.prompt, agentOptions(a)), stopAt),
+  followAgent: async (h, a) => agentDone(await h.followAgent(a.session, agentOptions(a))),
+  followAgentStream: (h, a, { stopAt }) => agentSteps(h.followAgentStream(a.session, agentOptions(a)), stopAt),
+  stopAgent: (h, a) => h.stopAgent(a.session),
   readVersion: (h) => h.version(),
   listInstanceTypes: (h) => h.listInstanceTypes(),
 }

@@ -15,6 +15,12 @@ for (const name of (await readdir(folder)).filter((f) => f.endsWith(".json"))) {
   test(file.name, { concurrency: true }, async (t) => {
     const box = await hutch.create()
     try {
+      for (const program of file.needs ?? []) {
+        if ((await box.exec(`command -v ${program}`)).success) continue
+        if (process.env.CI) throw new Error(`CI needs ${program}`)
+        t.skip(`there is no ${program}`)
+        return
+      }
       for (const c of file.cases) await t.test(c.name, () => run(c, box.id))
     } finally {
       await box.destroy()

@@ -268,6 +268,18 @@ test("tokens, owners and images are named in the path or the query", async () =>
   assert.throws(() => s.hutch.revokeToken(".."), { code: "invalid" })
 })
 
+test("nodes are named in the path", async () => {
+  const s = script(json({}))
+  await s.hutch.listNodes()
+  await s.hutch.getNode("a/b")
+  await s.hutch.cordonNode("a")
+  await s.hutch.uncordonNode("a")
+  await s.hutch.drainNode("a")
+  await s.hutch.removeNode("a")
+  await s.hutch.removeNode("a", { force: true })
+  assert.deepEqual(s.requests.map((r) => `${r.method} ${r.path}`), ["GET /v1/nodes", "GET /v1/nodes/a%2Fb", "POST /v1/nodes/a/cordon", "POST /v1/nodes/a/uncordon", "POST /v1/nodes/a/drain", "DELETE /v1/nodes/a", "DELETE /v1/nodes/a?force=true"])
+})
+
 test("servers that listen are watched", async () => {
   const s = script(events(event("port", { type: "open", port: 8000 }) + event("port", { type: "close", port: 8000 }), { broken: true }))
   const seen = []
@@ -398,4 +410,153 @@ test("the URLs of files have their names, whatever is in them, and no token", ()
   const box = new Hutch({ url: "http://hutch.test", token: "secret" }).sandbox("s")
   assert.equal(box.fileURL("a b&c=../<x>"), "http://hutch.test/v1/sandboxes/s/files/content?path=a+b%26c%3D..%2F%3Cx%3E")
   assert.equal(box.archiveURL("/w", "zip"), "http://hutch.test/v1/sandboxes/s/files/archive?path=%2Fw&format=zip")
+})
+
+const answer = { success: true, question: "q", code: "x", output: "42\n", error: "", sandboxId: "s", executionTime: 1, language: "python", exitCode: 0, stderr: "", timedOut: false, truncated: false, generationTime: 1, cached: false, repairs: 0, usage: { inputTokens: 1, outputTokens: 1 } }
+
+test("a question sends its files, and gives each step and the answer", async () => {
+  const { hutch, requests } = script(events(event("text", { text: "é" }) + ": ping\n\n" + event("later", {}) + event("program", { program: { language: "python", code: "x", attempt: 1, cached: false } })
+    + event("output", { output: { stream: "stdout", text: "42\n" } }) + event("result", { ...answer, files: [{ path: "b", content: "AP8=", encoding: "base64", size: 2 }] })))
+  const seen = []
+  for await (const e of hutch.askStream("q", { files: { a: "text", b: new Uint8Array([0, 255]) }, timeout: 5 })) seen.push(e)
+  assert.deepEqual(seen.map((e) => e.type), ["text", "program", "output", "complete"])
+  assert.deepEqual([seen[0].text, seen[3].answer.files], ["é", [{ path: "b", bytes: new Uint8Array([0, 255]), size: 2, omitted: false }]])
+  assert.deepEqual(JSON.parse(requests[0].body), { question: "q", timeout: 5, files: [{ path: "a", content: "text" }, { path: "b", content: "AP8=", encoding: "base64" }] })
+})
+
+test("a question that fails has the kind of its status, and is asked once", async () => {
+  for (const [status, code] of [[400, "invalid"], [401, "denied"], [403, "denied"], [409, "conflict"], [429, "exhausted"], [500, "unavailable"]]) {
+    const { hutch, requests } = script(json({ error: "why" }, status))
+    await assert.rejects(hutch.ask("q"), { name: "HutchError", code, message: "why", status })
+    assert.equal(requests.length, 1)
+  }
+  for (const broken of [events(event("error", { error: "the model broke off" })), events(event("text", { text: "x" })), events(event("text", { text: "x" }), { broken: true })]) {
+    const { hutch, requests } = script(broken)
+    await assert.rejects(hutch.ask("q"), { name: "HutchError", code: "unavailable" })
+    assert.equal(requests.length, 1)
+  }
+})
+
+test("a question is cancelled by its signal", async () => {
+  const gone = new AbortController(), reason = new Error("enough")
+  const silent = (init) => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(new TextEncoder().encode(event("text", { text: "x" })))
+      init.signal.addEventListener("abort", () => { c.error(init.signal.reason) })
+    },
+  }))
+  const { hutch } = script(silent)
+  await assert.rejects(async () => {
+    for await (const e of hutch.askStream("q", { signal: gone.signal })) if (e.type === "text") gone.abort(reason)
+  }, reason)
+})
+
+/** The smallest part of a PNG that says its size. */
+function png(width, height) {
+  const b = new Uint8Array(24)
+  b.set([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
+  new DataView(b.buffer).setUint32(16, width)
+  new DataView(b.buffer).setUint32(20, height)
+  return b
+}
+
+test("a screen does what computer-use models ask for", async () => {
+  const now = { width: 640, height: 480, cursor: { x: 1, y: 2 } }
+  const { hutch, requests } = script(() => json(now))
+  const { screen } = hutch.sandbox("s")
+  await screen.click(1, 2)
+  await screen.doubleClick(1, 2)
+  await screen.rightClick(1, 2)
+  await screen.move(1, 2)
+  await screen.drag({ x: 1, y: 2 }, { x: 3, y: 4 })
+  await screen.scroll(1, 2, "down")
+  await screen.type("Grüße")
+  await screen.press("ctrl+s")
+  await screen.hold("Right", "500ms")
+  assert.deepEqual(requests.map((r) => JSON.parse(r.body).actions), [
+    [{ action: "left_click", coordinate: [1, 2] }],
+    [{ action: "double_click", coordinate: [1, 2] }],
+    [{ action: "right_click", coordinate: [1, 2] }],
+    [{ action: "mouse_move", coordinate: [1, 2] }],
+    [{ action: "left_click_drag", start_coordinate: [1, 2], coordinate: [3, 4] }],
+    [{ action: "scroll", coordinate: [1, 2], scroll_direction: "down", scroll_amount: 3 }],
+    [{ action: "type", text: "Grüße" }],
+    [{ action: "key", text: "ctrl+s" }],
+    [{ action: "hold_key", text: "Right", duration: 0.5 }],
+  ])
+  assert.ok(requests.every((r) => r.method === "POST" && r.path === "/v1/sandboxes/s/screen/actions"))
+
+  const lost = script(new TypeError("fetch failed"))
+  await assert.rejects(lost.hutch.sandbox("s").screen.click(1, 2), { code: "unavailable" })
+  assert.equal(lost.requests.length, 1) // a click is not done twice
+})
+
+test("a screenshot is bytes, and has its size", async () => {
+  const picture = png(40, 20)
+  const plain = script(() => new Response(picture))
+  const shot = await plain.hutch.sandbox("s").screen.screenshot({ region: { x: 0, y: 1, width: 40, height: 20 } })
+  assert.deepEqual([shot.png, shot.width, shot.height], [picture, 40, 20])
+  assert.equal(plain.requests[0].path, "/v1/sandboxes/s/screen/screenshot?x=0&y=1&width=40&height=20")
+
+  const after = script(json({ width: 640, height: 480, cursor: { x: 1, y: 2 }, image: shot.base64 }))
+  const { image, ...screen } = await after.hutch.sandbox("s").screen.do([{ action: "screenshot" }])
+  assert.deepEqual([screen, image.png], [{ width: 640, height: 480, cursor: { x: 1, y: 2 } }, picture])
+
+  await assert.rejects(script(new Response("<html>")).hutch.sandbox("s").screen.screenshot(), { name: "HutchError", code: "unavailable" })
+})
+
+const worked = { sandboxId: "s", agent: "claude", success: true, exitCode: 0, timedOut: false, duration: 1, answer: "done", usage: { turns: 1, inputTokens: 1, outputTokens: 1, cost: 0 }, diff: "+a\n", files: 1, added: 1, removed: 0 }
+const begun = event("session", { sandboxId: "s", agent: "claude" })
+
+test("an agent gives its session, each step, and a difference whatever its bytes", async () => {
+  const { hutch, requests } = script(events(begun + ": ping\n\n" + event("later", {}) + event("event", { type: "said", text: "é" }) + event("event", { type: "called", tool: "Bash", text: "ls" })
+    + event("end", { ...worked, diff: "K+kK", encoding: "base64" })))
+  const seen = []
+  for await (const s of hutch.runAgentStream("https://x.test/r.git", "go", { agent: "codex", branch: "main", password: "p", env: { A: "b", C: undefined }, timeout: 120_000, keep: "1m" })) seen.push(s)
+  assert.deepEqual(seen.slice(0, 3), [{ type: "session", sandboxId: "s", agent: "claude" }, { type: "said", text: "é" }, { type: "called", tool: "Bash", text: "ls" }])
+  const { type, result } = seen[3]
+  assert.deepEqual([type, result.diff, result.diffBytes, "encoding" in result], ["complete", "+\ufffd\n", new Uint8Array([43, 233, 10]), false])
+  assert.deepEqual([requests[0].method, requests[0].path, requests[0].headers.get("Accept")], ["POST", "/agents", "text/event-stream"])
+  assert.deepEqual(JSON.parse(requests[0].body), { agent: "codex", env: { A: "b" }, timeout: 120, keep: 60, prompt: "go", repository: { url: "https://x.test/r.git", branch: "main", password: "p" } })
+})
+
+test("a session is prompted, followed and stopped, and no name leads elsewhere", async () => {
+  const { hutch, requests } = script(events(begun + event("end", worked)), events(begun + event("end", worked)), new Response(null, { status: 204 }))
+  assert.equal((await hutch.promptAgent("s", "more", { detach: true, timeout: 5000 })).diff, "+a\n")
+  assert.equal((await hutch.followAgent("s", { definition: "name: x" })).success, true)
+  assert.equal(await hutch.stopAgent("s"), undefined)
+  assert.deepEqual(requests.map((r) => `${r.method} ${r.path}`), ["POST /agents/s", "GET /agents/s?definition=name%3A+x", "POST /agents/s/stop"])
+  assert.deepEqual(JSON.parse(requests[0].body), { prompt: "more", detach: true, timeout: 5 })
+  assert.throws(() => hutch.followAgent(".."), { code: "invalid" })
+  await hutch.stopAgent("a/../../v1")
+  assert.equal(requests.at(-1).path, "/agents/a%2F..%2F..%2Fv1/stop")
+})
+
+test("an agent is begun once, and one whose connection is lost works on", async () => {
+  for (const [answer, code, data] of [
+    [problem("not_found", 404, "no such agent"), "not_found", {}],
+    [events(begun + event("error", { kind: "exhausted", status: 429, detail: "the disk is full", data: { limit: "disk" } })), "exhausted", { limit: "disk" }],
+    [events(begun + event("event", { type: "said", text: "x" })), "unavailable", { sandboxId: "s" }],
+    [events(begun, { broken: true }), "unavailable", { sandboxId: "s" }],
+    [events(": ping\n\n", { broken: true }), "unavailable", {}],
+    [new TypeError("fetch failed"), "unavailable", {}],
+  ]) {
+    const { hutch, requests } = script(answer)
+    await assert.rejects(hutch.runAgent("https://x.test/r.git", "go"), { name: "HutchError", code, data })
+    assert.equal(requests.length, 1)
+  }
+})
+
+test("an agent is left by a signal", async () => {
+  const gone = new AbortController(), reason = new Error("enough")
+  const silent = (init) => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(new TextEncoder().encode(begun))
+      init.signal.addEventListener("abort", () => { c.error(init.signal.reason) })
+    },
+  }))
+  const { hutch } = script(silent)
+  await assert.rejects(async () => {
+    for await (const s of hutch.followAgentStream("s", { signal: gone.signal })) if (s.type === "session") gone.abort(reason)
+  }, reason)
 })

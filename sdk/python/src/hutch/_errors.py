@@ -137,7 +137,11 @@ _statuses: dict[int, type[HutchError]] = {
 
 
 def error_of(status: int, problem: Any) -> HutchError:
-    """The error that problem details describe. What is no problem details came from something on the way, a proxy say."""
+    """The error that problem details describe. What is no problem details came from something on the way, a proxy say. Answers to
+    questions have an `error` instead, whose 500 is the model, or its key."""
+    if isinstance(problem, dict) and isinstance(problem.get("error"), str):
+        kind = AuthenticationError if status == 401 else UnavailableError if status == 500 else _statuses.get(status, InternalError)
+        return kind(problem["error"], status=status)
     if not isinstance(problem, dict) or not isinstance(problem.get("detail"), str):
         kind = _statuses.get(status, InternalError)
         return kind(f"the server's URL answered with status {status} and not as Hutch does: check the URL, and what is in between", status=status)

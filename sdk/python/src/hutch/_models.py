@@ -10,6 +10,174 @@ from ._wire import json_of, names_of, time_of
 
 
 @dataclass
+class AgentEvent:
+    """One thing that a coding agent does, whichever agent it is."""
+
+    #: began: text is the model. said: text is what the agent says. called: it uses tool, and text is what for. got: text is what the tool gave. log: text is a line that the agent prints beside its stream. ended: text is its last words.
+    type: Literal["began", "said", "called", "got", "log", "ended"]
+    text: str | None = None
+    tool: str | None = None
+    #: The tool, or the agent at its end, saw an error.
+    failed: bool = False
+    #: The text continues that of the event before.
+    continues: bool = False
+    #: Of ended.
+    usage: AgentUsage | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> AgentEvent:
+        return cls(
+            type=v['type'],
+            text=v.get('text'),
+            tool=v.get('tool'),
+            failed=v.get('failed') or False,
+            continues=v.get('continues') or False,
+            usage=AgentUsage.from_json(v['usage']) if v.get('usage') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'type': self.type,
+                'text': self.text,
+                'tool': self.tool,
+                'failed': self.failed or None,
+                'continues': self.continues or None,
+                'usage': self.usage,
+            }
+        )
+        return made
+
+
+@dataclass
+class AgentUsage:
+    """What a coding agent says it has used; 0 for what it does not say."""
+
+    turns: int
+    #: With those of a cache.
+    input_tokens: int
+    output_tokens: int
+    #: In US dollars.
+    cost: float
+
+    @classmethod
+    def from_json(cls, v: Any) -> AgentUsage:
+        return cls(
+            turns=v['turns'],
+            input_tokens=v['inputTokens'],
+            output_tokens=v['outputTokens'],
+            cost=v['cost'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'turns': self.turns,
+                'inputTokens': self.input_tokens,
+                'outputTokens': self.output_tokens,
+                'cost': self.cost,
+            }
+        )
+        return made
+
+
+@dataclass
+class AnswerOutput:
+    """A piece of what the program of a question prints."""
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> AnswerOutput:
+        return cls(
+            stream=v['stream'],
+            text=v['text'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'stream': self.stream,
+                'text': self.text,
+            }
+        )
+        return made
+
+
+@dataclass
+class AuditFinding:
+    """A place where the audit log is not as it was written."""
+
+    file: str
+    #: In the file, from 1; 0 for the log as a whole.
+    line: int
+    what: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> AuditFinding:
+        return cls(
+            file=v['file'],
+            line=v['line'],
+            what=v['what'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'file': self.file,
+                'line': self.line,
+                'what': self.what,
+            }
+        )
+        return made
+
+
+@dataclass
+class AuditVerification:
+    """Whether the audit log is as it was written."""
+
+    #: No line was changed, taken out, put in or moved.
+    ok: bool
+    lines: int
+    #: The number of the first line.
+    first: int
+    last: int
+    #: Names the last line, as SEQ:HASH.
+    head: str
+    #: The marks of the log itself about its gaps, at most 100.
+    notes: list[str]
+    #: At most 100.
+    findings: list[AuditFinding]
+
+    @classmethod
+    def from_json(cls, v: Any) -> AuditVerification:
+        return cls(
+            ok=v['ok'],
+            lines=v['lines'],
+            first=v['first'],
+            last=v['last'],
+            head=v['head'],
+            notes=list(v['notes'] or []),
+            findings=[AuditFinding.from_json(x) for x in v['findings'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'ok': self.ok,
+                'lines': self.lines,
+                'first': self.first,
+                'last': self.last,
+                'head': self.head,
+                'notes': self.notes,
+                'findings': self.findings,
+            }
+        )
+        return made
+
+
+@dataclass
 class BackupInfo:
     """A copy of a folder."""
 
@@ -110,7 +278,7 @@ class ConnectionInfo:
     method: str | None = None
     #: Of the answer to it.
     status: int | None = None
-    #: It goes on.
+    #: It has not ended.
     open: bool = False
 
     @classmethod
@@ -165,7 +333,7 @@ class ConnectionLog:
     """A part of the log."""
 
     connections: list[ConnectionInfo]
-    #: The cursor to go on after.
+    #: The cursor to continue after.
     next: int
 
     @classmethod
@@ -180,6 +348,31 @@ class ConnectionLog:
             {
                 'connections': self.connections,
                 'next': self.next,
+            }
+        )
+        return made
+
+
+@dataclass
+class Consumption:
+    """What a sandbox has used since it was made."""
+
+    cpu_seconds: float
+    #: The most memory, in MiB.
+    memory_peak: float
+
+    @classmethod
+    def from_json(cls, v: Any) -> Consumption:
+        return cls(
+            cpu_seconds=v['cpuSeconds'],
+            memory_peak=v['memoryPeak'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'cpuSeconds': self.cpu_seconds,
+                'memoryPeak': self.memory_peak,
             }
         )
         return made
@@ -302,6 +495,60 @@ class Environment:
         made: dict[str, Any] = json_of(
             {
                 'hasAnthropicCredentials': self.has_anthropic_credentials,
+            }
+        )
+        return made
+
+
+@dataclass
+class Examination:
+    """What was found on the machine of a server."""
+
+    parts: list[ExaminedPart]
+
+    @classmethod
+    def from_json(cls, v: Any) -> Examination:
+        return cls(
+            parts=[ExaminedPart.from_json(x) for x in v['parts'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'parts': self.parts,
+            }
+        )
+        return made
+
+
+@dataclass
+class ExaminedPart:
+    """One part of a server."""
+
+    #: The name of a runtime, or "image host" for the programs of the machine.
+    part: str
+    #: It is a runtime.
+    runtime: bool
+    #: It works.
+    ok: bool
+    findings: list[Finding]
+
+    @classmethod
+    def from_json(cls, v: Any) -> ExaminedPart:
+        return cls(
+            part=v['part'],
+            runtime=v['runtime'],
+            ok=v['ok'],
+            findings=[Finding.from_json(x) for x in v['findings'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'part': self.part,
+                'runtime': self.runtime,
+                'ok': self.ok,
+                'findings': self.findings,
             }
         )
         return made
@@ -433,6 +680,39 @@ class FileInfo:
 
 
 @dataclass
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    #: ok, warning or error.
+    level: str
+    #: What was found.
+    detail: str
+    #: How to fix it, as a command if there is one.
+    fix: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Finding:
+        return cls(
+            name=v['name'],
+            level=v['level'],
+            detail=v['detail'],
+            fix=v.get('fix'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'level': self.level,
+                'detail': self.detail,
+                'fix': self.fix,
+            }
+        )
+        return made
+
+
+@dataclass
 class GitChange:
     """One changed file, with git's letters for what happened to it in the index and in the working tree: M, T, A, D, R, C, U, ? or a dot for nothing."""
 
@@ -471,7 +751,7 @@ class GitRepository:
     dir: str
     #: Empty when no branch is checked out.
     branch: str
-    #: Empty when there is none yet.
+    #: Empty if there are no commits yet.
     commit: str
 
     @classmethod
@@ -501,7 +781,7 @@ class GitStatus:
     dir: str
     #: Empty when no branch is checked out.
     branch: str
-    #: Empty when there is none yet.
+    #: Empty if there are no commits yet.
     commit: str
     ahead: int
     behind: int
@@ -576,6 +856,48 @@ class Grant:
 
 
 @dataclass
+class HealthCheck:
+    """A command that says whether a process does its work, as HEALTHCHECK in a Dockerfile."""
+
+    #: A command line, which runs as the process's user, in its folder and environment. Exit code 0 says that the process is healthy.
+    command: str
+    #: Seconds from one check to the next; default 30.
+    interval: float | None = None
+    #: Seconds after which a check is killed, and has failed; default 30.
+    timeout: float | None = None
+    #: Seconds after a start in which failures do not count; default 0.
+    start_period: float | None = None
+    #: Seconds between checks until one has succeeded; default 5, at most interval.
+    start_interval: float | None = None
+    #: Failures in a row that make the process unhealthy; default 3.
+    retries: int | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> HealthCheck:
+        return cls(
+            command=v['command'],
+            interval=v.get('interval'),
+            timeout=v.get('timeout'),
+            start_period=v.get('startPeriod'),
+            start_interval=v.get('startInterval'),
+            retries=v.get('retries'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'command': self.command,
+                'interval': self.interval,
+                'timeout': self.timeout,
+                'startPeriod': self.start_period,
+                'startInterval': self.start_interval,
+                'retries': self.retries,
+            }
+        )
+        return made
+
+
+@dataclass
 class ImageConfig:
     """What an image says about the programs in it."""
 
@@ -588,6 +910,8 @@ class ImageConfig:
     labels: dict[str, str] = field(default_factory=dict)
     exposed_ports: list[str] = field(default_factory=list)
     stop_signal: str | None = None
+    #: Of a process that runs the image's program.
+    healthcheck: HealthCheck | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> ImageConfig:
@@ -600,6 +924,7 @@ class ImageConfig:
             labels=v.get('labels') or {},
             exposed_ports=list(v.get('exposedPorts') or []),
             stop_signal=v.get('stopSignal'),
+            healthcheck=HealthCheck.from_json(v['healthcheck']) if v.get('healthcheck') is not None else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -613,6 +938,7 @@ class ImageConfig:
                 'labels': self.labels or None,
                 'exposedPorts': self.exposed_ports or None,
                 'stopSignal': self.stop_signal,
+                'healthcheck': self.healthcheck,
             }
         )
         return made
@@ -865,6 +1191,35 @@ class MintedToken:
 
 
 @dataclass
+class ModelUsage:
+    """Tokens of a model."""
+
+    #: With those written to and read from the model's own cache.
+    input_tokens: int
+    output_tokens: int
+    #: By the server's prices, if it has any for the model.
+    cost: float | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ModelUsage:
+        return cls(
+            input_tokens=v['inputTokens'],
+            output_tokens=v['outputTokens'],
+            cost=v.get('cost'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'inputTokens': self.input_tokens,
+                'outputTokens': self.output_tokens,
+                'cost': self.cost,
+            }
+        )
+        return made
+
+
+@dataclass
 class Network:
     """What a sandbox may reach. An empty one, in a request, is the server's default."""
 
@@ -872,6 +1227,8 @@ class Network:
     mode: Literal["none", "allow-list", "open"] | None = None
     #: Rules: example.com (at ports 80 and 443), *.example.com, example.com:22, example.com:*, 203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443.
     allow: list[str] = field(default_factory=list)
+    #: Addresses and nets that are not reached in any mode, such as 203.0.113.0/24 or 0.0.0.0/0:25. Only a rule of allow about the same or a narrower net wins over it.
+    block: list[str] = field(default_factory=list)
     #: Other sandboxes of the same owner, whose ports are reached as NAME.sandbox.internal: NAME, or NAME=SANDBOX.
     links: list[str] = field(default_factory=list)
     limits: NetworkLimits | None = None
@@ -881,6 +1238,7 @@ class Network:
         return cls(
             mode=v.get('mode'),
             allow=list(v.get('allow') or []),
+            block=list(v.get('block') or []),
             links=list(v.get('links') or []),
             limits=NetworkLimits.from_json(v['limits']) if v.get('limits') is not None else None,
         )
@@ -890,6 +1248,7 @@ class Network:
             {
                 'mode': self.mode,
                 'allow': self.allow or None,
+                'block': self.block or None,
                 'links': self.links or None,
                 'limits': self.limits,
             }
@@ -938,7 +1297,7 @@ class NetworkState:
     sandbox_id: str
     network: Network
     traffic: Traffic
-    #: Why it reaches nothing whatever the rules say; left out when it may.
+    #: Why the sandbox reaches nothing, even if rules allow it; left out otherwise.
     unavailable: str | None = None
 
     @classmethod
@@ -957,6 +1316,199 @@ class NetworkState:
                 'network': self.network,
                 'traffic': self.traffic,
                 'unavailable': self.unavailable,
+            }
+        )
+        return made
+
+
+@dataclass
+class Node:
+    """One machine of a server."""
+
+    id: str
+    #: Where the other nodes reach it; empty on a server that is one machine.
+    address: str
+    #: Of Hutch; empty for a node that never began.
+    version: str
+    #: A cordoned node gets no new sandboxes. One that is draining also hands over those that it has.
+    state: Literal["ready", "cordoned", "draining"]
+    #: Its lease has not run out.
+    alive: bool
+    #: How often its server began.
+    epoch: int
+    room: NodeRoom
+    promised: NodeRoom
+    #: Sandboxes, awake or asleep.
+    held: int
+    #: Sandboxes that cannot leave the node, which is draining.
+    stuck: int
+    labels: dict[str, str] = field(default_factory=dict)
+    #: When it joined the fleet.
+    joined: datetime | None = None
+    #: When its server began; absent for a node that never did.
+    started: datetime | None = None
+    #: The end of its lease; absent for a node that never began.
+    seen_until: datetime | None = None
+    #: Those that cannot leave first, then the oldest; at most 1000. Only in the answer about one node.
+    sandboxes: list[NodeSandbox] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, v: Any) -> Node:
+        return cls(
+            id=v['id'],
+            address=v['address'],
+            version=v['version'],
+            state=v['state'],
+            alive=v['alive'],
+            epoch=v['epoch'],
+            room=NodeRoom.from_json(v['room']),
+            promised=NodeRoom.from_json(v['promised']),
+            held=v['held'],
+            stuck=v['stuck'],
+            labels=v.get('labels') or {},
+            joined=time_of(v['joined']) if v.get('joined') is not None else None,
+            started=time_of(v['started']) if v.get('started') is not None else None,
+            seen_until=time_of(v['seenUntil']) if v.get('seenUntil') is not None else None,
+            sandboxes=[NodeSandbox.from_json(x) for x in v.get('sandboxes') or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'id': self.id,
+                'address': self.address,
+                'version': self.version,
+                'state': self.state,
+                'alive': self.alive,
+                'epoch': self.epoch,
+                'room': self.room,
+                'promised': self.promised,
+                'held': self.held,
+                'stuck': self.stuck,
+                'labels': self.labels or None,
+                'joined': self.joined,
+                'started': self.started,
+                'seenUntil': self.seen_until,
+                'sandboxes': self.sandboxes or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class NodeList:
+    """The machines of a server."""
+
+    #: Several machines can be this server. Otherwise it is the only one, and cannot be changed.
+    fleet: bool
+    nodes: list[Node]
+
+    @classmethod
+    def from_json(cls, v: Any) -> NodeList:
+        return cls(
+            fleet=v['fleet'],
+            nodes=[Node.from_json(x) for x in v['nodes'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'fleet': self.fleet,
+                'nodes': self.nodes,
+            }
+        )
+        return made
+
+
+@dataclass
+class NodeRoom:
+    """An amount of a node's resources."""
+
+    #: MiB.
+    memory: int
+    #: Cores.
+    cpu: float
+    sandboxes: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> NodeRoom:
+        return cls(
+            memory=v['memory'],
+            cpu=v['cpu'],
+            sandboxes=v['sandboxes'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'memory': self.memory,
+                'cpu': self.cpu,
+                'sandboxes': self.sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
+class NodeSandbox:
+    """A sandbox as the node knows it that holds it."""
+
+    sandbox_id: str
+    placed: datetime
+    awake: bool
+    #: It outlives its node.
+    in_bucket: bool
+    owner: str | None = None
+    image: str | None = None
+    #: Why it cannot leave a node that is draining.
+    stays: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> NodeSandbox:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            placed=time_of(v['placed']),
+            awake=v['awake'],
+            in_bucket=v['inBucket'],
+            owner=v.get('owner'),
+            image=v.get('image'),
+            stays=v.get('stays'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'placed': self.placed,
+                'awake': self.awake,
+                'inBucket': self.in_bucket,
+                'owner': self.owner,
+                'image': self.image,
+                'stays': self.stays,
+            }
+        )
+        return made
+
+
+@dataclass
+class Point:
+    """A pixel of the screen, from its upper left corner."""
+
+    x: int
+    y: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> Point:
+        return cls(
+            x=v['x'],
+            y=v['y'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'x': self.x,
+                'y': self.y,
             }
         )
         return made
@@ -1015,6 +1567,43 @@ class PortLink:
 
 
 @dataclass
+class ProcessHealth:
+    """What is known of the health of a process. Nothing follows from it: an unhealthy process is neither ended nor started again."""
+
+    #: starting until a check has succeeded; unhealthy when as many checks as retries have failed in a row, and when the process does not run.
+    status: Literal["starting", "healthy", "unhealthy"]
+    #: In a row, of those that count.
+    failures: int
+    #: Of the last check, like the fields below; 124 for one that took too long.
+    exit_code: int | None = None
+    #: The beginning of what it printed.
+    output: str | None = None
+    checked_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ProcessHealth:
+        return cls(
+            status=v['status'],
+            failures=v['failures'],
+            exit_code=v.get('exitCode'),
+            output=v.get('output'),
+            checked_at=time_of(v['checkedAt']) if v.get('checkedAt') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'status': self.status,
+                'failures': self.failures,
+                'exitCode': self.exit_code,
+                'output': self.output,
+                'checkedAt': self.checked_at,
+            }
+        )
+        return made
+
+
+@dataclass
 class ProcessInfo:
     """The record of one background process at one moment."""
 
@@ -1034,6 +1623,10 @@ class ProcessInfo:
     end_time: datetime | None = None
     #: The size it has now.
     terminal: TerminalSize | None = None
+    #: The signal that asks it to end, if it was started with one.
+    stop_signal: int | None = None
+    #: Of a process that was started with a health check.
+    health: ProcessHealth | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> ProcessInfo:
@@ -1051,6 +1644,8 @@ class ProcessInfo:
             signal=v.get('signal'),
             end_time=time_of(v['endTime']) if v.get('endTime') is not None else None,
             terminal=TerminalSize.from_json(v['terminal']) if v.get('terminal') is not None else None,
+            stop_signal=v.get('stopSignal'),
+            health=ProcessHealth.from_json(v['health']) if v.get('health') is not None else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -1069,6 +1664,40 @@ class ProcessInfo:
                 'signal': self.signal,
                 'endTime': self.end_time,
                 'terminal': self.terminal,
+                'stopSignal': self.stop_signal,
+                'health': self.health,
+            }
+        )
+        return made
+
+
+@dataclass
+class Program:
+    """A program for a question."""
+
+    language: str
+    code: str
+    #: 1 is the first.
+    attempt: int
+    #: It was known from an earlier question.
+    cached: bool
+
+    @classmethod
+    def from_json(cls, v: Any) -> Program:
+        return cls(
+            language=v['language'],
+            code=v['code'],
+            attempt=v['attempt'],
+            cached=v['cached'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'language': self.language,
+                'code': self.code,
+                'attempt': self.attempt,
+                'cached': self.cached,
             }
         )
         return made
@@ -1095,6 +1724,57 @@ class Pruned:
             {
                 'images': self.images,
                 'freed': self.freed,
+            }
+        )
+        return made
+
+
+@dataclass
+class RemovedNode:
+    """What the removal of a node has freed."""
+
+    node: str
+    #: Sandboxes that were lost with it, and whose ids are free.
+    freed: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> RemovedNode:
+        return cls(
+            node=v['node'],
+            freed=v['freed'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'node': self.node,
+                'freed': self.freed,
+            }
+        )
+        return made
+
+
+@dataclass
+class Repair:
+    """A program goes back to the model."""
+
+    #: The one that failed.
+    attempt: int
+    #: The end of what went wrong.
+    error: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> Repair:
+        return cls(
+            attempt=v['attempt'],
+            error=v['error'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'attempt': self.attempt,
+                'error': self.error,
             }
         )
         return made
@@ -1235,13 +1915,88 @@ class SandboxInfo:
 
 
 @dataclass
+class ScreenAction:
+    """One action of mouse or keyboard, as computer-use models name it."""
+
+    action: Literal["mouse_move", "left_click", "right_click", "middle_click", "double_click", "triple_click", "left_click_drag", "left_mouse_down", "left_mouse_up", "scroll", "key", "hold_key", "type", "wait", "screenshot", "zoom", "cursor_position"]
+    #: X and y. Without it a click is where the pointer is.
+    coordinate: list[int] = field(default_factory=list)
+    #: Where a drag begins, x and y; default: where the pointer is.
+    start_coordinate: list[int] = field(default_factory=list)
+    #: What to type; keys pressed together, such as ctrl+s; or the keys held during a click.
+    text: str | None = None
+    scroll_direction: Literal["up", "down", "left", "right"] | None = None
+    #: Clicks of the wheel, up to 100; default 3.
+    scroll_amount: int | None = None
+    #: How long to wait or to hold keys, in seconds; up to 60 for all actions together.
+    duration: float | None = None
+    #: What zoom shows: x and y of the upper left and of the lower right corner.
+    region: list[int] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, v: Any) -> ScreenAction:
+        return cls(
+            action=v['action'],
+            coordinate=list(v.get('coordinate') or []),
+            start_coordinate=list(v.get('start_coordinate') or []),
+            text=v.get('text'),
+            scroll_direction=v.get('scroll_direction'),
+            scroll_amount=v.get('scroll_amount'),
+            duration=v.get('duration'),
+            region=list(v.get('region') or []),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'action': self.action,
+                'coordinate': self.coordinate or None,
+                'start_coordinate': self.start_coordinate or None,
+                'text': self.text,
+                'scroll_direction': self.scroll_direction,
+                'scroll_amount': self.scroll_amount,
+                'duration': self.duration,
+                'region': self.region or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class ScreenInfo:
+    """A screen, with sizes in pixels."""
+
+    width: int
+    height: int
+    cursor: Point
+
+    @classmethod
+    def from_json(cls, v: Any) -> ScreenInfo:
+        return cls(
+            width=v['width'],
+            height=v['height'],
+            cursor=Point.from_json(v['cursor']),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'width': self.width,
+                'height': self.height,
+                'cursor': self.cursor,
+            }
+        )
+        return made
+
+
+@dataclass
 class SecretInfo:
     """The record of a secret, without its value."""
 
     name: str
-    #: Its value is replaced in what comes out. One of less than 6 bytes is not.
+    #: Its value is redacted from all answers. A value of less than 6 bytes is not.
     redacted: bool
-    #: It is the server's: all may use it, and none change it.
+    #: It is the server's: every owner can use it, and no owner can change it.
     shared: bool = False
     updated_at: datetime | None = None
     brokered: Brokering | None = None
@@ -1277,7 +2032,7 @@ class SnapshotInfo:
     #: The sandbox that it was made of.
     sandbox_id: str
     created_at: datetime
-    #: False where it has the files alone.
+    #: False if it has only the files.
     memory: bool
     #: Bytes on disk.
     size: int
@@ -1286,7 +2041,10 @@ class SnapshotInfo:
     image: str
     runtime: str
     limits: Limits
+    #: The oldest of its names.
     name: str | None = None
+    #: The oldest first; left out when it has none.
+    names: list[str] = field(default_factory=list)
     owner: str | None = None
     shared: bool = False
     expires_at: datetime | None = None
@@ -1306,6 +2064,7 @@ class SnapshotInfo:
             runtime=v['runtime'],
             limits=Limits.from_json(v['limits']),
             name=v.get('name'),
+            names=list(v.get('names') or []),
             owner=v.get('owner'),
             shared=v.get('shared') or False,
             expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
@@ -1325,6 +2084,7 @@ class SnapshotInfo:
                 'runtime': self.runtime,
                 'limits': self.limits,
                 'name': self.name,
+                'names': self.names or None,
                 'owner': self.owner,
                 'shared': self.shared or None,
                 'expiresAt': self.expires_at,
@@ -1336,14 +2096,14 @@ class SnapshotInfo:
 
 @dataclass
 class Stats:
-    """What a sandbox uses now, and what it may use. What a runtime cannot tell is 0, and so is what a sandbox that sleeps does not use."""
+    """What a sandbox uses now, and what it may use. A value that the runtime does not know is 0, as are the CPU and memory of a sleeping sandbox."""
 
     sandbox_id: str
     status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"]
     health: Literal["healthy", "unhealthy", "asleep"]
     runtime: str
     created_at: datetime
-    #: Percent of one core, since the reading before.
+    #: Percent of one core, since the last reading.
     cpu: float
     #: MiB.
     memory: float
@@ -1451,10 +2211,16 @@ class TemplateInfo:
     start: str | None = None
     #: When start is ready; without it, once it has started.
     ready: WaitFor | None = None
+    #: As in ProcessRequest, of the process of start.
+    stop_signal: int | None = None
+    #: As in ProcessRequest, of the process of start.
+    health: HealthCheck | None = None
     #: Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
     warm: list[str] = field(default_factory=list)
     #: Those of the sandboxes, beside their own.
     labels: dict[str, str] = field(default_factory=dict)
+    #: Volumes of the sandboxes, by their names among the volumes of the owner who creates a sandbox: at most 16.
+    volumes: list[VolumeMount] = field(default_factory=list)
     #: Sandboxes of the template at once, of all owners, awake or asleep; 0 is no limit.
     max_sandboxes: int | None = None
 
@@ -1463,8 +2229,11 @@ class TemplateInfo:
         return cls(
             start=v.get('start'),
             ready=WaitFor.from_json(v['ready']) if v.get('ready') is not None else None,
+            stop_signal=v.get('stopSignal'),
+            health=HealthCheck.from_json(v['health']) if v.get('health') is not None else None,
             warm=list(v.get('warm') or []),
             labels=v.get('labels') or {},
+            volumes=[VolumeMount.from_json(x) for x in v.get('volumes') or []],
             max_sandboxes=v.get('maxSandboxes'),
         )
 
@@ -1473,8 +2242,11 @@ class TemplateInfo:
             {
                 'start': self.start,
                 'ready': self.ready,
+                'stopSignal': self.stop_signal,
+                'health': self.health,
                 'warm': self.warm or None,
                 'labels': self.labels or None,
+                'volumes': self.volumes or None,
                 'maxSandboxes': self.max_sandboxes,
             }
         )
@@ -1605,7 +2377,7 @@ class TimelinePage:
     """A part of a timeline."""
 
     entries: list[TimelineEntry]
-    #: The cursor to go on after.
+    #: The cursor to continue after.
     next: int
 
     @classmethod
@@ -1627,7 +2399,7 @@ class TimelinePage:
 
 @dataclass
 class TokenInfo:
-    """What is known of a token, which is not the token itself."""
+    """The record of a token, without its secret."""
 
     token_id: str
     name: str
@@ -1674,7 +2446,7 @@ class TokenInfo:
 
 @dataclass
 class TokenLimits:
-    """What one token may take. 0 is the server's default, -1 no limit."""
+    """What one token can use. 0 is the server's default, -1 means no limit."""
 
     #: HTTP requests; default 100.
     requests_per_minute: int | None = None
@@ -1750,7 +2522,7 @@ class Traffic:
 
 @dataclass
 class Usage:
-    """What a sandbox has used since it was made, or an owner's sandboxes together. What a runtime cannot tell is 0."""
+    """What a sandbox has used since it was made, or an owner's sandboxes together. A value that the runtime does not know is 0."""
 
     cpu_seconds: float
     #: GiB of memory times seconds.
@@ -2011,7 +2783,7 @@ class VolumeUse:
 
 @dataclass
 class WaitFor:
-    """Says what to wait for: a port, a line of output or, without either, the end of the process."""
+    """Says what to wait for: a port, a line of output, the health of the process or, without any of them, its end."""
 
     #: Wait until a connection to this port on the sandbox's loopback succeeds. With path, which begins with a slash, an HTTP GET of it must be answered with status or, without one, with any from 200 to 399.
     port: int | None = None
@@ -2021,6 +2793,8 @@ class WaitFor:
     text: str | None = None
     pattern: str | None = None
     cursor: int | None = None
+    #: Wait until the health check of the process has succeeded.
+    healthy: bool = False
     #: Seconds; default 30, at most the server's maximum.
     timeout: float | None = None
 
@@ -2033,6 +2807,7 @@ class WaitFor:
             text=v.get('text'),
             pattern=v.get('pattern'),
             cursor=v.get('cursor'),
+            healthy=v.get('healthy') or False,
             timeout=v.get('timeout'),
         )
 
@@ -2045,6 +2820,7 @@ class WaitFor:
                 'text': self.text,
                 'pattern': self.pattern,
                 'cursor': self.cursor,
+                'healthy': self.healthy or None,
                 'timeout': self.timeout,
             }
         )
@@ -2056,12 +2832,12 @@ class WaitResult:
     """Says how waiting ended."""
 
     process: ProcessInfo
-    #: What was waited for has come.
+    #: The event happened before the time was over.
     met: bool
     timed_out: bool
     #: The line that had the text or pattern, at most 1 KiB of it.
     match: str | None = None
-    #: Where to go on waiting for more of the output: behind the text or the matching line; if there was none, behind all complete lines.
+    #: Where a next wait for output can continue: after the text or the matching line; without a match, after all complete lines.
     cursor: int | None = None
     #: Rules that would have allowed what the network of the sandbox denied since the process started: at most 10, the newest last.
     denied: list[str] = field(default_factory=list)
@@ -2092,21 +2868,31 @@ class WaitResult:
 
 
 __all__ = [
+    'AgentEvent',
+    'AgentUsage',
+    'AnswerOutput',
+    'AuditFinding',
+    'AuditVerification',
     'BackupInfo',
     'Brokering',
     'ConnectionInfo',
     'ConnectionLog',
+    'Consumption',
     'ContextInfo',
     'Destruction',
     'Edit',
     'Environment',
+    'Examination',
+    'ExaminedPart',
     'ExposedPort',
     'FileEvent',
     'FileInfo',
+    'Finding',
     'GitChange',
     'GitRepository',
     'GitStatus',
     'Grant',
+    'HealthCheck',
     'ImageConfig',
     'ImageInfo',
     'InstanceType',
@@ -2114,15 +2900,27 @@ __all__ = [
     'Limits',
     'Match',
     'MintedToken',
+    'ModelUsage',
     'Network',
     'NetworkLimits',
     'NetworkState',
+    'Node',
+    'NodeList',
+    'NodeRoom',
+    'NodeSandbox',
+    'Point',
     'PortEvent',
     'PortLink',
+    'ProcessHealth',
     'ProcessInfo',
+    'Program',
     'Pruned',
+    'RemovedNode',
+    'Repair',
     'Resources',
     'SandboxInfo',
+    'ScreenAction',
+    'ScreenInfo',
     'SecretInfo',
     'SnapshotInfo',
     'Stats',

@@ -6,8 +6,10 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from ._errors import UnavailableError
+from ._models import AgentUsage, AnswerOutput, Consumption, ModelUsage, Point, Program, Repair
 from ._wire import bytes_of, time_of
 
 Stream = Literal["stdout", "stderr"]
@@ -305,4 +307,211 @@ class InputRequest:
 #: What a stream of a run gives.
 CodeEvent = Output | CodeResult | CodeError | InputRequest
 
-__all__ = ["CodeError", "CodeEvent", "CodeResult", "ExecResult", "InputRequest", "Logs", "Output", "RunResult", "Stream"]
+__all__ = [
+    "CodeError",
+    "CodeEvent",
+    "CodeResult",
+    "ControlResult",
+    "ExecResult",
+    "InputRequest",
+    "Logs",
+    "Output",
+    "Region",
+    "RunResult",
+    "Screenshot",
+    "Stream",
+]
+
+
+@dataclass
+class AnswerFile:
+    """A file that the program of a question wrote or changed in its working folder."""
+
+    path: str
+    #: Its content, which is empty if it was left out.
+    data: bytes
+    size: int = 0
+    #: The content was left out, because the answer would be over its limits.
+    omitted: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+    @classmethod
+    def from_json(cls, v: Any) -> AnswerFile:
+        return cls(v["path"], bytes_of(v["content"], v.get("encoding", "utf-8")), v.get("size", 0), v.get("omitted", False))
+
+
+@dataclass
+class Answer:
+    """What the program of a question printed."""
+
+    #: The program ended with 0, within its time and limits.
+    success: bool
+    question: str
+    #: The program that ran last.
+    code: str
+    #: Standard output, up to 1 MiB.
+    output: str
+    #: What went wrong; empty with success.
+    error: str
+    #: Where the program ran. The sandbox is gone unless the question had a conversation.
+    sandbox_id: str
+    #: Of the last program, in milliseconds.
+    execution_time: int
+    language: str
+    exit_code: int
+    stderr: str
+    timed_out: bool
+    #: The program wrote too much, and was killed.
+    truncated: bool
+    #: How long the model took, with all repairs, in milliseconds.
+    generation_time: int
+    #: The program was known from an earlier question.
+    cached: bool
+    #: How often a program went back to the model.
+    repairs: int
+    usage: ModelUsage
+    model: str | None = None
+    conversation_id: str | None = None
+    files: list[AnswerFile] = field(default_factory=list)
+    #: With `measure`: what the sandbox has used.
+    resources: Consumption | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Answer:
+        return cls(
+            v["success"],
+            v["question"],
+            v["code"],
+            v["output"],
+            v["error"],
+            v["sandboxId"],
+            v["executionTime"],
+            v["language"],
+            v["exitCode"],
+            v["stderr"],
+            v["timedOut"],
+            v["truncated"],
+            v["generationTime"],
+            v["cached"],
+            v["repairs"],
+            ModelUsage.from_json(v["usage"]),
+            v.get("model"),
+            v.get("conversationId"),
+            [AnswerFile.from_json(f) for f in v.get("files") or []],
+            Consumption.from_json(v["resources"]) if v.get("resources") else None,
+        )
+
+
+@dataclass
+class AnswerText:
+    """A piece of the model's answer, as it is written."""
+
+    text: str
+
+
+#: One step on the way to an answer.
+AnswerEvent = AnswerText | Program | AnswerOutput | Repair
+
+
+class Region(NamedTuple):
+    """A part of the screen, in pixels from its upper left corner."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Screenshot:
+    """A picture of the screen, or of a part of it. Notebooks show it."""
+
+    png: bytes = field(repr=False)
+    width: int
+    height: int
+
+    @property
+    def base64(self) -> str:
+        """The PNG as models take it."""
+        return base64.b64encode(self.png).decode()
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    @classmethod
+    def of(cls, png: bytes) -> Screenshot:
+        if len(png) < 24 or not png.startswith(b"\x89PNG"):
+            raise UnavailableError("the picture of the screen is not a PNG: check that the URL is that of a Hutch server")
+        return cls(png, int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big"))
+
+
+@dataclass
+class ControlResult:
+    """The screen after actions."""
+
+    width: int
+    height: int
+    cursor: Point
+    #: The picture of the last ``screenshot`` or ``zoom`` among the actions.
+    image: Screenshot | None = None
+
+    def _repr_png_(self) -> bytes | None:
+        return self.image.png if self.image else None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ControlResult:
+        image = Screenshot.of(base64.b64decode(v["image"])) if v.get("image") else None
+        return cls(v["width"], v["height"], Point.from_json(v["cursor"]), image)
+
+
+@dataclass
+class AgentResult:
+    """What came of a prompt of a coding agent. Of one that is not waited for it has the session and the agent only."""
+
+    #: The session.
+    sandbox_id: str
+    agent: str
+    #: The agent ended by itself and saw no error.
+    success: bool
+    exit_code: int
+    timed_out: bool
+    #: In milliseconds.
+    duration: int
+    #: The agent's last words.
+    answer: str
+    usage: AgentUsage
+    #: Everything that has changed since the session began, as `git diff --binary` prints it.
+    diff_bytes: bytes
+    #: How many files changed.
+    files: int
+    #: Lines.
+    added: int
+    removed: int
+
+    @property
+    def diff(self) -> str:
+        """The difference as text; bytes that are not UTF-8 are replaced: see ``diff_bytes``."""
+        return self.diff_bytes.decode("utf-8", "replace")
+
+    def __bool__(self) -> bool:
+        return self.success
+
+    @classmethod
+    def from_json(cls, v: Any) -> AgentResult:
+        return cls(
+            v["sandboxId"],
+            v["agent"],
+            v["success"],
+            v["exitCode"],
+            v["timedOut"],
+            v["duration"],
+            v["answer"],
+            AgentUsage.from_json(v["usage"]),
+            bytes_of(v["diff"], v.get("encoding", "utf-8")),
+            v["files"],
+            v["added"],
+            v["removed"],
+        )

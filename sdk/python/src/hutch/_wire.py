@@ -64,6 +64,13 @@ def input_of(stdin: str | bytes | None) -> dict[str, str]:
     return {"stdinBase64": base64.b64encode(stdin).decode()}
 
 
+def file_of(path: str, content: str | bytes) -> dict[str, str]:
+    """A file that goes with a question."""
+    if isinstance(content, str):
+        return {"path": path, "content": content}
+    return {"path": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}
+
+
 def bytes_of(data: str, encoding: str) -> bytes:
     """What a program printed, of a text and its encoding."""
     return base64.b64decode(data) if encoding == "base64" else data.encode("utf-8", "surrogatepass")

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._errors import InvalidError
 from .._models import (
+    AuditVerification,
     BackupInfo,
     Brokering,
     Destruction,
+    Examination,
+    HealthCheck,
     ImageInfo,
     InstanceType,
     Limits,
     MintedToken,
     Network,
+    Node,
+    NodeList,
+    RemovedNode,
     SandboxInfo,
     SecretInfo,
     SnapshotInfo,
@@ -31,10 +37,11 @@ from .._models import (
     VolumeMount,
     WaitFor,
 )
-from .._wire import at, body_of, check_id, query_of
+from .._results import AgentResult, Answer
+from .._wire import at, body_of, check_id, file_of, query_of
 from .base import Env
 from .sandbox import AsyncSandbox, OnIdle
-from .stream import AsyncStatsWatch
+from .stream import AsyncAgentStream, AsyncAnswerStream, AsyncStatsWatch
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -167,14 +174,210 @@ class AsyncHutch:
         """The sizes that `create(instance_type=...)` can name."""
         return [InstanceType.from_json(v) for v in await self._call("GET", "/v1/instance-types")]
 
+    # Questions.
+
+    async def ask(
+        self,
+        question: str = "",
+        *,
+        code: str | None = None,
+        language: str | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        timeout: float | None = None,
+        conversation_id: str | None = None,
+        agent: str | None = None,
+        command: str | None = None,
+        instructions: str | None = None,
+        max_tokens: int | None = None,
+        repairs: int | None = None,
+        no_cache: bool = False,
+        measure: bool = False,
+        network: Network | None = None,
+    ) -> Answer:
+        """Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked.
+
+        A program that fails is an answer too. `timeout` is that of the program, in seconds; default 30. `files` are in its folder.
+        """
+        stream = self.ask_stream(
+            question,
+            code=code,
+            language=language,
+            files=files,
+            timeout=timeout,
+            conversation_id=conversation_id,
+            agent=agent,
+            command=command,
+            instructions=instructions,
+            max_tokens=max_tokens,
+            repairs=repairs,
+            no_cache=no_cache,
+            measure=measure,
+            network=network,
+        )
+        async with stream:
+            return await stream.wait()
+
+    def ask_stream(
+        self,
+        question: str = "",
+        *,
+        code: str | None = None,
+        language: str | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        timeout: float | None = None,
+        conversation_id: str | None = None,
+        agent: str | None = None,
+        command: str | None = None,
+        instructions: str | None = None,
+        max_tokens: int | None = None,
+        repairs: int | None = None,
+        no_cache: bool = False,
+        measure: bool = False,
+        network: Network | None = None,
+    ) -> AsyncAnswerStream:
+        """The same, with each step as it happens: the model's words, the program, its output, repairs."""
+        body = body_of(
+            question=question,
+            code=code,
+            language=language,
+            files=[file_of(path, content) for path, content in files.items()] if files else None,
+            timeout=None if timeout is None else round(timeout * 1000),
+            conversationId=conversation_id,
+            agent=agent,
+            command=command,
+            instructions=instructions,
+            maxTokens=max_tokens,
+            repairs=repairs,
+            noCache=no_cache or None,
+            measure=measure or None,
+            network=network,
+        )
+        return AsyncAnswerStream(self._transport, Request("POST", "/execute", body))
+
+    # Coding agents.
+
+    async def run_agent(
+        self,
+        repository: str,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> AgentResult:
+        """Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays.
+
+        An agent that fails has a result too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there;
+        default a week. `definition` describes an agent that the server does not know, in YAML.
+        """
+        stream = self.run_agent_stream(
+            repository,
+            prompt,
+            agent=agent,
+            definition=definition,
+            branch=branch,
+            depth=depth,
+            username=username,
+            password=password,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach,
+        )
+        async with stream:
+            return await stream.wait()
+
+    def run_agent_stream(
+        self,
+        repository: str,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> AsyncAgentStream:
+        """The same, with what the agent does as it happens. It works on when the stream is left: see `follow_agent` and `stop_agent`."""
+        body = body_of(
+            prompt=prompt,
+            repository=body_of(url=repository, branch=branch, depth=depth, username=username, password=password),
+            agent=agent,
+            definition=definition,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach or None,
+        )
+        return AsyncAgentStream(self._transport, Request("POST", "/agents", body))
+
+    async def prompt_agent(
+        self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False
+    ) -> AgentResult:
+        """Gives the agent of a session its next prompt, and waits for it. The difference is everything since the session began."""
+        async with self.prompt_agent_stream(session, prompt, definition=definition, timeout=timeout, detach=detach) as stream:
+            return await stream.wait()
+
+    def prompt_agent_stream(
+        self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False
+    ) -> AsyncAgentStream:
+        """The same, with what the agent does as it happens."""
+        body = body_of(prompt=prompt, definition=definition, timeout=timeout, detach=detach or None)
+        return AsyncAgentStream(self._transport, Request("POST", at("/agents/{session}", session=session), body))
+
+    async def follow_agent(self, session: str, *, definition: str | None = None) -> AgentResult:
+        """Waits for the last prompt of a session, which can have ended."""
+        async with self.follow_agent_stream(session, definition=definition) as stream:
+            return await stream.wait()
+
+    def follow_agent_stream(self, session: str, *, definition: str | None = None) -> AsyncAgentStream:
+        """The same, with what the agent does, from the beginning of the prompt."""
+        return AsyncAgentStream(self._transport, Request("GET", at("/agents/{session}", session=session) + query_of(definition=definition)))
+
+    async def stop_agent(self, session: str) -> None:
+        """Ends the agent of a session, and keeps the session."""
+        await self._call("POST", at("/agents/{session}/stop", session=session))
+
     # Snapshots and templates.
 
     async def list_snapshots(self) -> list[SnapshotInfo]:
         """The snapshots and templates, oldest first."""
         return [SnapshotInfo.from_json(v) for v in await self._call("GET", "/v1/snapshots")]
 
+    async def tag_snapshot(self, snapshot: str, name: str, *, replace: bool = False) -> SnapshotInfo:
+        """Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other."""
+        return SnapshotInfo.from_json(await self._call("POST", at("/v1/snapshots/{snapshot}/tag", snapshot=snapshot), {"name": name, "replace": replace}))
+
     async def delete_snapshot(self, snapshot: str) -> None:
-        """Deletes a snapshot or template, by its id or name."""
+        """Deletes a snapshot or template, by its id or its last name. A name of several is only removed."""
         await self._call("DELETE", at("/v1/snapshots/{snapshot}", snapshot=snapshot))
 
     async def create_template(
@@ -183,8 +386,11 @@ class AsyncHutch:
         *,
         start: str | None = None,
         ready: WaitFor | None = None,
+        stop_signal: int | None = None,
+        health: HealthCheck | None = None,
         warm: Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         max_sandboxes: int | None = None,
         replace: bool = False,
         from_sandbox: str | None = None,
@@ -208,8 +414,11 @@ class AsyncHutch:
             name=name,
             start=start,
             ready=ready,
+            stopSignal=stop_signal,
+            health=health,
             warm=warm,
             labels=labels,
+            volumes=volumes,
             maxSandboxes=max_sandboxes,
             replace=replace or None,
             image=image,
@@ -310,6 +519,38 @@ class AsyncHutch:
     async def version(self) -> Version:
         """The version of the server. Any valid token can read it."""
         return Version.from_json(await self._call("GET", "/v1/version"))
+
+    async def examine(self) -> Examination:
+        """What works on the machine of the server, what does not, and how to fix it, as `hutch doctor` says it. Needs the scope admin."""
+        return Examination.from_json(await self._call("GET", "/v1/doctor", patience=300.0))
+
+    async def verify_audit(self, head: str | None = None) -> AuditVerification:
+        """Whether the audit log is as it was written. The `head` of an earlier answer must still be in it. Needs the scope admin."""
+        return AuditVerification.from_json(await self._call("GET", "/v1/audit/verification" + query_of(head=head), patience=300.0))
+
+    async def list_nodes(self) -> NodeList:
+        """The machines of the server. A server that is not a fleet lists itself. Needs the scope admin, as all calls about nodes do."""
+        return NodeList.from_json(await self._call("GET", "/v1/nodes"))
+
+    async def get_node(self, node: str) -> Node:
+        """A node, with its sandboxes: those that cannot leave it while it is draining, then the oldest."""
+        return Node.from_json(await self._call("GET", at("/v1/nodes/{node}", node=node)))
+
+    async def cordon_node(self, node: str) -> Node:
+        """Gives a node no new sandboxes."""
+        return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/cordon", node=node)))
+
+    async def uncordon_node(self, node: str) -> Node:
+        """Gives a node new sandboxes again, and ends a drain."""
+        return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/uncordon", node=node)))
+
+    async def drain_node(self, node: str) -> Node:
+        """Starts to hand over the sandboxes of a node to other nodes, and does not wait: `held` is how many are left, `stuck` how many cannot leave."""
+        return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/drain", node=node)))
+
+    async def remove_node(self, node: str, *, force: bool = False) -> RemovedNode:
+        """Removes a node, and frees the ids of its sandboxes. One that is alive and holds sandboxes, and the only one, need `force`."""
+        return RemovedNode.from_json(await self._call("DELETE", at("/v1/nodes/{node}", node=node) + query_of(force=force or None)))
 
     async def usage(self) -> UsageReport:
         """What sandboxes have used."""

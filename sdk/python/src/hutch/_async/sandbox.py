@@ -27,6 +27,7 @@ from .base import Env
 from .commands import Commands
 from .files import Files
 from .processes import Processes
+from .screen import AsyncScreen
 from .stream import AsyncPortWatch, AsyncTimelineWatch
 from .transport import Request, Transport
 
@@ -102,13 +103,13 @@ class AsyncSandbox(Commands, Processes, Files):
         """Continues a sandbox that is paused or asleep. Every use does that too."""
         return SandboxInfo.from_json(await self._call("POST", "/resume", patience=300.0))
 
-    async def hibernate(self) -> SandboxInfo:
+    async def hibernate(self, *, files_only: bool = False) -> SandboxInfo:
         """Puts the sandbox to sleep now: its memory and files go to disk, and its next use wakes it.
 
         One that stays in use is refused. On a runtime that cannot keep memory the files are kept, and the status is `stopped`; while
-        background processes run there, that is refused.
+        background processes run there, that is refused. With `files_only` any runtime keeps only the files, and background processes end.
         """
-        return SandboxInfo.from_json(await self._call("POST", "/hibernate", patience=600.0))
+        return SandboxInfo.from_json(await self._call("POST", "/hibernate", body_of(filesOnly=files_only or None), patience=600.0))
 
     async def snapshot(self, name: str | None = None, *, files_only: bool = False, ttl: float | None = None, shared: bool = False) -> SnapshotInfo:
         """Keeps what the sandbox is now. `create(snapshot=...)` makes a sandbox that begins so."""
@@ -124,6 +125,13 @@ class AsyncSandbox(Commands, Processes, Files):
     async def commit_image(self, name: str) -> ImageInfo:
         """Makes an image of the files that were written in the sandbox."""
         return ImageInfo.from_json(await self._call("POST", "/image", {"name": name}, patience=600.0))
+
+    # Screen.
+
+    @property
+    def screen(self) -> AsyncScreen:
+        """Its screen, mouse, keyboard and clipboard. This makes no call: the screen starts with the first use that changes something."""
+        return AsyncScreen(self._transport, self._id)
 
     # Ports.
 
@@ -164,11 +172,12 @@ class AsyncSandbox(Commands, Processes, Files):
         *,
         mode: NetworkMode | None = None,
         allow: Sequence[str] | None = None,
+        block: Sequence[str] | None = None,
         links: Sequence[str] | None = None,
         limits: NetworkLimits | None = None,
     ) -> NetworkState:
         """Says what the sandbox can reach, in place of all that was said before."""
-        body = body_of(mode=mode, allow=allow, links=links, limits=limits)
+        body = body_of(mode=mode, allow=allow, block=block, links=links, limits=limits)
         return NetworkState.from_json(await self._call("PUT", "/network", body))
 
     async def allow(self, *rules: str) -> NetworkState:

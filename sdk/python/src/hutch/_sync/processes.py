@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from .._errors import ConflictError, HutchTimeoutError
-from .._models import ProcessInfo, TerminalSize, WaitResult
+from .._models import HealthCheck, ProcessInfo, TerminalSize, WaitResult
 from .._results import Logs
 from .._wire import body_of, query_of
 from .base import Env, Handle, patience
@@ -22,8 +22,9 @@ RestartPolicy = Literal["never", "on-failure", "always"]
 class Processes(Handle):
     def start_process(
         self,
-        command: str,
+        command: str = "",
         *,
+        entrypoint: bool = False,
         name: str | None = None,
         cwd: str | None = None,
         env: Env | None = None,
@@ -32,10 +33,16 @@ class Processes(Handle):
         restart_policy: RestartPolicy | None = None,
         open_stdin: bool = False,
         terminal: TerminalSize | None = None,
+        stop_signal: int | None = None,
+        health: HealthCheck | None = None,
     ) -> Process:
-        """Starts a background process, which outlives this connection and goes with its sandbox."""
+        """Starts a background process, which outlives this connection and ends with its sandbox.
+
+        With `entrypoint` it is the program of the sandbox's image, and `command` is left out.
+        """
         body = body_of(
-            command=command,
+            command=command or None,
+            entrypoint=entrypoint or None,
             name=name,
             cwd=cwd,
             env=env,
@@ -44,6 +51,8 @@ class Processes(Handle):
             restartPolicy=restart_policy,
             openStdin=open_stdin or None,
             terminal=terminal,
+            stopSignal=stop_signal,
+            health=health,
         )
         return Process(self, ProcessInfo.from_json(self._call("POST", "/processes", body, patience=120.0)))
 
@@ -97,10 +106,14 @@ class Processes(Handle):
         text: str | None = None,
         pattern: str | None = None,
         cursor: int | None = None,
+        healthy: bool = False,
         timeout: float | None = None,
     ) -> WaitResult:
-        """Waits for a port, a line of output or, without either, the end. That the process ended first, or the time, is no error."""
-        body = body_of(port=port, path=path, status=status, text=text, pattern=pattern, cursor=cursor, timeout=timeout)
+        """Waits for a port, a line of output, the health check or, without any of them, the end.
+
+        It is not an error if the process ends first, or the time is up.
+        """
+        body = body_of(port=port, path=path, status=status, text=text, pattern=pattern, cursor=cursor, healthy=healthy or None, timeout=timeout)
         return WaitResult.from_json(self._call("POST", "/processes/{process}/wait", body, patience=patience(timeout), process=process_id))
 
     def terminal(
@@ -168,6 +181,10 @@ class Process:
         """Waits until a line of the output has the text or the pattern (RE2)."""
         result = self._sandbox.wait_process(self.process_id, text=text, pattern=pattern, cursor=cursor, timeout=timeout)
         return self._met(result, f"did not print {(text or pattern)!r}")
+
+    def wait_until_healthy(self, timeout: float | None = None) -> None:
+        """Waits until the health check of the process succeeds."""
+        self._met(self._sandbox.wait_process(self.process_id, healthy=True, timeout=timeout), "did not become healthy")
 
     def _met(self, result: WaitResult, what: str) -> WaitResult:
         self.info = result.process

@@ -28,6 +28,7 @@ from .base import Env
 from .commands import Commands
 from .files import Files
 from .processes import Processes
+from .screen import Screen
 from .stream import PortWatch, TimelineWatch
 from .transport import Request, Transport
 
@@ -103,13 +104,13 @@ class Sandbox(Commands, Processes, Files):
         """Continues a sandbox that is paused or asleep. Every use does that too."""
         return SandboxInfo.from_json(self._call("POST", "/resume", patience=300.0))
 
-    def hibernate(self) -> SandboxInfo:
+    def hibernate(self, *, files_only: bool = False) -> SandboxInfo:
         """Puts the sandbox to sleep now: its memory and files go to disk, and its next use wakes it.
 
         One that stays in use is refused. On a runtime that cannot keep memory the files are kept, and the status is `stopped`; while
-        background processes run there, that is refused.
+        background processes run there, that is refused. With `files_only` any runtime keeps only the files, and background processes end.
         """
-        return SandboxInfo.from_json(self._call("POST", "/hibernate", patience=600.0))
+        return SandboxInfo.from_json(self._call("POST", "/hibernate", body_of(filesOnly=files_only or None), patience=600.0))
 
     def snapshot(self, name: str | None = None, *, files_only: bool = False, ttl: float | None = None, shared: bool = False) -> SnapshotInfo:
         """Keeps what the sandbox is now. `create(snapshot=...)` makes a sandbox that begins so."""
@@ -125,6 +126,13 @@ class Sandbox(Commands, Processes, Files):
     def commit_image(self, name: str) -> ImageInfo:
         """Makes an image of the files that were written in the sandbox."""
         return ImageInfo.from_json(self._call("POST", "/image", {"name": name}, patience=600.0))
+
+    # Screen.
+
+    @property
+    def screen(self) -> Screen:
+        """Its screen, mouse, keyboard and clipboard. This makes no call: the screen starts with the first use that changes something."""
+        return Screen(self._transport, self._id)
 
     # Ports.
 
@@ -165,11 +173,12 @@ class Sandbox(Commands, Processes, Files):
         *,
         mode: NetworkMode | None = None,
         allow: Sequence[str] | None = None,
+        block: Sequence[str] | None = None,
         links: Sequence[str] | None = None,
         limits: NetworkLimits | None = None,
     ) -> NetworkState:
         """Says what the sandbox can reach, in place of all that was said before."""
-        body = body_of(mode=mode, allow=allow, links=links, limits=limits)
+        body = body_of(mode=mode, allow=allow, block=block, links=links, limits=limits)
         return NetworkState.from_json(self._call("PUT", "/network", body))
 
     def allow(self, *rules: str) -> NetworkState:

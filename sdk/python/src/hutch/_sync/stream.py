@@ -9,8 +9,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
-from .._models import FileEvent, PortEvent, ProcessInfo, StatsReport, TerminalSize, TimelineEntry
-from .._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
+from .._models import AgentEvent, AnswerOutput, FileEvent, PortEvent, ProcessInfo, Program, Repair, StatsReport, TerminalSize, TimelineEntry
+from .._results import AgentResult, Answer, AnswerEvent, AnswerText, CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, query_of
 from ._platform import sleep
 from .transport import SILENCE, Events, Request, Transport
@@ -177,6 +177,79 @@ class CodeStream(Stream[CodeEvent]):
         return None
 
     def wait(self) -> RunResult:
+        for _ in self:
+            pass
+        return self.result
+
+
+class AnswerStream(Stream[AnswerEvent]):
+    """The steps to an answer as they happen; then `result` is the answer. To leave it ends the question and its program."""
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        super().__init__(transport, request)
+        self._result: Answer | None = None
+
+    @property
+    def result(self) -> Answer:
+        if self._result is None:
+            raise HutchError("the question has no answer yet: read its events to the end first, or call wait()")
+        return self._result
+
+    def _take(self, event: Event) -> AnswerEvent | None:
+        if event.name == "text":
+            return AnswerText(event.json().get("text", ""))
+        if event.name == "program":
+            return Program.from_json(event.json()["program"])
+        if event.name == "output":
+            return AnswerOutput.from_json(event.json()["output"])
+        if event.name == "repair":
+            return Repair.from_json(event.json()["repair"])
+        if event.name == "result":
+            self._result, self._ended = Answer.from_json(event.json()), True
+        return None
+
+    def wait(self) -> Answer:
+        """Reads to the end, and returns the answer."""
+        for _ in self:
+            pass
+        return self.result
+
+
+class AgentStream(Stream[AgentEvent]):
+    """What a coding agent does as it happens; then `result` is what came of it. The agent works on when the stream is left."""
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        super().__init__(transport, request)
+        #: The session, once the stream has begun: its sandbox, for `follow_agent` and `stop_agent`.
+        self.sandbox_id: str | None = None
+        self._result: AgentResult | None = None
+
+    @property
+    def result(self) -> AgentResult:
+        if self._result is None:
+            raise HutchError("the agent has not ended: read its events to the end first, or call wait()")
+        return self._result
+
+    def _take(self, event: Event) -> AgentEvent | None:
+        if event.name == "session":
+            self.sandbox_id = event.json()["sandboxId"]
+        elif event.name == "event":
+            return AgentEvent.from_json(event.json())
+        elif event.name == "end":
+            self._result, self._ended = AgentResult.from_json(event.json()), True
+        return None
+
+    def _next(self) -> Event:
+        try:
+            return super()._next()
+        except UnavailableError as e:
+            if self.sandbox_id is None:
+                raise
+            message = f"the connection is lost, and the agent of {self.sandbox_id} works on: follow it with follow_agent"
+            raise UnavailableError(message, data={"sandboxId": self.sandbox_id}) from e
+
+    def wait(self) -> AgentResult:
+        """Reads to the end, and returns what came of it."""
         for _ in self:
             pass
         return self.result

@@ -1,0 +1,22 @@
+"""Makes the API reference of the installed packages with pdoc, in the folder that is named. A warning is an error.
+
+python tools/reference.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import pdoc
+
+import hutch
+
+for name in hutch.__all__:  # each is imported with its first use
+    getattr(hutch, name)
+warnings.simplefilter("error")
+pdoc.render.configure(docformat="google")
+# What sandboxes inherit is in modules of its own, which pdoc leaves out unless they are named.
+parts = [f"hutch.{kind}.{part}" for kind in ("_sync", "_async") for part in ("commands", "processes", "files", "screen", "stream")]
+pdoc.pdoc("hutch", *parts, output_directory=Path(sys.argv[1]))
