@@ -15,6 +15,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/messages"
 )
 
 var only = flag.String("specs", "", "the specs to run, as Playwright names them; default all")
@@ -47,7 +48,7 @@ func playwright(t *testing.T, url string, args ...string) {
 	defer cancel()
 	dir := hutchtest.Dir(t)
 	cmd := exec.CommandContext(ctx, "node_modules/.bin/playwright", append([]string{"test"}, append(args, strings.Fields(*only)...)...)...)
-	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_TOKEN="+token, "CHROMIUM="+chromium, "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_CONSOLE="+strings.Replace(url, "127.0.0.1", "hutch.localhost", 1), "HUTCH_TOKEN="+token, "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"), "CHROMIUM="+chromium, "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its browsers
 	cmd.WaitDelay = 30 * time.Second
@@ -56,12 +57,13 @@ func playwright(t *testing.T, url string, args ...string) {
 	}
 }
 
-// serve starts a server that ends with the test, and returns its URL.
-func serve(t *testing.T, runtime string) string {
+// serve starts a server with some more flags that ends with the test, and returns its URL.
+func serve(t *testing.T, runtime string, flags ...string) string {
 	t.Helper()
 	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
-	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(hutchtest.Dir(t), "data"),
-		"--runtime", runtime, "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
+	args := []string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(hutchtest.Dir(t), "data"),
+		"--runtime", runtime, "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}
+	cmd := exec.Command(hutchtest.Program(t, "hutch"), append(append(args, messages.Flags(t)...), flags...)...)
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()

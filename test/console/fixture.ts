@@ -6,6 +6,8 @@ import { test as base, expect, type Page, type Request } from "@playwright/test"
 export { expect }
 
 const url = process.env["HUTCH_URL"] ?? "http://127.0.0.1:7700"
+/** Where the browser finds the console: another name of the same server. */
+const consoleURL = process.env["HUTCH_CONSOLE"] ?? url
 const adminToken = process.env["HUTCH_TOKEN"] ?? ""
 
 /** Makes a call of the API with the server's own token, or another. */
@@ -28,6 +30,11 @@ interface Fixtures {
   /** Messages of the browser's console that the test expects, such as a status of 401. */
   expected: RegExp[]
 }
+
+const ids = new Map<string, string>()
+
+/** The id of a token that makeToken has made. */
+export const idOf = (token: string) => ids.get(token)
 
 export const test = base.extend<Fixtures>({
   expected: async ({}, use) => { await use([]) },
@@ -53,6 +60,7 @@ export const test = base.extend<Fixtures>({
     await use(async (...scopes) => {
       const { token, tokenId } = await api<{ token: string; tokenId: string }>("POST", "/v1/tokens", { name: `console-${crypto.randomUUID()}`, scopes })
       made.push(tokenId)
+      ids.set(token, tokenId)
       return token
     })
     await Promise.all(made.map((id) => api("DELETE", `/v1/tokens/${id}`)))
@@ -75,10 +83,17 @@ function watch(page: Page, broken: string[]): void {
 
 /** Opens a path of the console as somebody who is signed in, by default with the server's own token. */
 export async function open(page: Page, path = "/", token = adminToken): Promise<void> {
-  const response = await page.request.post("/console/session", { data: { token }, headers: { Origin: url } })
-  expect(response.status(), await response.text()).toBe(200)
+  await signInAs(page, token)
   await page.goto(path)
   await expect(page.getByRole("navigation", { name: "Console" }).or(page.getByRole("button", { name: "Open the navigation" })).first()).toBeVisible()
+}
+
+/** Signs the browser in by a token, as another tab of it does. Node does not know the name that the browser calls the console by. */
+export async function signInAs(page: Page, token: string): Promise<void> {
+  const response = await fetch(`${url}/console/session`, { method: "POST", headers: { Origin: url, "Content-Type": "application/json" }, body: JSON.stringify({ token }) })
+  expect(response.status, await response.text()).toBe(200)
+  const value = /^hutch_session=([^;]+)/.exec(response.headers.get("Set-Cookie") ?? "")?.[1] ?? ""
+  await page.context().addCookies([{ name: "hutch_session", value, url: consoleURL, httpOnly: true, sameSite: "Strict" }])
 }
 
 export { adminToken }

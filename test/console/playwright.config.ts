@@ -10,7 +10,7 @@ export default defineConfig({
   forbidOnly: true,
   reporter: [["list"]],
   use: {
-    baseURL: process.env["HUTCH_URL"] ?? "http://127.0.0.1:7700",
+    baseURL: process.env["HUTCH_CONSOLE"] ?? "http://hutch.localhost:7700",
     viewport: { width: 1280, height: 800 },
     screenshot: "only-on-failure",
     launchOptions: { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] },

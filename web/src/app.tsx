@@ -1,5 +1,5 @@
 import { Tooltip } from "@base-ui/react/tooltip"
-import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, ScrollText, Server } from "lucide-react"
+import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, MessageCircleQuestionMark, ScrollText, Server } from "lucide-react"
 import { lazy, Suspense, useEffect, type ComponentType } from "react"
 import { Redirect, Route, Switch, useLocation } from "wouter"
 import { Frame } from "./frame"
@@ -25,6 +25,7 @@ export interface NavEntry {
 /** The navigation. A new page is a new row. */
 const entries: readonly NavEntry[] = [
   { path: "/sandboxes", title: "Sandboxes", icon: Boxes, verb: "Sandboxes", load: () => import("./pages/sandboxes") },
+  { path: "/ask", title: "Questions", icon: MessageCircleQuestionMark, verb: "Ask", load: () => import("./pages/questions") },
   { path: "/operating/images", title: "Images", icon: Layers, verb: "Images", load: () => import("./pages/operating/images") },
   { path: "/operating/volumes", title: "Volumes and secrets", icon: HardDrive, verb: "Volumes", load: () => import("./pages/operating/volumes") },
   { path: "/operating/usage", title: "Usage", icon: Gauge, verb: "Usage", load: () => import("./pages/operating/usage") },

@@ -5,9 +5,10 @@ import icon from "./assets/icon.svg"
 import type { NavEntry } from "./app"
 import { KeysDialog, useKey } from "./keys"
 import { SignInAgain } from "./pages/signin"
-import { signOut, useReachable, useSignIn } from "./session"
+import { countDrafts } from "./drafts"
+import { personOf, signOut, useReachable, useSignIn } from "./session"
 import { setTheme, useTheme, type Theme } from "./theme"
-import { IconButton, Menu, plainLine, type MenuItem } from "./ui"
+import { Confirm, IconButton, Menu, plainLine, type MenuItem } from "./ui"
 
 /** The frame around all pages: navigation, who is signed in, and whether the server answers. */
 export function Frame({ entries, children }: { entries: readonly NavEntry[]; children: ReactNode }) {
@@ -69,6 +70,7 @@ const looks: Readonly<Record<Theme, { label: string; icon: typeof Sun; next: The
 function Account({ onKeys }: { onKeys: () => void }) {
   const signIn = useSignIn()
   const theme = useTheme()
+  const [leaving, setLeaving] = useState(0)
   if (!("session" in signIn)) return null
   const { session } = signIn
   const name = plainLine(session.name)
@@ -76,14 +78,22 @@ function Account({ onKeys }: { onKeys: () => void }) {
     { label: looks[theme].label, icon: looks[theme].icon, onSelect: () => setTheme(looks[theme].next) },
     { label: "Keys", icon: Keyboard, onSelect: onKeys },
     null,
-    { label: "Sign out", icon: LogOut, onSelect: () => void signOut() },
+    { label: "Sign out", icon: LogOut, onSelect: () => leave() },
   ]
-  return (
+  const leave = () => {
+    const drafts = countDrafts(personOf(signIn), "notebook")
+    if (drafts === 0) void signOut()
+    else setLeaving(drafts)
+  }
+  return (<>
+    <Confirm open={leaving > 0} onClose={() => setLeaving(0)} title="Sign out" action="Sign out" onConfirm={signOut}>
+      <p>{leaving === 1 ? "One notebook is" : `${leaving} notebooks are`} kept in this browser only, and signing out removes {leaving === 1 ? "it" : "them"}. Save as .ipynb what you still need.</p>
+    </Confirm>
     <Menu items={items} trigger={
       <button type="button" className="account" aria-label={`Account: ${name}`}>
         <span className="account-mark" aria-hidden>{name.charAt(0).toUpperCase()}</span>
         <span className="account-name"><span className="cut">{name}</span><small>{session.scopes.includes("admin") ? "Administrator" : session.scopes.join(", ")} · {session.version.version}</small></span>
       </button>
     } />
-  )
+  </>)
 }

@@ -1,10 +1,13 @@
 import { CSPProvider } from "@base-ui/react/csp-provider"
-import { StrictMode } from "react"
+import { lazy, StrictMode, Suspense } from "react"
 import { createRoot } from "react-dom/client"
 import { App } from "./app"
 import { giveNonceToStyles, nonce } from "./nonce"
 import { applyTheme } from "./theme"
 import "./style/index.css"
+
+// A terminal that is watched by a link needs nobody to be signed in.
+const Watch = lazy(async () => ({ default: (await import("./pages/watch")).Watch }))
 
 applyTheme()
 giveNonceToStyles()
@@ -13,7 +16,7 @@ if (root) {
   createRoot(root).render(
     <StrictMode>
       <CSPProvider nonce={nonce} disableStyleElements={nonce === undefined}>
-        <App />
+        {location.pathname === "/watch" ? <Suspense fallback={null}><Watch /></Suspense> : <App />}
       </CSPProvider>
     </StrictMode>,
   )

@@ -1,5 +1,6 @@
 import { useSyncExternalStore } from "react"
 import { fetchWithProgress, Hutch, HutchError, type Problem } from "hutch"
+import { removeDrafts } from "./drafts"
 import { Store } from "./store"
 
 // Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
@@ -25,6 +26,8 @@ export interface Session {
   version: { version: string; commit: string }
   /** The origins of previews. */
   previews: string
+  /** The model that answers questions; empty for a server that has none. */
+  model: string
 }
 
 /** How people can sign in. */
@@ -70,6 +73,11 @@ export function hasScope(scope: string): boolean {
   return "session" in now && now.session.scopes.includes(scope)
 }
 
+/** Names the person or token that is signed in, for what the browser keeps of theirs. */
+export function personOf(signIn: SignIn): string {
+  return "session" in signIn ? `${signIn.session.owner}:${signIn.session.tokenId}` : ""
+}
+
 /** The token whose data the pages have in memory. */
 let whose: string | undefined
 
@@ -82,6 +90,16 @@ function enter(session: Session): void {
   }
   whose = session.tokenId
   signIn.set({ state: "in", session })
+  tabs.postMessage("in")
+}
+
+/** Other tabs of this browser hear that somebody has signed in or out. */
+const tabs = new BroadcastChannel("hutch.session")
+
+tabs.onmessage = ({ data }) => {
+  const now = signIn.value
+  if (data === "in" && (now.state === "expired" || now.state === "out")) void resume()
+  if (data === "out" && now.state === "in") leave("/signin")
 }
 
 /** Asks the server who is signed in. */
@@ -89,7 +107,7 @@ export async function resume(): Promise<void> {
   try {
     enter(await ask<Session>("GET", path))
   } catch (error) {
-    signIn.set(HutchError.is(error, "denied") ? { state: "out" } : { state: "failed", error })
+    signIn.set(HutchError.is(error, "denied") && error.status === 401 ? { state: "out" } : { state: "failed", error })
   }
 }
 
@@ -98,9 +116,17 @@ export async function signInWith(token: string): Promise<void> {
   enter(await ask<Session>("POST", path, { token }))
 }
 
+/** Signs out. What the browser kept of the person goes: the drafts now, and what pages have in memory by loading the page anew. */
 export async function signOut(): Promise<void> {
-  await ask("DELETE", path)
+  const { next } = (await ask<{ next?: string }>("DELETE", path))
+  tabs.postMessage("out")
+  leave(next ?? "/signin")
+}
+
+function leave(to: string): void {
+  removeDrafts(personOf(signIn.value))
   signIn.set({ state: "out" })
+  location.assign(to)
 }
 
 export function signInWays(): Promise<SignInWays> {
@@ -168,13 +194,13 @@ function csrf(): Record<string, string> {
 
 /** A browser cannot set headers of a WebSocket: the CSRF value travels as a subprotocol. */
 function socketWithSession(): typeof WebSocket {
-  return class extends WebSocket {
-    constructor(url: string | URL, protocols: string | string[] = []) {
+  return new Proxy(WebSocket, { // not a subclass: noVNC looks for the methods where WebSocket has them
+    construct(Socket, [url, protocols = []]: [string, (string | string[])?]) {
       const now = signIn.value
       const value = "session" in now ? [`hutch.csrf.${now.session.csrf}`] : []
-      super(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
-    }
-  }
+      return new Socket(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
+    },
+  })
 }
 
 /** Waits until somebody is signed in. */

@@ -57,3 +57,16 @@ test("usage, images, volumes and the server", async ({ page, makeSandbox }) => {
     await checkAccessibility(page)
   }
 })
+
+test("the findings of doctor with their fixes, and the audit log verified", async ({ page }) => {
+  await open(page, "/operating/server")
+  const native = page.getByRole("region", { name: "native", exact: true })
+  await expect(native).toContainText(/Works|Does not work here/)
+  await expect(page.getByRole("region", { name: "image host" })).toContainText("python")
+  await expect(page.getByRole("button", { name: "Check again" })).toBeEnabled()
+  await checkAccessibility(page)
+  await page.goto("/operating/audit")
+  await page.getByRole("button", { name: "Verify" }).click()
+  await expect(page.getByRole("status")).toContainText("As it was written")
+  await checkAccessibility(page)
+})

@@ -1,5 +1,6 @@
-import { checkAccessibility, expect, open, test } from "../fixture"
+import { api, checkAccessibility, expect, open, test } from "../fixture"
 import type { Page } from "@playwright/test"
+import { readFile } from "node:fs/promises"
 
 const screen = (page: Page) => page.locator(".xterm-rows")
 
@@ -25,6 +26,10 @@ test("a terminal is replayed, and several look at the same @runtimes", async ({ 
   await expect(screen(page)).toContainText("42-second")
   await page.reload()
   await expect(screen(page)).toContainText("42-second")
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download the recording" }).click()])
+  const [header = "", ...events] = (await readFile(await download.path(), "utf8")).trim().split("\n")
+  expect(JSON.parse(header)).toMatchObject({ version: 2, title: "terminal" })
+  expect(events.map((line) => (JSON.parse(line) as [number, string, string])[2]).join("")).toContain("42-second")
   await page.locator(".xterm").click()
   await page.keyboard.type("exit 3\n")
   await expect(page.getByRole("status")).toContainText("exit code 3")
@@ -41,4 +46,90 @@ test("it has the size of the page", async ({ page, makeSandbox }) => {
     expect(Number(columns)).toBeLessThan(100)
     expect(Number(rows)).toBeLessThan(30)
   }).toPass()
+})
+
+// Each of these prints more than any screen draws. Neither may stop the page, nor keep it from the prompt.
+for (const [what, command] of [["many lines @runtimes", "yes"], ["bytes of any kind", "cat /dev/urandom"], ["a line without an end", "tr '\\0' x < /dev/zero"]] as const) {
+  test(`Ctrl-C ends, on one connection, a flood of ${what}`, async ({ page, makeSandbox }) => {
+    test.setTimeout(180_000) // slow machines have little time for pages beside a flood
+    await openTerminal(page, await makeSandbox())
+    let connections = 0, received = 0
+    page.on("websocket", (ws) => {
+      connections++
+      ws.on("framereceived", ({ payload }) => { received += payload.length })
+    })
+    await page.reload()
+    await page.locator(".xterm").click()
+    await page.keyboard.type(`${command}\n`)
+    await expect(() => { expect(received).toBeGreaterThan(2 << 20) }).toPass() // many times what a screen shows
+    const during = received
+    await page.getByRole("link", { name: "Files", exact: true }).hover({ timeout: 10_000 }) // a page that stands still answers nothing
+    await page.keyboard.press("Control+c")
+    await page.waitForTimeout(500) // as somebody who waits to see the prompt; nothing is awaited
+    await page.keyboard.type("\x0freset; clear; echo $((6 * 7))-after\n")
+    await expect(screen(page)).toContainText("42-after")
+    expect(received - during, "bytes that were drawn before the prompt").toBeLessThan(8 << 20)
+    expect(connections).toBe(1)
+  })
+}
+
+// What a program asks of the terminal is answered once, when it asks; not again by each page that shows the output later.
+test("old queries in output that is shown again are not answered", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox()
+  const queries = ["[6n", "[5n", "[?6n", "[c", "[>c", "[=c", "[?1004h", "[?25$p", "[4$p", "[18t", "[14t", "[16t", "P$qm\\x1b\\\\", "P+q544e\\x1b\\\\", "]4;1;?\\x07", "]10;?\\x07", "]11;?\\x07", "]12;?\\x1b\\\\", "Z"]
+  const hostile = queries.map((q) => `\\x1b${q}`).join("")
+  const { processId } = await api<{ processId: string }>("POST", `/v1/sandboxes/${id}/processes`, {
+    command: `printf '${hostile}'; echo shown; stty -echo -icanon; exec od -An -v -tx1 -w1`, terminal: { columns: 80, rows: 24 },
+  })
+  await expect(async () => {
+    expect(JSON.stringify(await api("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`))).toContain("shown")
+  }).toPass()
+  await open(page, `/sandboxes/${id}/terminal/${processId}`)
+  await expect(screen(page)).toContainText("shown")
+  await page.reload()
+  await expect(screen(page)).toContainText("shown")
+  await page.locator(".xterm").click()
+  // What is typed comes after all answers that there would be. (It asked for reports of the focus, which a click gives.)
+  await page.keyboard.type("q")
+  await expect(screen(page)).toContainText("71")
+  const { output } = await api<{ output: { data: string }[] }>("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`)
+  const typed = output.map((o) => o.data).join("").split("shown")[1]?.trim().split(/\s+/) ?? []
+  expect(String.fromCharCode(...typed.map((b) => parseInt(b, 16))).replaceAll(/\x1b\[[IO]/g, "")).toBe("q")
+})
+
+test("a link shows one terminal to anybody, who can send nothing, until it is taken back", async ({ page, browser, makeSandbox, expected }) => {
+  expected.push(/WebSocket connection to .*\/v1\/watch.* 404/)
+  await openTerminal(page, await makeSandbox())
+  await page.keyboard.type("echo $((6 * 7))-shared\n")
+  await expect(screen(page)).toContainText("42-shared")
+  await page.getByRole("button", { name: "Share read-only" }).click()
+  await page.getByRole("button", { name: "Make the link" }).click()
+  const link = await page.getByLabel("The link").inputValue()
+  await checkAccessibility(page)
+  const stranger = await (await browser.newContext()).newPage() // it has no cookie
+  const answer = await stranger.goto(link)
+  expect(answer?.headers()["content-security-policy"]).toContain("default-src 'none'")
+  await expect(screen(stranger)).toContainText("42-shared")
+  await expect(stranger.getByRole("status")).toHaveText("You can watch, and not type.")
+  await checkAccessibility(stranger)
+  await stranger.locator(".xterm").click()
+  await stranger.keyboard.type("echo $((6 * 7))-typed\n")
+  // What a page sends by hand ends its connection.
+  const end = await stranger.evaluate((secret) => new Promise<string>((resolve) => {
+    const ws = new WebSocket(`${location.origin.replace(/^http/, "ws")}/v1/watch`, ["hutch", `hutch.watch.${secret}`])
+    ws.onopen = () => { ws.send(new TextEncoder().encode("echo $((6 * 7))-byhand\r")) }
+    ws.onmessage = ({ data }) => { if (typeof data === "string" && data.includes("error")) resolve(data) }
+    ws.onclose = () => { resolve("closed") }
+  }), new URL(link).hash.slice(1))
+  expect(end).toContain("nothing can be sent to it")
+  await page.getByRole("button", { name: "Take back" }).click()
+  await expect(stranger.getByRole("status")).toContainText("taken back")
+  await stranger.reload()
+  await expect(stranger.getByRole("status")).toContainText("The link opens no terminal")
+  await stranger.context().close()
+  await page.keyboard.press("Escape")
+  await page.locator(".xterm").click()
+  await page.keyboard.type("echo $((6 * 7))-last\n")
+  await expect(screen(page)).toContainText("42-last")
+  await expect(screen(page)).not.toContainText(/42-(typed|byhand)/)
 })

@@ -1,8 +1,8 @@
 import { Download, ScrollText } from "lucide-react"
 import { useState, type SyntheticEvent } from "react"
-import type { AuditOptions, AuditRecord } from "hutch"
+import type { AuditOptions, AuditRecord, AuditVerification } from "hutch"
 import { hutch } from "../../session"
-import { Badge, Button, Empty, ErrorNote, Field, format, Input, Loading, Page, plainLine, Select, Table, useCall, type Column } from "../../ui"
+import { Badge, Button, Empty, ErrorNote, Field, format, Input, Loading, Page, plainLine, Select, Table, useAction, useCall, type Column } from "../../ui"
 import { csv, save } from "./csv"
 
 const periods: readonly (readonly [hours: number, words: string])[] = [[1, "Last hour"], [24, "Last day"], [168, "Last 7 days"], [720, "Last 30 days"]]
@@ -30,8 +30,30 @@ export default function AuditPage() {
       {data === undefined && error === undefined && <Loading />}
       {data?.length === most && <p className="muted">These are the first {most.toLocaleString()} records: choose a shorter time or search for more.</p>}
       {data && <Table label="Audit" fill rows={data} columns={columns} rowKey={(r) => String(r.seq)} empty={<Empty icon={ScrollText} title="No record fits" />} />}
-      <p className="muted">Each record holds the hash of the one before it. <code>hutch audit verify</code> on the server checks that none was changed.</p>
+      <Verify />
     </Page>
+  )
+}
+
+/** Checks that no record was changed, taken out, put in or moved. */
+function Verify() {
+  const [found, setFound] = useState<AuditVerification>()
+  const { busy, error, run } = useAction()
+  return (
+    <section aria-label="Verification">
+      <p className="muted">Each record holds the hash of the one before it. <Button busy={busy} onClick={() => void run(async () => setFound(await hutch.verifyAudit()))}>Verify</Button></p>
+      {error !== undefined && <ErrorNote error={error} />}
+      {found?.ok === true && <p role="status"><Badge look="good">As it was written</Badge> {found.lines.toLocaleString()} lines, to <code className="wrap">{found.head}</code>. Keep this elsewhere: <code>hutch audit verify --head</code> then finds a log that was replaced as a whole, too.</p>}
+      {found?.ok === false && (
+        <div className="note note-error" role="alert">
+          <div className="note-text">
+            <strong>The audit log is not as it was written</strong>
+            <ul>{found.findings.map((f, i) => <li key={i}><code>{plainLine(f.file)}:{f.line}</code> {plainLine(f.what)}</li>)}</ul>
+          </div>
+        </div>
+      )}
+      {found && found.notes.length > 0 && <ul>{found.notes.map((note, i) => <li key={i}>{plainLine(note)}</li>)}</ul>}
+    </section>
   )
 }
 

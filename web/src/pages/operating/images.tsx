@@ -80,7 +80,7 @@ function imageColumns(onDelete: (image: ImageRecord) => void): Column<ImageRecor
 
 function templateColumns(onDelete: (template: Snapshot) => void): Column<Snapshot>[] {
   return [
-    { id: "name", title: "Name", width: "minmax(0, 1fr)", sort: (t) => t.name ?? "", cell: (t) => plainLine(t.name ?? t.snapshotId) },
+    { id: "name", title: "Name", width: "minmax(0, 1fr)", sort: (t) => t.name ?? "", cell: (t) => <span title={plainLine((t.names ?? []).join("\n"))}>{plainLine(t.name ?? t.snapshotId)}{(t.names ?? []).length > 1 ? ` and ${(t.names ?? []).length - 1} more` : ""}</span> },
     { id: "start", title: "Starts", width: "minmax(0, 1.6fr)", hide: "narrow", cell: (t) => <code title={plainLine(t.template?.start ?? "")}>{plainLine(t.template?.start ?? "")}</code> },
     { id: "image", title: "Image", width: "minmax(0, 1fr)", hide: "medium", cell: (t) => plainLine(t.image) },
     { id: "size", title: "Size", width: "5.5rem", align: "end", sort: (t) => t.size, largestFirst: true, cell: (t) => format.bytes(t.size) },

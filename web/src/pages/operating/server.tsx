@@ -1,8 +1,8 @@
 import { Server } from "lucide-react"
 import { useMemo } from "react"
-import type { Owned, PoolKind } from "hutch"
+import type { ExaminedPart, Finding, Owned, PoolKind } from "hutch"
 import { can, hutch } from "../../session"
-import { Badge, Empty, ErrorNote, Facts, format, Loading, Page, plainLine, Section, Table, useCall, type Column } from "../../ui"
+import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, Page, plainLine, plainText, Section, Table, useCall, type Column } from "../../ui"
 
 /** The server itself: version, the pool, what owners have, and the sizes of sandboxes. */
 export default function ServerPage() {
@@ -13,11 +13,45 @@ export default function ServerPage() {
         {version.error !== undefined && <ErrorNote error={version.error} onRetry={version.reload} />}
         {version.data && <Facts items={[["Version", version.data.version], ["Commit", <code key="commit">{version.data.commit}</code>]]} />}
       </Section>
+      {can("Examine") && <Doctor />}
       {can("Pool") && <Pool />}
       {can("Owners") && <Owners />}
       {can("InstanceTypes") && <Sizes />}
-      <p className="muted">Checks of this machine, each with its fix: <code>hutch doctor</code>. Health for a load balancer: <code>/health</code> and <code>/ready</code>.</p>
+      <p className="muted">Health for a load balancer: <code>/health</code> and <code>/ready</code>.</p>
     </Page>
+  )
+}
+
+/** What works on the machine of the server: the findings of `hutch doctor`, those that want something done first. */
+function Doctor() {
+  const { data, error, loading, reload } = useCall("doctor", (signal) => hutch.examine({ signal }))
+  return (
+    <Section title="This machine" actions={<Button busy={loading} onClick={reload}>Check again</Button>}>
+      {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
+      {data === undefined && error === undefined && <Loading />}
+      {data?.parts.map((part) => <Part key={part.part} part={part} />)}
+    </Section>
+  )
+}
+
+const looks = { ok: "good", warning: "warn", error: "bad" } as const
+const lookOf = (level: string) => (Object.hasOwn(looks, level) ? looks[level as keyof typeof looks] : "plain")
+const weight = (f: Finding) => (f.level === "error" ? 0 : f.level === "warning" ? 1 : 2)
+
+function Part({ part }: { part: ExaminedPart }) {
+  const rows = [...part.findings].sort((a, b) => weight(a) - weight(b))
+  return (
+    <section aria-label={plainLine(part.part)}>
+      <h3>{plainLine(part.part)}{" "}<Badge look={part.ok ? "good" : "bad"}>{part.ok ? "Works" : "Does not work here"}</Badge></h3>
+      <ul className="findings">
+        {rows.map((f) => (
+          <li key={f.name}>
+            <Badge look={lookOf(f.level)}>{plainLine(f.level)}</Badge> <strong>{plainLine(f.name)}</strong> {plainText(f.detail)}
+            {f.fix !== undefined && <p>Fix: <code>{plainText(f.fix)}</code></p>}
+          </li>
+        ))}
+      </ul>
+    </section>
   )
 }
 

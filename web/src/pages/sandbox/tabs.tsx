@@ -29,6 +29,7 @@ export const tabs: readonly Tab[] = [
   { path: "notebook", title: "Notebook", verb: "RunCode", awake: true, fill: true, load: () => import("./notebook") },
   { path: "processes", title: "Processes", verb: "Processes", load: () => import("./processes") },
   { path: "ports", title: "Ports", verb: "Ports", load: () => import("./ports") },
+  { path: "screen", title: "Screen", verb: "ViewScreen", awake: true, fill: true, load: () => import("./screen") },
   { path: "network", title: "Network", verb: "Network", load: () => import("./network") },
   { path: "snapshots", title: "Snapshots", verb: "Snapshots", load: () => import("./snapshots") },
   { path: "timeline", title: "Timeline", verb: "Timeline", load: () => import("./timeline") },

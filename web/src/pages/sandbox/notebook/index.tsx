@@ -1,7 +1,7 @@
 import { CircleStop, Download, Eraser, FolderOpen, ListPlus, Play, RotateCcw, Save, Type } from "lucide-react"
 import { useCallback, useMemo, useRef, useState, useSyncExternalStore } from "react"
 import type { Sandbox } from "hutch"
-import { can, useSignIn } from "../../../session"
+import { can, personOf, useSignIn } from "../../../session"
 import { Button, Confirm, ErrorNote, IconButton, Menu, Select, useAction } from "../../../ui"
 import { createText, readText, saveText } from "../files/content"
 import type { TabProps } from "../tabs"
@@ -18,8 +18,7 @@ const limits = [["30 s", 30_000], ["5 min", 300_000], ["1 hour", 3_600_000], ["1
 /** A notebook in a sandbox. Its cells run in a context of their own, which keeps their variables. */
 export default function NotebookTab({ sandbox, record }: TabProps) {
   const signIn = useSignIn()
-  const owner = "session" in signIn ? `${signIn.session.owner}:${signIn.session.tokenId}` : ""
-  const session = sessionOf(sandbox, keyOf(owner, sandbox.id, record.createdAt))
+  const session = sessionOf(sandbox, keyOf(personOf(signIn), sandbox.id, record.createdAt))
   const state = useSyncExternalStore(session.state.subscribe, session.state.get)
   const { cells, language } = state.notebook
   const [focus, setFocus] = useState<{ id: string | undefined; editing: boolean }>({ id: cells[0]?.id, editing: false })

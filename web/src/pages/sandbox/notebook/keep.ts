@@ -1,15 +1,16 @@
 import type { Cell, Notebook } from "./model"
+import { draftKey, draftKind, putDraft } from "../../../drafts"
 import { fromFile, toFile } from "./ipynb"
 
-// Notebooks are kept in the storage of the browser, one for each sandbox. The key has the owner and the time at which the sandbox was
-// created: another who signs in here, and another sandbox of the same id, begin with an empty one.
+// Notebooks are drafts, one for each sandbox. The key has the person and the time at which the sandbox was created: another who signs in
+// here, and another sandbox of the same id, begin with an empty one.
 
-const prefix = "hutch.notebook."
+const kind = "notebook"
 /** The most notebooks that are kept; the oldest go first. */
 const most = 20
 
-export function keyOf(owner: string, sandbox: string, createdAt: string): string {
-  return `${prefix}${owner}/${sandbox}/${createdAt}`
+export function keyOf(person: string, sandbox: string, createdAt: string): string {
+  return draftKey(person, kind, `${sandbox}/${createdAt}`)
 }
 
 export function load(key: string): Notebook | undefined {
@@ -27,7 +28,7 @@ export function load(key: string): Notebook | undefined {
  */
 export function keep(key: string, notebook: Notebook): boolean {
   const now = `${Date.now()}\n`
-  if (put(key, now + toFile(notebook))) {
+  if (putDraft(key, now + toFile(notebook))) {
     others(key)
     return true
   }
@@ -38,24 +39,15 @@ export function keep(key: string, notebook: Notebook): boolean {
 /** Stores a text, if need be in place of the oldest notebooks. */
 function store(key: string, text: string): void {
   for (const old of others(key)) {
-    if (put(key, text)) return
+    if (putDraft(key, text)) return
     localStorage.removeItem(old)
   }
-  put(key, text)
-}
-
-function put(key: string, text: string): boolean {
-  try {
-    localStorage.setItem(key, text)
-    return true
-  } catch {
-    return false
-  }
+  putDraft(key, text)
 }
 
 /** The keys of other notebooks, oldest first. Those beyond the bound are removed. */
 function others(key: string): string[] {
-  const keys = Object.keys(localStorage).filter((k) => k.startsWith(prefix) && k !== key).sort((a, b) => timeOf(a) - timeOf(b))
+  const keys = Object.keys(localStorage).filter((k) => draftKind(k) === kind && k !== key).sort((a, b) => timeOf(a) - timeOf(b))
   keys.splice(0, Math.max(0, keys.length - most + 1)).forEach((old) => localStorage.removeItem(old))
   return keys
 }

@@ -4,9 +4,11 @@ import { can, signedIn } from "../../../session"
 
 // Shows a process on a screen until it ends, over any number of connections: each continues at the byte where the one before stopped.
 //
-// A browser cannot make a WebSocket wait, and `yes` prints faster than any screen draws. So the reader measures how far it is behind. Beyond
-// a bound it closes the connection, draws what it has, and connects again where it is; the server keeps the newest output, and says what it
-// dropped meanwhile. Between two pieces the page has time for keys and clicks.
+// `yes` prints faster than any screen draws. So the page tells the server what is drawn, and no more than a small window is under way; what the
+// screen is too slow for is skipped, and the prompt after a Ctrl-C is soon seen. Between two pieces the page has time for keys and clicks.
+//
+// A screen answers queries of programs, by typing. It must not answer those in output from before this connection: whoever asked has gone, or
+// has had its answer, and the shell would take a second one for a command.
 
 export type Status = { state: "connecting" | "open" | "lost" } | { state: "ended"; exitCode: number | undefined } | { state: "failed"; error: unknown }
 
@@ -18,35 +20,26 @@ interface Options {
   onStatus: (status: Status) => void
 }
 
-const mostBehind = 1 << 20 // bytes
-const muchTooFar = 8 << 20 // bytes, at which a connection is closed even while somebody types
-const typing = 300 // milliseconds since the last key
+const window = 128 << 10 // bytes under way that are not drawn
 const firstPause = 250, longestPause = 5000 // milliseconds
-// A connection counts against the limits of the token. So while a program floods, the pauses between connections grow; a key ends one.
-const longestFlood = 3000, calm = 10_000 // milliseconds
 
 export async function follow({ sandbox, processId, term, signal, onStatus }: Options): Promise<void> {
   let now: Terminal | undefined
   const keys = new Keys()
-  const typed = term.onData((text) => keys.type(text))
+  const drawing = { old: false }
+  const typed = term.onData((text) => { if (!(drawing.old && isAnswer(text))) keys.type(text) })
   const typedBytes = term.onBinary((text) => keys.type(Uint8Array.from(text, (c) => c.charCodeAt(0))))
   const sized = term.onResize(({ cols, rows }) => { if (can("Resize")) attempt(() => now?.resize(cols, rows)) })
-  let cursor = 0, flood = firstPause
+  let cursor = 0
   try {
     for (let pause = firstPause; !signal.aborted;) {
       try {
-        now = await sandbox.terminal({ processId, cursor, signal })
+        now = await sandbox.terminal({ processId, cursor, signal, window, catchUp: true })
         keys.sendTo(now)
         pause = firstPause
-        const opened = performance.now()
         onStatus({ state: "open" })
         if (can("Resize")) now.resize(term.cols, term.rows)
-        const full = await draw(now, term, keys, cursor, (at) => { cursor = at })
-        if (full) {
-          flood = performance.now() - opened > calm ? firstPause : Math.min(2 * flood, longestFlood)
-          await keys.pause(flood)
-          continue
-        }
+        await draw(now, term, drawing, (at) => { cursor = at })
         onStatus({ state: "ended", exitCode: (await now.exited).exitCode })
         return
       } catch (err) {
@@ -65,22 +58,21 @@ export async function follow({ sandbox, processId, term, signal, onStatus }: Opt
   }
 }
 
-/** Draws what comes until the process ends. It returns true when it has closed the connection because too much came. */
-async function draw(terminal: Terminal, term: Screen, keys: Keys, from: number, reached: (cursor: number) => void): Promise<boolean> {
-  let expected = from
+/** What a screen types by itself: reports of its state and of the focus. No key makes such a text, but Shift+F3. */
+function isAnswer(text: string): boolean {
+  return text.startsWith("\x1b") && /^(\[[?>=]?[\d;]*\$?[cnRyt]$|\[[IO]$|[P\]].)/.test(text.slice(1))
+}
+
+/** Draws what comes until the process ends. */
+async function draw(terminal: Terminal, term: Screen, drawing: { old: boolean }, reached: (cursor: number) => void): Promise<void> {
   for await (const bytes of terminal) {
-    const after = terminal.cursor - terminal.behind
-    const missed = after - bytes.length - expected
-    if (missed > 0) term.write(`\r\n\x1b[0;2m… ${missed.toLocaleString()} bytes were not kept …\x1b[0m\r\n`)
+    // The skipped part can end within a sequence or a string: CAN ends either.
+    if (terminal.lost > 0) term.write(`\x18\r\n\x1b[0;2m… ${terminal.lost.toLocaleString()} bytes are not shown …\x1b[0m\r\n`)
+    drawing.old = terminal.replayed
     await new Promise<void>((drawn) => term.write(bytes, drawn))
-    expected = after
-    reached(after)
-    if (terminal.behind > (keys.inUse ? muchTooFar : mostBehind)) {
-      terminal.close()
-      return true
-    }
+    drawing.old = false
+    reached(terminal.cursor)
   }
-  return false
 }
 
 /** Whether there is nothing to connect with any more. Asking also finds that the session has ended. */
@@ -103,27 +95,9 @@ function isAborted(signal: AbortSignal): boolean {
 class Keys {
   #to: Terminal | undefined
   #waiting: (string | Uint8Array)[] = []
-  #last = 0
-  #typed: (() => void) | undefined
-
-  /** Whether somebody types now. */
-  get inUse(): boolean {
-    return performance.now() - this.#last < typing
-  }
 
   type(text: string | Uint8Array): void {
-    this.#last = performance.now()
-    this.#typed?.()
     if (this.#to === undefined || !attempt(() => this.#to?.write(text))) this.#waiting.push(text)
-  }
-
-  /** Waits, or until somebody types. */
-  async pause(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#typed = resolve
-      setTimeout(resolve, ms)
-    })
-    this.#typed = undefined
   }
 
   sendTo(terminal: Terminal): void {

@@ -1,10 +1,11 @@
-import { Plus, SquareTerminal, X } from "lucide-react"
+import { Download, Plus, Share2, SquareTerminal, X } from "lucide-react"
 import { useEffect, useState } from "react"
 import { Link, useLocation, useRoute } from "wouter"
 import type { Process } from "hutch"
 import { can } from "../../../session"
 import { Button, Confirm, Empty, ErrorNote, IconButton, Loading, plainLine, useAction, useCall } from "../../../ui"
 import type { TabProps } from "../tabs"
+import { ShareTerminal } from "./share"
 import { TerminalView } from "./view"
 import "../../../style/terminal.css"
 
@@ -15,6 +16,7 @@ export default function Terminals({ sandbox, record }: TabProps) {
   const [, navigate] = useLocation()
   const { data, error, reload } = useCall(base, async (signal) => (await sandbox.listProcesses({ signal })).filter((p) => p.record.terminal !== undefined && isRunning(p)))
   const opening = useAction()
+  const [sharing, setSharing] = useState<string>()
   const [ending, setEnding] = useState<string>()
   const current = params?.process
   const first = data?.[0]?.id
@@ -49,6 +51,12 @@ export default function Terminals({ sandbox, record }: TabProps) {
             </span>
           ))}
           {mayStart && <IconButton label="New terminal" icon={Plus} className="button-icon button-small" busy={opening.busy} onClick={start} />}
+          {current !== undefined && can("StartProcess") && <IconButton label="Share read-only" icon={Share2} className="button-icon button-small" onClick={() => setSharing(current)} />}
+          {current !== undefined && can("Logs") && (
+            <a className="button button-icon button-small" href={`/v1${base.replace(/terminal$/, "processes")}/${current}/recording`} download aria-label="Download the recording" title="Download the recording">
+              <Download className="icon" aria-hidden />
+            </a>
+          )}
         </nav>
       )}
       {current !== undefined && <TerminalView key={current} sandbox={sandbox} processId={current} onEnd={reload} />}
@@ -58,6 +66,7 @@ export default function Terminals({ sandbox, record }: TabProps) {
           A terminal goes on when this page is closed, and shows what it missed when it is opened again. Others who may use the sandbox can open it by its address.
         </Empty>
       )}
+      {sharing !== undefined && <ShareTerminal process={sandbox.process(sharing)} onClose={() => setSharing(undefined)} />}
       <Confirm open={ending !== undefined} onClose={() => setEnding(undefined)} title="End the terminal?" action="End it" onConfirm={() => end(ending ?? "")}>
         Its shell and all that runs in it are killed, for everybody who looks at it.
       </Confirm>
