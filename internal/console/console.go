@@ -25,6 +25,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/guesses"
 	"hutch/internal/httpio"
+	"hutch/internal/openid"
 	"hutch/internal/problem"
 )
 
@@ -37,6 +38,9 @@ type Options struct {
 	Tokens Tokens
 	// Shelf is where sessions are stored; nil keeps them in memory only.
 	Shelf Shelf
+	// News calls a function with each session that another server changes, or with nil for one that has ended; nil if
+	// there are no other servers.
+	News func(context.Context, func(key string, doc []byte) error) error
 	// Observer puts each sign-in and sign-out on record; default none.
 	Observer audit.Observer
 	// Count counts a sign-in as a request of its principal, and refuses it over the limit; nil does not count.
@@ -45,9 +49,17 @@ type Options struct {
 	Client func(*http.Request) netip.Addr
 	// Secure, when set, reports requests that came to a trusted proxy over TLS.
 	Secure func(*http.Request) bool
+	// People is the client of the issuer that people sign in with, and Person turns its answer about one of them into a
+	// principal; nil for none.
+	People *openid.Client
+	Person func(context.Context, *openid.Grant) *caller.Principal
+	// Host is the console's own name on this machine; browsers that use another local name are redirected to it. "" for none.
+	Host string
 	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
 	Previews string
-	Version  hutch.Version
+	// Model is the name of the model that answers questions; "" for none.
+	Model   string
+	Version hutch.Version
 	// Stall is how long a client can leave data unread before it counts as gone; default 1 minute.
 	Stall time.Duration
 	Log   *slog.Logger
@@ -83,9 +95,18 @@ func Open(ctx context.Context, opt Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := openSessions(ctx, opt.Tokens, opt.Shelf, opt.Log)
+	renewals := renewals{person: opt.Person}
+	if opt.People != nil {
+		renewals.renew = opt.People.Renew
+	}
+	sessions, err := openSessions(ctx, opt.Tokens, opt.Shelf, renewals, opt.Log)
 	if err != nil {
 		return nil, err
+	}
+	if opt.News != nil {
+		if err := opt.News(ctx, sessions.hear); err != nil {
+			return nil, err
+		}
 	}
 	return &Handler{opt: opt, files: files, sessions: sessions}, nil
 }
@@ -97,6 +118,8 @@ func (h *Handler) IsOpen(r *http.Request) bool {
 		return isRead(r) || r.Method == http.MethodPost || r.Method == http.MethodDelete
 	case waysPath:
 		return isRead(r)
+	case beginPath, DonePath:
+		return h.opt.People != nil && r.Method == http.MethodGet
 	}
 	return isRead(r) && (isPage(r) || h.files.has(r.URL.Path))
 }
@@ -114,6 +137,10 @@ func (h *Handler) Inside(next http.Handler) http.Handler {
 			h.serveSession(w, r)
 		case r.URL.Path == waysPath:
 			h.serveWays(w, r)
+		case r.URL.Path == beginPath || r.URL.Path == DonePath:
+			h.servePeople(w, r)
+		case isPage(r) && h.hasOwnHost(r):
+			h.toOwnHost(w, r)
 		case isPage(r):
 			h.page(w, r)
 		default:
@@ -125,13 +152,18 @@ func (h *Handler) Inside(next http.Handler) http.Handler {
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // pages are the paths of the page, and with a slash at their end all paths below.
-var pages = []string{"/", "/signin", "/ask", "/sandboxes", "/sandboxes/", "/operating", "/operating/"}
+var pages = []string{"/", "/signin", "/watch", "/ask", "/sandboxes", "/sandboxes/", "/operating", "/operating/"}
 
 // isPage reports whether a browser asks for the page. A program that does not ask for HTML by name gets what other
 // surfaces have at the same path.
 func isPage(r *http.Request) bool {
-	return acceptsHTML(r) && slices.ContainsFunc(pages, func(page string) bool {
-		return r.URL.Path == page || page != "/" && strings.HasSuffix(page, "/") && strings.HasPrefix(r.URL.Path, page)
+	return acceptsHTML(r) && isPagePath(r.URL.Path)
+}
+
+// isPagePath reports whether a path is one of the page.
+func isPagePath(path string) bool {
+	return slices.ContainsFunc(pages, func(page string) bool {
+		return path == page || page != "/" && strings.HasSuffix(page, "/") && strings.HasPrefix(path, page)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -204,5 +205,36 @@ func TestNoPage(t *testing.T) {
 	}
 	if _, err := console.Open(t.Context(), console.Options{}); err != nil {
 		t.Errorf("the page of this program: %v", err)
+	}
+}
+
+// TestOwnHost: a browser that opens the page by a name of the machine goes to the console's own name. Nothing else does.
+func TestOwnHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, console.Options{Host: "hutch.localhost"})
+	browser := []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Sec-Fetch-Site", "none"}
+	for host, want := range map[string]string{
+		"127.0.0.1:7700": "http://hutch.localhost:7700/sandboxes?a=b", "localhost:8080": "http://hutch.localhost:8080/sandboxes?a=b", "LOCALHOST": "http://hutch.localhost/sandboxes?a=b",
+		"[::1]:7700": "http://hutch.localhost:7700/sandboxes?a=b", "127.0.0.2:1": "http://hutch.localhost:1/sandboxes?a=b", "hutch.localhost:7700": "", "hutch.example.com": "", "other.localhost": "",
+	} {
+		p := s.page()
+		p.origin = "http://" + host
+		w := p.request("GET", "/sandboxes?a=b", "", browser...)
+		if got := w.Header().Get("Location"); got != want || (w.Code == 302) != (want != "") || want != "" && !strings.Contains(w.Header().Get("Set-Cookie"), "Max-Age=0") {
+			t.Errorf("%s: %d %q", host, w.Code, got)
+		}
+	}
+	for name, header := range map[string][]string{
+		"curl": {"Accept", "text/html", "Sec-Fetch-Site", ""}, "a frame": append(slices.Clone(browser), "Sec-Fetch-Dest", "iframe"), "a script": append(slices.Clone(browser), "Sec-Fetch-Mode", "cors"),
+		"through a proxy": append(slices.Clone(browser), "X-Forwarded-For", "10.0.0.1"),
+	} {
+		if w := s.page().request("GET", "/sandboxes", "", header...); w.Code != 200 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	p := s.page()
+	p.signIn(t, local) // programs use the API by every name
+	if w := p.request("GET", "/v1/x", ""); w.Code != 200 {
+		t.Errorf("the API: %d", w.Code)
 	}
 }

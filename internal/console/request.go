@@ -111,17 +111,37 @@ func (h *Handler) isSecure(r *http.Request) bool {
 // cookieOf returns the cookie of a request, and nil if it has none. Over TLS it is the one that no other host can have
 // set. Two of a name are an error: one of them is not ours.
 func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
-	found := r.CookiesNamed(hostCookieName)
-	if len(found) == 0 && !h.isSecure(r) {
-		found = r.CookiesNamed(cookieName)
-	}
-	switch len(found) {
+	switch found := h.sentCookies(r); len(found) {
 	case 0:
 		return nil, nil
 	case 1:
 		return parseCookie(found[0].Value), nil
+	default:
+		return nil, hutch.Errorf(hutch.Denied, "the browser sent %d cookies of the name %q, and one of them is not of this server: remove the cookies of this site, and sign in again", len(found), found[0].Name)
 	}
-	return nil, hutch.Errorf(hutch.Denied, "the browser sent %d cookies of the name %q, and one of them is not of this server: remove the cookies of this site, and sign in again", len(found), found[0].Name)
+}
+
+// sentCookies are the cookies of a request that have the name of ours, no matter which host has set them.
+func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
+	found := r.CookiesNamed(hostCookieName)
+	if len(found) == 0 && !h.isSecure(r) {
+		found = r.CookiesNamed(cookieName)
+	}
+	return found
+}
+
+// maxSent is how many cookies of one name are looked at.
+const maxSent = 8
+
+// cookiesOf returns those of them that have the form of ours.
+func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
+	found := h.sentCookies(r)
+	for _, sent := range found[:min(len(found), maxSent)] {
+		if c := parseCookie(sent.Value); c != nil {
+			list = append(list, *c)
+		}
+	}
+	return list
 }
 
 // parseCookie returns the cookie with that value, and nil if it is none of ours.

@@ -17,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/openid"
 )
 
 const (
@@ -43,16 +44,19 @@ type Tokens interface {
 // Shelf is where sessions are stored.
 type Shelf interface {
 	Put(ctx context.Context, key string, doc []byte) error
+	// Replace is Put if there is a document of that key; else it does nothing and returns false.
+	Replace(ctx context.Context, key string, doc []byte) (bool, error)
 	Delete(ctx context.Context, key string) error
 	All(ctx context.Context) (map[string][]byte, error)
 }
 
 // sessions are the browsers that are signed in. The server keeps neither the cookie nor the token of a session, but
-// the SHA-256 of each: whoever reads the store can use neither.
+// the SHA-256 of each: a reader of the store can use neither.
 type sessions struct {
-	tokens Tokens
-	shelf  Shelf // nil for none
-	log    *slog.Logger
+	tokens   Tokens
+	shelf    Shelf // nil for none
+	renewals renewals
+	log      *slog.Logger
 
 	mu   sync.Mutex
 	byID map[hash]*session
@@ -65,7 +69,11 @@ type session struct {
 	key hash
 	record
 	saved time.Time               // the time of use that is stored
+	timer *time.Timer             // until the session ends, if nothing uses it
 	end   context.CancelCauseFunc // of the life of who
+
+	renewal   renewal // of a person
+	elsewhere bool    // another server renews it
 
 	base *caller.Principal // what who was made of
 	who  *caller.Principal // whose life ends with the session
@@ -108,8 +116,8 @@ func (c cookie) csrf() string {
 var errSignedOut = hutch.Errorf(hutch.Denied, "the session ended while this was under way: sign in again")
 
 // openSessions reads the sessions that are stored, and removes those that have ended.
-func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, log *slog.Logger) (*sessions, error) {
-	s := &sessions{tokens: tokens, shelf: shelf, log: log, byID: map[hash]*session{}}
+func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, renewals renewals, log *slog.Logger) (*sessions, error) {
+	s := &sessions{tokens: tokens, shelf: shelf, renewals: renewals, log: log, byID: map[hash]*session{}}
 	if shelf == nil {
 		return s, nil
 	}
@@ -118,22 +126,103 @@ func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, log *slog.Log
 		return nil, err
 	}
 	for name, doc := range docs {
-		x := &session{}
-		key, err := hex.DecodeString(name)
-		if err := errors.Join(err, json.Unmarshal(doc, &x.record)); err != nil || len(key) != len(x.key) {
-			return nil, fmt.Errorf("read the session %.16s: %w", name, cmp.Or(err, errors.New("its key is not a hash")))
+		x, err := readSession(name, doc)
+		if err != nil { // the person signs in again
+			log.Warn("drop a session that cannot be read", "session", fmt.Sprintf("%.16s", name), "err", err)
+			if err := shelf.Delete(ctx, name); err != nil {
+				log.Warn("remove a session that cannot be read", "err", err)
+			}
+			continue
 		}
-		x.key, x.saved = hash(key), x.Used
-		s.byID[x.key] = x
-		if s.principalLocked(ctx, x) == nil {
-			s.removeLocked(ctx, x)
-		}
+		s.enter(ctx, x)
 	}
 	return s, nil
 }
 
-// create begins a session. It ends the oldest one of the principal that has too many.
-func (s *sessions) create(ctx context.Context, rec record) (cookie, *session, error) {
+// readSession reads a stored session.
+func readSession(name string, doc []byte) (*session, error) {
+	x := &session{}
+	key, err := hex.DecodeString(name)
+	if err == nil && len(key) != len(x.key) {
+		err = errors.New("its key is not a hash")
+	}
+	if err := cmp.Or(err, json.Unmarshal(doc, &x.record)); err != nil {
+		return nil, err
+	}
+	if x.Of == "" || (x.Person == nil) == (len(x.Token) != len(hash{})) {
+		return nil, errors.New("it does not say whose it is")
+	}
+	x.key, x.saved = hash(key), x.Used
+	return x, nil
+}
+
+// hear brings a session to the state of its document, which another server changed; nil means that it has ended. The session's
+// token is checked when it is used, because the change of the token can arrive later.
+func (s *sessions) hear(name string, doc []byte) error {
+	if doc == nil {
+		key, err := hex.DecodeString(name)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil || len(key) != len(hash{}) {
+			return nil
+		}
+		if x := s.byID[hash(key)]; x != nil {
+			s.dropLocked(x)
+		}
+		return nil
+	}
+	x, err := readSession(name, doc)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.byID[x.key]
+	if known == nil {
+		x.elsewhere = x.Person != nil
+		s.addLocked(x)
+		return nil
+	}
+	if x.Used.After(known.Used) {
+		known.Used, known.saved = x.Used, x.Used
+	}
+	s.renewedElsewhereLocked(known, x.Person)
+	return nil
+}
+
+// enter adds a stored session, or removes it if it has ended.
+func (s *sessions) enter(ctx context.Context, x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addLocked(x)
+	if s.principalLocked(ctx, x) == nil {
+		s.removeLocked(ctx, x)
+	}
+}
+
+// addLocked adds a session. When it was idle for too long it ends by itself, with its open streams.
+func (s *sessions) addLocked(x *session) {
+	s.byID[x.key] = x
+	x.timer = time.AfterFunc(time.Until(x.ends()), func() { s.expire(x) })
+}
+
+// expire ends a session that was idle for too long. A session that was used since its timer was set continues.
+func (s *sessions) expire(x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[x.key] != x {
+		return
+	}
+	if left := time.Until(x.ends()); left > 0 {
+		x.timer.Reset(left)
+		return
+	}
+	s.removeLocked(context.Background(), x)
+}
+
+// create begins a session. It ends the oldest one of the principal that has too many. The grant is that of a person, nil
+// for none.
+func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) (cookie, *session, error) {
 	var c cookie
 	rand.Read(c[:]) // never fails: it ends the program instead
 	now := time.Now().UTC()
@@ -148,7 +237,13 @@ func (s *sessions) create(ctx context.Context, rec record) (cookie, *session, er
 	if err := s.save(ctx, x); err != nil {
 		return c, nil, err
 	}
-	s.byID[x.key] = x
+	s.addLocked(x)
+	if grant != nil {
+		if x.renewal.grant = grant; grant.Renewable() {
+			left := time.Until(rec.Person.Expires)
+			s.planRenewalLocked(x, left-lead(left))
+		}
+	}
 	if s.principalLocked(ctx, x) == nil { // the token ended just now
 		s.removeLocked(ctx, x)
 		return c, nil, errSignedOut
@@ -189,8 +284,13 @@ func (s *sessions) use(ctx context.Context, c cookie) (*session, *caller.Princip
 	}
 	x.Used = time.Now().UTC()
 	if x.Used.Sub(x.saved) >= coarse {
-		if err := s.save(context.WithoutCancel(ctx), x); err != nil {
+		there, err := s.renew(context.WithoutCancel(ctx), x)
+		if err != nil {
 			s.log.Warn("note the use of a session", "err", err)
+		}
+		if err == nil && !there { // another server has ended it
+			s.dropLocked(x)
+			return nil, nil
 		}
 		x.saved = x.Used
 	}
@@ -214,17 +314,38 @@ func (s *sessions) remove(ctx context.Context, c cookie) {
 	}
 }
 
-func (s *sessions) removeLocked(ctx context.Context, x *session) {
+// dropLocked ends a session that is not stored any more.
+func (s *sessions) dropLocked(x *session) {
 	delete(s.byID, x.key)
+	x.timer.Stop()
+	if x.renewal.timer != nil {
+		x.renewal.timer.Stop()
+	}
 	if x.end != nil {
 		x.end(errSignedOut)
 	}
+}
+
+func (s *sessions) removeLocked(ctx context.Context, x *session) {
+	s.dropLocked(x)
 	if s.shelf == nil {
 		return
 	}
 	if err := s.shelf.Delete(context.WithoutCancel(ctx), hex.EncodeToString(x.key[:])); err != nil {
 		s.log.Warn("remove an ended session", "err", err)
 	}
+}
+
+// renew stores when a session was used, if it is still there.
+func (s *sessions) renew(ctx context.Context, x *session) (there bool, err error) {
+	if s.shelf == nil {
+		return true, nil
+	}
+	doc, err := json.Marshal(x.record)
+	if err != nil {
+		return true, err
+	}
+	return s.shelf.Replace(ctx, hex.EncodeToString(x.key[:]), doc)
 }
 
 func (s *sessions) save(ctx context.Context, x *session) error {
@@ -241,8 +362,7 @@ func (s *sessions) save(ctx context.Context, x *session) error {
 // principalLocked returns the principal of a session, and nil if the session or its token has ended. What runs for it
 // ends with the session, and with the token.
 func (s *sessions) principalLocked(ctx context.Context, x *session) *caller.Principal {
-	now := time.Now()
-	if now.Sub(x.Used) >= idle || !now.Before(x.expires()) {
+	if !time.Now().Before(x.ends()) {
 		return nil
 	}
 	base := x.base
@@ -270,7 +390,10 @@ func (x *session) bound(base *caller.Principal) *caller.Principal {
 	}
 	x.end = func(cause error) { stop(); end(cause) }
 	who := *base
-	who.Life, who.Expires = life, earlier(base.Expires, x.Created.Add(longest))
+	if x.renewal.timer != nil || x.elsewhere {
+		who.Expires = time.Time{} // renewals move the end of the token; the session's end bounds it instead
+	}
+	who.Life, who.Expires = life, earlier(who.Expires, x.Created.Add(longest))
 	return &who
 }
 
@@ -283,6 +406,9 @@ func (x *session) expires() time.Time {
 	return end
 }
 
+// ends is when a session ends if nothing uses it any more.
+func (x *session) ends() time.Time { return earlier(x.expires(), x.Used.Add(idle)) }
+
 // earlier returns the earlier of a time that can be zero, for never, and another one.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
@@ -291,8 +417,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// recordOf returns the record of a session of a principal, which showed a token. A principal whose life can end is one of
-// a token of this server, also when the token has ended since it was checked; only a person has no such life.
+// recordOf returns the record of a new session. The principal signed in with the token. The session belongs to a token of
+// this server when the principal has a Life, even if the token was revoked a moment ago: only a person of an issuer has none.
 func recordOf(who *caller.Principal, token string) record {
 	if who.Life == nil {
 		return record{Of: who.ID, Person: personOf(who)}

@@ -1,9 +1,12 @@
 package console_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +21,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/console"
 	"hutch/internal/guard"
+	"hutch/internal/hutchtest"
 )
 
 // shelf keeps documents in memory, for handlers that follow one another.
@@ -36,6 +40,13 @@ func (s *shelf) Put(_ context.Context, key string, doc []byte) error {
 	return nil
 }
 
+func (s *shelf) Replace(ctx context.Context, key string, doc []byte) (bool, error) {
+	if s.docs[key] == nil {
+		return false, nil
+	}
+	return true, s.Put(ctx, key, doc)
+}
+
 func (s *shelf) Delete(_ context.Context, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,6 +63,7 @@ type site struct {
 	http.Handler
 	tokens *auth.Registry
 	shelf  *shelf
+	people console.Options // of a site that people sign in to
 }
 
 func newSite(t testing.TB, opt console.Options) *site {
@@ -68,7 +80,10 @@ func newSite(t testing.TB, opt console.Options) *site {
 // open opens the console again, as a restart of the server does.
 func (s *site) open(t testing.TB, opt console.Options) {
 	t.Helper()
-	opt.Files, opt.Tokens, opt.Shelf = built(), s.tokens, s.shelf
+	opt.Files, opt.Tokens = built(), s.tokens
+	if opt.Shelf == nil {
+		opt.Shelf = s.shelf
+	}
 	h, err := console.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -373,6 +388,99 @@ func TestRestart(t *testing.T) {
 	}
 	if w := eve.request("POST", "/v1/x", ""); w.Code != 401 || len(s.shelf.docs) != 1 {
 		t.Errorf("a revoked token after a restart: %d, %d documents", w.Code, len(s.shelf.docs))
+	}
+}
+
+// TestIdleStreams: what is open for a session ends when no request came for 12 hours. One that came keeps it open.
+func TestIdleStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, console.Options{})
+		p := s.page()
+		p.signIn(t, local)
+		streamed := make(chan string, 1)
+		go func() { streamed <- p.request("GET", "/v1/stream", "").Body.String() }()
+		time.Sleep(11 * time.Hour)
+		if w := p.request("GET", "/v1/x", ""); w.Code != 200 {
+			t.Fatalf("in use: %d", w.Code)
+		}
+		time.Sleep(11 * time.Hour)
+		select {
+		case got := <-streamed:
+			t.Fatalf("the stream ended in use: %s", got)
+		default:
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		select {
+		case got := <-streamed:
+			if !strings.Contains(got, "sign in again") {
+				t.Errorf("the stream ended with %q", got)
+			}
+		default:
+			t.Error("the stream is open after 12 idle hours")
+			p.request("DELETE", "/console/session", "")
+		}
+		if len(s.shelf.docs) != 0 {
+			t.Error("the session is still stored")
+		}
+	})
+}
+
+// TestDamagedSessions: what cannot be read of the stored sessions is dropped and logged. The others stay.
+func TestDamagedSessions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, console.Options{})
+	p := s.page()
+	p.signIn(t, local)
+	one := maps.Clone(s.shelf.docs)
+	for key, doc := range one {
+		flipped := strings.NewReplacer("0", "1", "1", "0", "a", "b", "b", "a").Replace
+		for i, damaged := range []string{"", "{", "null", "[]", `{"of":1}`, `{"of":"x"}`, `{"of":"","tokenSha256":"AAAA"}`, `{"of":"x","tokenSha256":"AAAA"}`, string(doc[:len(doc)/2])} {
+			s.shelf.docs[fmt.Sprintf("%02x", i)+flipped(key)[2:]] = []byte(damaged)
+		}
+		s.shelf.docs["no hash"], s.shelf.docs[""], s.shelf.docs[key+"00"] = doc, doc, doc
+	}
+	var log hutchtest.Buffer
+	s.open(t, console.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if !maps.EqualFunc(s.shelf.docs, one, bytes.Equal) {
+		t.Errorf("%d documents are left", len(s.shelf.docs))
+	}
+	if n := strings.Count(log.String(), "drop a session"); n != 12 {
+		t.Errorf("%d lines in the log: %s", n, log.String())
+	}
+	if w := p.request("POST", "/v1/x", ""); w.Code != 200 {
+		t.Errorf("a session beside damaged ones: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestSignOutBesideAnotherCookie: a cookie that a neighbour in the domain has set keeps nobody signed in.
+func TestSignOutBesideAnotherCookie(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, console.Options{})
+	ada, eve := s.page(), s.page()
+	eve.signIn(t, s.token(t, "eve").Secret)
+	for _, planted := range []string{eve.cookie, "hutch_session=nonsense", strings.Repeat(eve.cookie+"; ", 5) + "hutch_session="} {
+		for _, first := range []bool{true, false} {
+			ada.signIn(t, local)
+			both := ada.cookie + "; " + planted
+			if first {
+				both = planted + "; " + ada.cookie
+			}
+			if w := ada.request("DELETE", "/console/session", "", "Cookie", both, "X-Hutch-CSRF", ""); w.Code != 403 {
+				t.Errorf("without the value: %d %s", w.Code, w.Body)
+			}
+			if w := ada.request("DELETE", "/console/session", "", "Cookie", both); w.Code != 204 || !strings.Contains(w.Header().Get("Set-Cookie"), "Max-Age=0") {
+				t.Errorf("%s: %d %s", both, w.Code, w.Body)
+			}
+			if w := ada.request("GET", "/v1/x", ""); w.Code != 401 {
+				t.Errorf("after signing out beside %s: %d", planted, w.Code)
+			}
+			ada.cookie = ""
+		}
+	}
+	if w := eve.request("GET", "/v1/x", ""); w.Code != 200 {
+		t.Errorf("the other session: %d", w.Code)
 	}
 }
 

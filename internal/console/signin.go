@@ -1,18 +1,19 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/caller"
+	"hutch/internal/openid"
 	"hutch/internal/problem"
 	"hutch/internal/verb"
 )
@@ -44,6 +45,7 @@ type signedIn struct {
 	Idle      int               `json:"idleSeconds"`
 	Version   hutch.Version     `json:"version"`
 	Previews  string            `json:"previews"`
+	Model     string            `json:"model"` // that answers questions; "" for none
 }
 
 // serveSession answers at sessionPath.
@@ -101,9 +103,9 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) answer(w http.ResponseWriter, c cookie, x *session, who *caller.Principal) {
 	a := signedIn{
 		Kind: "token", TokenID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, CSRF: c.csrf(),
-		CreatedAt: x.Created, ExpiresAt: who.Expires, Idle: int(idle / time.Second), Version: h.opt.Version, Previews: h.opt.Previews,
+		CreatedAt: x.Created, ExpiresAt: who.Expires, Idle: int(idle / time.Second), Version: h.opt.Version, Previews: h.opt.Previews, Model: h.opt.Model,
 	}
-	if x.Person != nil {
+	if h.sessions.isPerson(x) {
 		a.Kind = "person"
 	}
 	for _, v := range verb.All() {
@@ -136,7 +138,11 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err := h.opt.Count(r.Context(), who); err != nil {
 		return err
 	}
-	return h.begin(w, r, who, recordOf(who, token))
+	c, x, err := h.begin(w, r, who, recordOf(who, token), nil, isHTTPS(r.Header.Get("Origin")))
+	if err == nil {
+		h.answer(w, c, x, x.who)
+	}
+	return err
 }
 
 // refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong one is on record once a
@@ -171,29 +177,27 @@ func tokenOf(w http.ResponseWriter, r *http.Request) (string, error) {
 	return body.Token, nil
 }
 
-// begin begins a session for a principal. The session that the browser had before ends.
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request, who *caller.Principal, rec record) error {
-	var c cookie
-	var x *session
-	err := h.record(r, audit.SignIn, who, func(ctx context.Context) (err error) {
-		c, x, err = h.sessions.create(ctx, rec)
+// begin begins a session for a principal, and sets its cookie in the browser. If secure is true, the page came over TLS, and the
+// cookie is for TLS only. The browser's previous session ends.
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, who *caller.Principal, rec record, grant *openid.Grant, secure bool) (c cookie, x *session, err error) {
+	err = h.record(r, audit.SignIn, who, func(ctx context.Context) (err error) {
+		c, x, err = h.sessions.create(ctx, rec, grant)
 		return err
 	})
 	if err != nil {
-		return err
+		return c, nil, err
 	}
 	if old, _ := h.cookieOf(r); old != nil {
 		h.sessions.remove(r.Context(), *old)
 	}
-	http.SetCookie(w, h.newCookie(r, c.String()))
-	h.answer(w, c, x, x.who)
-	return nil
+	http.SetCookie(w, newCookie(secure || h.isSecure(r), c.String()))
+	return c, x, nil
 }
 
-// newCookie returns the cookie to send. The page of a server behind a proxy says by its origin whether it came over TLS.
-func (h *Handler) newCookie(r *http.Request, value string) *http.Cookie {
+// newCookie returns the cookie to send.
+func newCookie(secure bool, value string) *http.Cookie {
 	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if h.isSecure(r) || len(r.Header.Get("Origin")) > 8 && r.Header.Get("Origin")[:8] == "https://" {
+	if secure {
 		c.Name, c.Secure = hostCookieName, true
 	}
 	return c
@@ -201,35 +205,59 @@ func (h *Handler) newCookie(r *http.Request, value string) *http.Cookie {
 
 // signOut ends the session of a browser, and what runs for it. A browser that is not signed in is signed out.
 func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) error {
-	c, err := h.cookieOf(r)
+	shown, err := takeCSRF(r)
 	if err != nil {
 		return err
 	}
-	if c != nil {
-		if err := h.endSession(r, *c); err != nil {
-			return err
-		}
+	ended, err := h.endSessions(r, shown)
+	if err != nil {
+		return err
 	}
-	gone := h.newCookie(r, "")
+	gone := newCookie(h.isSecure(r) || isHTTPS(r.Header.Get("Origin")), "")
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
+	if next := h.endAtIssuer(ended); next != "" {
+		writeJSON(w, map[string]string{"next": next})
+		return nil
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (h *Handler) endSession(r *http.Request, c cookie) error {
-	_, who := h.sessions.use(r.Context(), c)
-	if who == nil {
-		return nil
+// endAtIssuer returns where the browser goes to sign out of the issuer, too; "" for nowhere.
+func (h *Handler) endAtIssuer(ended *session) string {
+	if ended == nil || ended.Person == nil || h.opt.People == nil {
+		return ""
 	}
-	shown, err := takeCSRF(r)
-	if err != nil || shown != c.csrf() {
-		return cmp.Or(err, error(errCSRF))
+	return h.opt.People.EndURL(h.sessions.grantOf(ended), "/signin")
+}
+
+// isHTTPS reports whether an origin is one of TLS: that of the page of a server behind a proxy, which the server need not
+// trust in this.
+func isHTTPS(origin string) bool { return strings.HasPrefix(origin, "https://") }
+
+// endSessions ends the session that the page shows the value of. The browser can have sent more cookies than ours: a
+// neighbour in the domain can set one, and must not keep anybody signed in by it.
+func (h *Handler) endSessions(r *http.Request, shown string) (ended *session, err error) {
+	live := false
+	for _, c := range h.cookiesOf(r) {
+		x, who := h.sessions.use(r.Context(), c)
+		if who == nil {
+			continue
+		}
+		live = true
+		if shown != c.csrf() {
+			continue
+		}
+		return x, h.record(r, audit.SignOut, who, func(ctx context.Context) error {
+			h.sessions.remove(ctx, c)
+			return nil
+		})
 	}
-	return h.record(r, audit.SignOut, who, func(ctx context.Context) error {
-		h.sessions.remove(ctx, c)
-		return nil
-	})
+	if live {
+		return nil, errCSRF
+	}
+	return nil, nil
 }
 
 // record does something that is on record.
@@ -252,10 +280,21 @@ func (h *Handler) record(r *http.Request, verb string, who *caller.Principal, do
 
 // ways is the answer about how a browser can sign in.
 type ways struct {
-	Token bool `json:"token"`
+	Token bool    `json:"token"`
+	OIDC  *issuer `json:"oidc,omitempty"`
+}
+
+// issuer is a way to sign in with an issuer.
+type issuer struct {
+	Label string `json:"label"`
+	Href  string `json:"href"`
 }
 
 func (h *Handler) serveWays(w http.ResponseWriter, _ *http.Request) {
 	disarm(w.Header())
-	writeJSON(w, ways{Token: true})
+	a := ways{Token: true}
+	if h.opt.People != nil {
+		a.OIDC = &issuer{h.opt.People.Name(), beginPath}
+	}
+	writeJSON(w, a)
 }

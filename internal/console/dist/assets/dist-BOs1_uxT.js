@@ -1,0 +1,1 @@
+export{t as css}from"./dist-D-k451-m.js";

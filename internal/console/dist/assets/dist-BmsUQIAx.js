@@ -1,0 +1,1 @@
+export{n as javascript}from"./dist-C_up5oLk.js";

@@ -1,0 +1,52 @@
+package console
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// A browser sends a cookie to every port of a host name. On a person's machine, other programs listen on other ports of
+// 127.0.0.1 and localhost, such as those that `hutch forward` brings from a sandbox. So the console has its own name
+// there. Browsers resolve names below localhost to their own machine.
+
+// hasOwnHost reports whether a browser opens the page by a name that other programs of the machine share. It is true only for
+// requests that browsers mark as opening a page: programs get the same answers under every name.
+func (h *Handler) hasOwnHost(r *http.Request) bool {
+	if h.opt.Host == "" || h.isSecure(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
+		return false
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if r.Header.Get(name) != "" {
+			return false // the browser uses the name of a proxy
+		}
+	}
+	name, _ := splitHost(r.Host)
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// toOwnHost redirects a browser to the console's own name, and ends a session that an earlier version left at the other name.
+func (h *Handler) toOwnHost(w http.ResponseWriter, r *http.Request) {
+	u := url.URL{Scheme: "http", Host: h.opt.Host, Path: r.URL.Path, RawQuery: r.URL.RawQuery}
+	if _, port := splitHost(r.Host); port != "" {
+		u.Host = net.JoinHostPort(h.opt.Host, port)
+	}
+	gone := newCookie(false, "")
+	gone.MaxAge = -1
+	http.SetCookie(w, gone)
+	harden(w.Header())
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Add("Vary", "Accept, Sec-Fetch-Mode, Sec-Fetch-Dest")
+	http.Redirect(w, r, u.String(), http.StatusFound)
+}
+
+// splitHost returns the name and the port of a Host header.
+func splitHost(host string) (name, port string) {
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return name, port
+	}
+	return strings.Trim(host, "[]"), ""
+}
