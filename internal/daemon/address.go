@@ -16,12 +16,16 @@ import (
 	"hutch/internal/listen"
 )
 
-func (d *Daemon) openTLS(context.Context) (err error) {
+func (d *Daemon) openTLS(ctx context.Context) (err error) {
 	switch c := d.cfg.TLS; {
 	case c.Cert != "":
 		d.tls, err = listen.Files(c.Cert, c.Key, d.log)
 	case c.Own != "":
-		own, err := authority.Open(datadir.ServerAuthority(d.dir), authority.Own(c.Own))
+		var own *authority.Authority
+		err = d.share(ctx, datadir.ServerAuthority(d.dir), func(path string) (err error) {
+			own, err = authority.Open(path, authority.Own(c.Own))
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -96,6 +100,16 @@ func (d *Daemon) URL() string {
 		host = domain
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// ConsoleURL is where a browser on this machine finds the console.
+func (d *Daemon) ConsoleURL() string {
+	u, err := url.Parse(d.URL())
+	if ip, bad := netip.ParseAddr(u.Hostname()); err != nil || bad != nil || !ip.IsLoopback() || d.tls != nil || d.cfg.Console == "" {
+		return d.URL()
+	}
+	u.Host = net.JoinHostPort(d.cfg.Console, u.Port())
+	return u.String()
 }
 
 // BaseURL is how people reach the server: as configured, or from this machine.

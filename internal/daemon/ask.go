@@ -14,7 +14,6 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat/execute"
 	"hutch/internal/metrics"
-	"hutch/internal/wrap"
 )
 
 // Questions are the model that writes programs for POST /execute, and how it is asked.
@@ -28,12 +27,20 @@ type Questions struct {
 	Prices     ask.Prices
 }
 
+// model is the name of the model that is asked, or "" without a key.
+func (q Questions) model() string {
+	if q.Key == "" {
+		return ""
+	}
+	return cmp.Or(q.Model, ask.DefaultModel)
+}
+
 // openQuestions makes what answers questions. Its sandboxes are those of the engine behind the redactor: policy stands
 // before the question itself. What it does in them is on their timelines.
 func (d *Daemon) openQuestions(context.Context) (err error) {
 	c := d.cfg.Questions
 	opt := ask.Options{
-		Service: &wrap.Service{Next: d.redacted, Hook: d.timeline.Around}, Accounts: d.engine, CacheAge: c.CacheAge, Repairs: c.Repairs, Prices: c.Prices, Spent: d.recordAnswer, Log: d.log,
+		Service: d.recorded(), Accounts: d.everywhere().accounts, CacheAge: c.CacheAge, Repairs: c.Repairs, Prices: c.Prices, Spent: d.recordAnswer, Log: d.log,
 		MaxTimeout: cmp.Or(d.cfg.Sandboxes.MaxTimeout, 24*time.Hour),
 	}
 	if c.Components != "" {

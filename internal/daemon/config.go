@@ -18,6 +18,7 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/listen"
 	"hutch/internal/oci"
+	"hutch/internal/openid"
 	"hutch/internal/trace"
 )
 
@@ -27,6 +28,13 @@ import (
 type Config struct {
 	Data    datadir.Folder
 	Version hutch.Version
+
+	// Store is the URL of a PostgreSQL database with the state; "" is a file in the data folder.
+	Store string
+	// Node is the name of this server among those that share Store; "" is one that its first start makes up.
+	Node string
+
+	Fleet Fleet
 
 	// Listen is an address and a port; default DefaultListen.
 	Listen      string
@@ -41,6 +49,12 @@ type Config struct {
 	Token  string
 	Limits hutch.TokenLimits // of tokens that have none of their own
 	Issuer auth.IssuerOptions
+	// SignIn is how people sign in to the console with that issuer, if it has a client's id. Its Issuer is ours; default
+	// of Redirect is a path of the console at the host of the issuer's audience.
+	SignIn openid.Options
+	// Console is the name of the console for browsers on this machine, below localhost, so that it shares no cookies
+	// with other programs of the machine; "" for none.
+	Console string
 
 	Sandboxes     Sandboxes
 	Images        Images
@@ -69,6 +83,26 @@ const (
 	// files.
 	DefaultConnections = 4096
 )
+
+// Fleet is what makes a server one of several nodes that answer for each other. They share Store.
+type Fleet struct {
+	Listen  string // address and port of the door for other nodes; "" for a server of its own
+	Address string // of the door, as other nodes reach it; default Listen
+	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory, and 8 times its
+	// cores. Sandboxes.Max bounds how many are awake.
+	Memory int
+	CPU    float64
+	Labels map[string]string
+	// Join makes a server without an identity a node. It needs Store and the key of the secrets. Replace replaces a node of the same
+	// name that is away; the sandboxes that it held are lost unless the bucket has them.
+	Join, Replace bool
+	// Bucket is where sandboxes that sleep are kept, so that any node can wake them: a folder that all nodes share, or s3://BUCKET/PREFIX; "" for
+	// none. Keys are the bucket's.
+	Bucket string
+	Keys   *credentials.Credentials
+	// Checkpoints is how often sandboxes that are awake are saved there, so that they outlive their node; 0 is never.
+	Checkpoints time.Duration
+}
 
 // TLS is how a server speaks TLS, if it does.
 type TLS struct {

@@ -4,13 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 
+	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/execute"
 	"hutch/internal/console"
+	"hutch/internal/listen"
+	"hutch/internal/openid"
+	"hutch/internal/watchlink"
 )
 
 // openConsole opens the page for browsers. A server of conversations has a page of its own.
@@ -18,11 +23,63 @@ func (d *Daemon) openConsole(ctx context.Context) (err error) {
 	if d.cfg.Conversations.Only {
 		return nil
 	}
+	people, err := d.openSignIn()
+	if err != nil {
+		return err
+	}
 	d.console, err = console.Open(ctx, console.Options{
-		Tokens: d.tokens, Shelf: d.store.Shelf("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log,
+		People: people, Person: d.person, Host: d.cfg.Console,
+		Tokens: d.tokens, Shelf: d.store.Shelf("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log, Model: d.cfg.Questions.model(),
+		News:   d.newsOf("sessions"),
 		Count:  d.countRequest,
 		Client: func(r *http.Request) netip.Addr { addr, _ := d.clientOf(r); return addr },
 		Secure: d.isProxiedTLS,
+	})
+	return err
+}
+
+// openSignIn makes the client for signing in with the issuer; nil if none is configured.
+func (d *Daemon) openSignIn() (*openid.Client, error) {
+	opt := d.cfg.SignIn
+	if opt.ClientID == "" {
+		return nil, nil
+	}
+	if d.people == nil {
+		return nil, hutch.Errorf(hutch.Invalid, "there is no issuer to sign in with: give --oidc-issuer and --oidc-audience beside --oidc-client-id")
+	}
+	opt.Issuer = d.cfg.Issuer.URL
+	if opt.Redirect == "" {
+		at, _ := url.Parse(d.cfg.Issuer.Audience) // auth.NewIssuer has
+		opt.Redirect = at.Scheme + "://" + at.Host + console.DonePath
+	}
+	if opt.Scopes == nil {
+		opt.Scopes = []string{"profile"}
+		for _, s := range hutch.Scopes {
+			if s != hutch.ScopeAdmin { // some issuers grant whatever is asked for
+				opt.Scopes = append(opt.Scopes, caller.ScopePrefix+string(s))
+			}
+		}
+	}
+	return openid.New(opt)
+}
+
+// person turns the issuer's answer about a person into a principal. Where the answer lacks the granted scopes, they are read
+// from the access token, if that is for this server.
+func (d *Daemon) person(ctx context.Context, g *openid.Grant) *caller.Principal {
+	who := d.tokens.Person(g.Subject, g.Username, g.Scope, g.Expires)
+	if g.Scope == "" {
+		if same, err := d.tokens.Check(ctx, g.AccessToken); err == nil && same.ID == who.ID {
+			who.Scopes = same.Scopes
+		}
+	}
+	return who
+}
+
+// openLinks reads the links by which terminals are watched.
+func (d *Daemon) openLinks(ctx context.Context) (err error) {
+	d.links, err = watchlink.Open(ctx, watchlink.Options{
+		Processes: d.policy, Holder: d.tokens.Holder, Shelf: d.store.Shelf("watch-links"), Observer: d.observers, Log: d.log,
+		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "viewers "+owner) },
 	})
 	return err
 }

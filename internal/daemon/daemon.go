@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -34,6 +35,7 @@ import (
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
+	"hutch/internal/fleet"
 	"hutch/internal/images"
 	"hutch/internal/listen"
 	"hutch/internal/metrics"
@@ -44,6 +46,7 @@ import (
 	"hutch/internal/store"
 	"hutch/internal/timeline"
 	"hutch/internal/volume"
+	"hutch/internal/watchlink"
 )
 
 // Daemon is a server whose parts are open.
@@ -68,7 +71,10 @@ type Daemon struct {
 	images     *images.Images
 	builder    *build.Builder
 	engine     *engine.Engine
-	redacted   *secret.RedactedService // around the engine
+	redacted   *secret.RedactedService     // around the engine
+	identity   *fleet.Identity             // as a node; nil for none
+	fleet      *fleet.Fleet                // nil for none
+	joined     atomic.Pointer[fleet.Fleet] // fleet, for what runs beside Open
 	backups    *backup.Backups
 	volumes    *volume.Store
 	questions  *ask.Engine
@@ -78,7 +84,8 @@ type Daemon struct {
 	endE2B     func()      // ends the calls of E2B's services; nil for none
 	talks      *conversation.Server
 	console    *console.Handler // nil for none
-	tls        *tls.Config      // nil for none
+	links      *watchlink.Links
+	tls        *tls.Config // nil for none
 	audit      *audit.Log
 	timeline   *timeline.Timelines
 	metrics    *metrics.Metrics
@@ -121,6 +128,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"open the data folder", d.openFolder},
+		{"read which node this is", d.readIdentity},
 		{"open the store", d.openStore},
 		{"open the secrets", d.openSecrets},
 		{"set up brokering", d.openBroker},
@@ -140,12 +148,14 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"remove unused images", d.keepImagesSwept},
 		{"end broken builds", d.sweepBuilds},
 		{"open the metrics and traces", d.openMonitors},
+		{"join the fleet", d.openFleet},
 		{"open the backups", d.openBackups},
 		{"open the questions", d.openQuestions},
 		{"read what is shared", d.openPolicy},
 		{"open E2B's API", d.openE2B},
 		{"open the conversations", d.openConversations},
 		{"open the console", d.openConsole},
+		{"read the links to terminals", d.openLinks},
 		{"compile ahead", d.warmCompilers},
 	} {
 		if err := step.do(ctx); err != nil {

@@ -11,6 +11,8 @@ import (
 	"hutch/internal/compat/e2b/envd"
 	"hutch/internal/compat/e2b/interpreter"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/datadir"
+	"hutch/internal/history"
 	"hutch/internal/preview"
 )
 
@@ -27,9 +29,11 @@ func (d *Daemon) openE2B(context.Context) error {
 	if err != nil {
 		return err
 	}
+	past := history.New(d.engine, datadir.Metrics(d.dir), d.log)
+	d.runs(past.Run)
 	opt := e2b.Options{
 		Uploads: uploads, MaxTimeout: d.cfg.Sandboxes.MaxTimeout,
-		Service: d.policy, Images: d.policy, Accounts: d.policy, Records: d.engine.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
+		Service: d.policy, Images: d.policy, Accounts: d.policy, Timelines: d.policy, Volumes: d.policy, History: past, Records: d.everywhere().service.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
 		Domain: strings.ToLower(d.cfg.E2B), Log: d.log, Services: d.e2bServices(),
 	}
 	if opt.Domain != "" {
@@ -64,7 +68,7 @@ func (s e2bSandboxes) Preview(label string) (hutch.Preview, bool) { return s.lab
 
 func (d *Daemon) portsOf(domain string) *preview.Handler {
 	opt := d.previewOptions()
-	opt.Sandboxes, opt.Domain, opt.Login = e2bSandboxes{d.engine, d.e2b}, domain, ""
+	opt.Sandboxes, opt.Domain, opt.Login = e2bSandboxes{d.everywhere().ports, d.e2b}, domain, ""
 	return preview.New(http.NotFoundHandler(), opt)
 }
 

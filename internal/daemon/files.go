@@ -11,6 +11,7 @@ import (
 	"hutch/internal/backup"
 	"hutch/internal/conversation"
 	"hutch/internal/docker"
+	"hutch/internal/objects"
 )
 
 // sweepBackups is how often expired backups are looked for.
@@ -18,26 +19,30 @@ const sweepBackups = time.Hour
 
 // openBackups opens where backups are kept: a folder, or a bucket.
 func (d *Daemon) openBackups(context.Context) error {
-	var to backup.Store
+	var to objects.Store
 	var err error
 	if address := d.cfg.Backups.To; strings.HasPrefix(address, "s3:") {
-		to, err = backup.OpenBucket(address, d.cfg.Backups.Keys)
+		to, err = objects.OpenBucket(address, d.cfg.Backups.Keys)
 	} else {
-		to, err = backup.OpenFolder(cmp.Or(address, filepath.Join(d.dir, "backups")))
+		to, err = objects.OpenFolder(cmp.Or(address, filepath.Join(d.dir, "backups")))
 	}
 	if err != nil {
 		return err
 	}
-	d.backups = backup.New(backup.Options{Service: d.redacted, Store: to, Room: d.cfg.Backups.Room, Log: d.log})
+	d.backups = backup.New(backup.Options{Service: d.everywhere().service, Store: to, Room: d.cfg.Backups.Room, Log: d.log})
 	d.runs(func(ctx context.Context) { d.backups.KeepSwept(ctx, sweepBackups) })
 	return nil
 }
 
-func (d *Daemon) openConversations(context.Context) (err error) {
+func (d *Daemon) openConversations(ctx context.Context) (err error) {
 	c := d.cfg.Conversations
 	secret := c.Secret
 	if secret == "" {
-		if secret, _, err = d.cfg.Data.Secret("file-secret", rand.Text); err != nil {
+		err = d.share(ctx, d.cfg.Data.Path(linkSecret), func(string) (err error) {
+			secret, _, err = d.cfg.Data.Secret(linkSecret, rand.Text)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

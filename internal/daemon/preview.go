@@ -40,7 +40,7 @@ func (d *Daemon) previewOptions() preview.Options {
 		login = d.BaseURL()
 	}
 	return preview.Options{
-		Sandboxes: d.engine, Domain: d.cfg.Preview.Hostname(), Login: login, Log: d.log,
+		Sandboxes: d.everywhere().ports, Domain: d.cfg.Preview.Hostname(), Login: login, Log: d.log,
 		Known: func(ctx context.Context, token string) bool {
 			_, err := d.tokens.Check(ctx, token)
 			return err == nil || !errors.Is(err, hutch.Denied)
@@ -54,7 +54,7 @@ func (d *Daemon) previewOptions() preview.Options {
 // preview.
 func (d *Daemon) isOwn(host string) bool {
 	public, _ := url.Parse(d.BaseURL())
-	return strings.EqualFold(host, public.Hostname()) || slices.ContainsFunc(d.cfg.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
+	return strings.EqualFold(host, public.Hostname()) || d.cfg.Console != "" && strings.EqualFold(host, d.cfg.Console) || slices.ContainsFunc(d.cfg.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
 }
 
 // clientOf is the address that a request comes from, and whether a proxy said so.

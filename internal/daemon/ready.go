@@ -46,7 +46,7 @@ func answerJSON(w http.ResponseWriter, status int, v any) {
 }
 
 func (d *Daemon) checkStore(ctx context.Context) error {
-	return d.store.Shelf("ready").Put(ctx, "at", []byte(time.Now().UTC().Format(time.RFC3339)))
+	return d.store.Ready(ctx)
 }
 
 func (d *Daemon) checkRuntime(ctx context.Context) error {

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/secret"
-	"hutch/internal/store"
 )
 
 func (d *Daemon) openFolder(context.Context) (err error) {
@@ -42,26 +39,13 @@ func (d *Daemon) openFolder(context.Context) (err error) {
 	return err
 }
 
-func (d *Daemon) openStore(ctx context.Context) (err error) {
-	if d.store, err = store.Open(ctx, datadir.Database(d.dir)); err != nil {
-		return err
-	}
-	d.onClose(d.store.Close)
-	return nil
-}
-
-func (d *Daemon) openSecrets(context.Context) (err error) {
-	path := filepath.Join(d.dir, "secrets.age")
-	var key *secret.Key
-	if text := d.cfg.Secrets.Key; text != "" {
-		key, err = secret.ParseKey(text)
+func (d *Daemon) openSecrets(ctx context.Context) (err error) {
+	var v *secret.Vault
+	if d.store.Shared() {
+		v, err = secret.OpenShared(ctx, d.store.Shelf(secretsShelf), d.cfg.Secrets.Given)
 	} else {
-		key, err = secret.LoadKey(cmp.Or(d.cfg.Secrets.KeyFile, filepath.Join(d.dir, "secrets.key")), path)
+		v, err = openVault(d.dir, d.cfg.Secrets)
 	}
-	if err != nil {
-		return err
-	}
-	v, err := secret.Open(path, key, d.cfg.Secrets.Given)
 	if err == nil {
 		d.vault = v
 	}
@@ -114,9 +98,14 @@ func (d *Daemon) mayListen(ctx context.Context) error {
 }
 
 func (d *Daemon) openPolicy(ctx context.Context) (err error) {
-	d.policy, err = policy.New(ctx, d.redacted, policy.Options{
-		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Owners: d.ownerVerbs(), SSH: d.sshKeys, Pools: d.engine, Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
-		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: d.timeline, Record: d.timeline.Around, Log: d.log,
+	all := d.everywhere()
+	nodes, err := d.nodes()
+	if err != nil {
+		return err
+	}
+	d.policy, err = policy.New(ctx, all.service, policy.Options{
+		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: all.images, Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys, Pools: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
+		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: all.timelines, Record: all.record, Log: d.log,
 	})
 	return err
 }

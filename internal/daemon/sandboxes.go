@@ -44,7 +44,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
-		Happened: d.timeline.Happened, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
+		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := d.engine.Start(ctx); err != nil {
 		return err
@@ -54,18 +54,31 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	return nil
 }
 
-// closeEngine destroys the sandboxes or puts them to sleep if the server is to do so, which takes longer.
+// lastTime bounds the time that the server needs for its sandboxes when it ends.
+const lastTime = 2 * time.Minute
+
+// closeEngine destroys the sandboxes or puts them to sleep, if that is configured and the fleet has not done it.
 func (d *Daemon) closeEngine() (err error) {
-	c, limit := d.cfg.Sandboxes, closeTime
-	if c.DestroyAll || c.SleepAll {
-		limit = 2 * time.Minute
+	if d.sleepsAtEnd() && d.fleet == nil {
+		err = d.sleepAll(d.engine.SleepAll)
+	}
+	limit := closeTime
+	if d.cfg.Sandboxes.DestroyAll {
+		limit = lastTime
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if c.SleepAll && !c.DestroyAll {
-		err = d.engine.SleepAll(ctx)
-	}
 	return errors.Join(err, d.engine.Close(ctx))
+}
+
+func (d *Daemon) sleepsAtEnd() bool {
+	return d.cfg.Sandboxes.SleepAll && !d.cfg.Sandboxes.DestroyAll
+}
+
+func (d *Daemon) sleepAll(sleep func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
+	defer cancel()
+	return sleep(ctx)
 }
 
 // pool is what sandboxes are kept ready. While no caller asks for any, that is two of the
@@ -81,13 +94,17 @@ func (d *Daemon) pool() engine.Pool {
 
 // openBroker opens what speaks to hosts in place of sandboxes, with the
 // certificates of an authority that the sandboxes trust.
-func (d *Daemon) openBroker(context.Context) (err error) {
+func (d *Daemon) openBroker(ctx context.Context) (err error) {
 	for name, b := range d.cfg.Secrets.Brokered {
 		if err := d.vault.Broker(name, b); err != nil {
 			return err
 		}
 	}
-	if d.authority, err = authority.Open(datadir.Authority(d.dir), authority.Sandboxes); err != nil {
+	err = d.share(ctx, datadir.Authority(d.dir), func(path string) (err error) {
+		d.authority, err = authority.Open(path, authority.Sandboxes)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	d.broker = broker.New(broker.Options{Authority: d.authority, Log: d.log})

@@ -124,7 +124,7 @@ func (d *Daemon) surfaces() surfaces {
 		foreign: d.foreigns(),
 
 		mcp:  mcp.NewHandler(d.policy, opt),
-		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, SSH: d.policy, Pools: d.policy, Audit: d.policy, Timelines: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
+		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Nodes: d.policy, SSH: d.policy, Pools: d.policy, Examiner: d.policy, Audit: d.policy, Timelines: d.policy, Links: d.links, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
 	}
 }
 
@@ -189,7 +189,7 @@ func (d *Daemon) isOpen(r *http.Request) bool {
 	if e2b.Ours(r) { // whatever its path is elsewhere
 		return e2b.Open(r)
 	}
-	return d.console != nil && d.console.IsOpen(r) || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return d.console != nil && d.console.IsOpen(r) || r.URL.Path == rest.WatchPath || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

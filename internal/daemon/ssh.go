@@ -25,7 +25,7 @@ import (
 
 // listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added without it.
 func (d *Daemon) listenSSH(ctx context.Context) error {
-	authority, err := sshKey(d.dir, datadir.SSHAuthority)
+	authority, err := d.sshKey(ctx, datadir.SSHAuthority)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (d *Daemon) listenSSH(ctx context.Context) error {
 	if d.sshKeys, err = sshkeys.Open(ctx, opt); err != nil || d.cfg.SSH == "" {
 		return err
 	}
-	if d.sshHost, err = sshKey(d.dir, datadir.SSHHostKey); err != nil {
+	if d.sshHost, err = d.sshKey(ctx, datadir.SSHHostKey); err != nil {
 		return err
 	}
 	var lc net.ListenConfig
@@ -53,6 +53,15 @@ func (d *Daemon) listenSSH(ctx context.Context) error {
 	})
 	d.log.Info("SSH", "address", l.Addr().String())
 	return nil
+}
+
+// sshKey returns a key that all servers of the installation have.
+func (d *Daemon) sshKey(ctx context.Context, name string) (key ssh.Signer, err error) {
+	err = d.share(ctx, datadir.Folder(d.dir).Path(name), func(string) (err error) {
+		key, err = sshKey(d.dir, name)
+		return err
+	})
+	return key, err
 }
 
 // sshKey returns a key of the server's folder, which its first use makes.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
+	"hutch/internal/tunnel"
 )
 
 // forward connects the client to a port of the sandbox. Every other host is refused: a name or an address here would be
@@ -54,7 +55,7 @@ func (c *connection) forward(ctx context.Context, offer ssh.NewChannel) {
 	defer ch.Close()
 	stop := context.AfterFunc(ctx, func() { inside.Close(); ch.Close() })
 	defer stop()
-	join(ch, inside)
+	join(tunnel.New(ch), inside)
 }
 
 // isSandbox reports whether a host means the sandbox itself.
@@ -67,7 +68,7 @@ func isSandbox(host string) bool {
 }
 
 // join copies both ways, until both ends have finished or one of them fails.
-func join(ch ssh.Channel, inside net.Conn) {
+func join(ch tunnel.End, inside net.Conn) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		if _, err := io.Copy(inside, ch); err != nil {

@@ -350,6 +350,14 @@ func TestForward(t *testing.T) {
 		}
 		conn.Close()
 	}
+	conn, err := c.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(port)))
+	must(t, err)
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: hutch.localhost:8080\r\nCookie: hutch_session=secret\r\n\r\n") // see package tunnel
+	conn.(interface{ CloseWrite() error }).CloseWrite()
+	if got, _ := io.ReadAll(conn); !strings.HasPrefix(string(got), "HTTP/1.1 421 ") || strings.Contains(strings.ToLower(string(got)), "secret") {
+		t.Errorf("a request by the console's name: %q", got)
+	}
+	conn.Close()
 	for _, host := range []string{"example.com", "169.254.169.254", "10.0.0.1", "192.168.1.1", "localhost.example.com", "", "127.0.0.1.example.com", "2130706433", "fe80::1"} {
 		_, err := c.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		var refused *ssh.OpenChannelError

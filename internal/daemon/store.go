@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/durable"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+// The shelves of a shared store for what is a file of a server with its own store.
+const (
+	secretsShelf = "secrets"
+	filesShelf   = "files"
+)
+
+// linkSecret is the file, in the data folder, with the secret that links to files are signed with.
+const linkSecret = "file-secret"
+
+// openStore opens the store: a file of the server's folder, or a database that servers share. A folder keeps the store that it
+// began with. With another one the server would find no records, and so destroy all its sandboxes.
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	member, shares, err := datadir.ReadMembership(d.dir)
+	switch {
+	case err != nil:
+		return err
+	case d.cfg.Store == "" && shares:
+		return hutch.Errorf(hutch.Conflict, "the state of the data folder %s is in a PostgreSQL database: give its URL with --store or HUTCH_STORE", d.cfg.Data)
+	case d.cfg.Store == "":
+		d.store, err = store.Open(ctx, datadir.Database(d.dir))
+	case !shares && exists(datadir.Database(d.dir)):
+		return hutch.Errorf(hutch.Conflict, "the data folder %s has a store of its own: move it to the database with `hutch store move --to URL`, or choose another data folder with --data", d.cfg.Data)
+	default:
+		d.store, err = d.connect(ctx, member)
+	}
+	if err == nil {
+		d.onClose(d.store.Close)
+	}
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// connect opens the store in a database, and notes its installation in the folder.
+func (d *Daemon) connect(ctx context.Context, member datadir.Membership) (*store.Store, error) {
+	if member.Node != "" && d.cfg.Node != "" && member.Node != d.cfg.Node {
+		return nil, hutch.Errorf(hutch.Conflict, "the data folder %s belongs to the node %s: start the server under that name, or choose another data folder for the node %s", d.cfg.Data, member.Node, d.cfg.Node)
+	}
+	key, err := secretKey(d.dir, d.cfg.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	now := datadir.Membership{Installation: member.Installation, Node: cmp.Or(member.Node, d.cfg.Node, hutch.NewID("node"))}
+	s, err := store.Connect(ctx, store.Options{URL: d.cfg.Store, Node: now.Node, Key: key.Derive(storePurpose), Installation: now.Installation, Log: d.log})
+	if err != nil {
+		return nil, err
+	}
+	if now.Installation = s.Installation(); now != member {
+		if err := datadir.WriteMembership(d.dir, now); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	d.log.Info("the state is in PostgreSQL", "database", store.Where(d.cfg.Store), "node", now.Node)
+	return s, nil
+}
+
+// storePurpose is what the key of the store is derived for.
+const storePurpose = "store"
+
+// secretKey returns the key of a server's secrets, and creates it at the first use.
+func secretKey(dir string, opt Secrets) (*secret.Key, error) {
+	if opt.Key != "" {
+		return secret.ParseKey(opt.Key)
+	}
+	return secret.LoadKey(cmp.Or(opt.KeyFile, filepath.Join(dir, datadir.SecretsKey)), filepath.Join(dir, datadir.SecretsFile))
+}
+
+// openVault opens the secrets in a server's folder.
+func openVault(dir string, opt Secrets) (*secret.Vault, error) {
+	key, err := secretKey(dir, opt)
+	if err != nil {
+		return nil, err
+	}
+	return secret.Open(filepath.Join(dir, datadir.SecretsFile), key, opt.Given)
+}
+
+// share opens a file that is the same on all servers of the installation. The first server creates it.
+func (d *Daemon) share(ctx context.Context, path string, open func(path string) error) error {
+	if !d.store.Shared() {
+		return open(path)
+	}
+	return d.store.Shelf(filesShelf).Change(ctx, func(draft *store.Draft) error {
+		name := filepath.Base(path)
+		doc, err := draft.Get(name)
+		if err == nil && doc != nil {
+			err = durable.Replace(path, doc)
+		}
+		if err == nil {
+			err = open(path)
+		}
+		if err != nil || doc != nil {
+			return err
+		}
+		doc, err = os.ReadFile(path)
+		draft.Put(name, doc)
+		return err
+	})
+}
+
+// newsOf returns what tells of the changes of a shelf by other servers, and nil if there are none.
+func (d *Daemon) newsOf(shelf string) func(context.Context, func(key string, doc []byte) error) error {
+	if !d.store.Shared() {
+		return nil
+	}
+	return func(ctx context.Context, apply func(key string, doc []byte) error) error {
+		_, err := store.OpenMirror(ctx, d.store.Shelf(shelf), apply)
+		return err
+	}
+}
