@@ -29,7 +29,8 @@ func (s banner) write(w io.Writer) {
 	}
 	url := s.URL()
 	fmt.Fprintf(w, `Hutch %s
-  URL       %s   (the console in a browser; MCP at /mcp, REST at /v1)
+  console   %s   (in a browser)
+  URL       %s   (of programs: MCP at /mcp, REST at /v1)
   API page  %s
   token     %s
   runtimes  %s   (the first is the default)
@@ -37,7 +38,7 @@ func (s banner) write(w io.Writer) {
 To try it, paste this into another terminal:
 
 %s
-`, fullVersion(), url, url+s.APIPage(), s.sayToken(), strings.Join(s.Runtimes(), ", "), s.caveats(), s.try(url))
+`, fullVersion(), s.ConsoleURL(), url, url+s.APIPage(), s.sayToken(), strings.Join(s.Runtimes(), ", "), s.caveats(), s.try(url))
 	if showsTerminal(w) {
 		fmt.Fprintln(w, "\n"+s.endWords())
 	}

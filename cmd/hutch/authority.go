@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,6 +88,9 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", filepath.Dir(dir))
 	}
 	defer f.Close()
+	if _, shares, err := datadir.ReadMembership(dir); err != nil || shares {
+		return errors.Join(err, hutch.Errorf(hutch.Unsupported, "the authority is that of an installation whose state is in PostgreSQL, and its servers share it: it cannot be rotated yet"))
+	}
 	a, err := authority.Rotate(datadir.Authority(dir), authority.Sandboxes)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/files"
+	"hutch/internal/pipe"
 )
 
 func newCopy(h *home, std streams) *cobra.Command {
@@ -158,7 +159,7 @@ func upload(ctx context.Context, svc hutch.Service, from, id, to string, p *prog
 		return err
 	}
 	if info.IsDir() {
-		return through(func(w io.Writer) error {
+		return pipe.Through(func(w io.Writer) error {
 			return here.Pack(ctx, "", hutch.PackRequest{Dir: from, Format: hutch.Tar}, w)
 		}, func(r io.Reader) error {
 			return svc.Unpack(ctx, id, hutch.UnpackRequest{Dir: to, Format: hutch.Tar}, p.reader(r))
@@ -189,14 +190,14 @@ func download(ctx context.Context, svc hutch.Service, id, from, to string, p *pr
 		to = filepath.Join(to, filepath.Base(filepath.Clean("/"+info.Name)))
 	}
 	if info.Type == hutch.Directory {
-		return through(func(w io.Writer) error {
+		return pipe.Through(func(w io.Writer) error {
 			return svc.Pack(ctx, id, hutch.PackRequest{Dir: from, Format: hutch.Tar}, p.writer(w))
 		}, func(r io.Reader) error {
 			return here.Unpack(ctx, "", hutch.UnpackRequest{Dir: to, Format: hutch.Tar}, r)
 		})
 	}
 	p.total = info.Size
-	return through(func(w io.Writer) error {
+	return pipe.Through(func(w io.Writer) error {
 		_, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: from}, p.writer(w))
 		return err
 	}, func(r io.Reader) error {
@@ -204,26 +205,6 @@ func download(ctx context.Context, svc hutch.Service, id, from, to string, p *pr
 		return err
 	})
 }
-
-// through connects a writer and a reader by a pipe. An error of either ends the other, and the first error is
-// returned.
-func through(write func(io.Writer) error, read func(io.Reader) error) error {
-	r, w := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := write(w)
-		w.CloseWithError(err)
-		wrote <- err
-	}()
-	err := read(r)
-	r.CloseWithError(errors.Join(errReaderLeft, err))
-	if werr := <-wrote; werr != nil && !errors.Is(werr, errReaderLeft) {
-		return werr
-	}
-	return err
-}
-
-var errReaderLeft = errors.New("the other end has left")
 
 // progress shows a person at a terminal how much is done.
 type progress struct {

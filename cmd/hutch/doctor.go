@@ -10,8 +10,6 @@ import (
 
 	"hutch/internal/driver"
 	"hutch/internal/host"
-	"hutch/internal/image"
-	"hutch/internal/runner"
 )
 
 func newDoctor(h *home, std streams) *cobra.Command {
@@ -60,38 +58,13 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 	}
 	var reports []report
 	for _, d := range ds {
-		reports = append(reports, report{d.Name(), true, d.Check(ctx)})
+		reports = append(reports, report{d.Name(), true, host.Check(ctx, d)})
 	}
-	reports = append(reports, report{Part: "image host", Report: examineImage(ctx, h)})
+	reports = append(reports, report{Part: "image host", Report: host.CheckImage(ctx, host.Images(h.data().Images(), hostPrograms()))})
 	if r, ok := examinePool(ctx, h); ok {
 		reports = append(reports, report{Part: "pool", Report: r})
 	}
 	return reports, nil
-}
-
-// examineImage says which languages the host image has.
-func examineImage(ctx context.Context, h *home) driver.Report {
-	root, err := host.Images(h.data().Images(), hostPrograms())(ctx, "host")
-	if err != nil {
-		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Mend: "make the data folder writable, or choose another with --data"}}}
-	}
-	r := driver.Report{OK: true}
-	for _, l := range runner.Languages() {
-		r.Findings = append(r.Findings, examineLanguage(root, l))
-	}
-	return r
-}
-
-func examineLanguage(root image.Root, l runner.Language) driver.Finding {
-	f := driver.Finding{Name: l.Name, Level: driver.Good}
-	for _, p := range l.Programs {
-		path, ok := root.LookPath(p)
-		if !ok {
-			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Mend: "apt-get install " + l.Package + " (its name in Debian), then run this again"}
-		}
-		f.Detail = oneLine(f.Detail + " " + path)
-	}
-	return f
 }
 
 func anyWorks(reports []report) bool {

@@ -318,7 +318,7 @@ func isTemplate(ctx context.Context, svc hutch.Service, image string) bool {
 	}
 	list, err := svc.Snapshots(ctx)
 	return err == nil && slices.ContainsFunc(list, func(s hutch.Snapshot) bool {
-		return s.Template != nil && s.Name == hutch.TemplateName(image)
+		return s.Template != nil && s.HasName(image)
 	})
 }
 

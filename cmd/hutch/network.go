@@ -45,7 +45,7 @@ func (n networkFlags) parse() (hutch.Network, error) {
 
 func newNetwork(h *home, std streams) *cobra.Command {
 	var mode string
-	var allow, deny, link, unlink []string
+	var allow, deny, block, unblock, link, unlink []string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "network SANDBOX", Short: "Say what a sandbox of the server may reach, and see what it did",
@@ -58,14 +58,17 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 ` + remoteHelp,
 		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
   hutch network demo --deny pypi.org
-  hutch network demo --mode open
+  hutch network demo --mode open --block 203.0.113.0/24
   hutch network demo --link db=my-database
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			state, err := svc.Network(ctx, args[0])
-			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
+			if err == nil && (mode != "" || len(allow)+len(deny)+len(block)+len(unblock)+len(link)+len(unlink) > 0) {
 				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), hutch.Rules(allow...), hutch.Rules(deny...))
+				if nerr == nil {
+					n.Block, nerr = n.Block.Changed(hutch.Rules(block...), hutch.Rules(unblock...))
+				}
 				if nerr == nil {
 					n.Links, nerr = changeLinks(n.Links, hutch.Links(link...), unlink)
 				}
@@ -87,6 +90,8 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 	f.StringVar(&mode, "mode", "", "none, allow-list or open")
 	f.StringSliceVar(&allow, "allow", nil, "add a rule")
 	f.StringSliceVar(&deny, "deny", nil, "take a rule back, as it is listed")
+	f.StringSliceVar(&block, "block", nil, "block an address or net, such as 203.0.113.7 or 0.0.0.0/0:25")
+	f.StringSliceVar(&unblock, "unblock", nil, "take a block back, as it is listed")
 	f.StringSliceVar(&link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
 	f.StringSliceVar(&unlink, "unlink", nil, "take a link back, by its name")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -111,6 +116,9 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
 	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(s.Network.Allow.String(), "-"))
+	if len(s.Network.Block) > 0 {
+		fmt.Fprintf(w, "block\t%s\n", s.Network.Block.String())
+	}
 	if s.Unavailable != "" {
 		fmt.Fprintf(w, "none\t%s\n", text.Line(s.Unavailable))
 	}

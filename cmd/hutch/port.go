@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +17,9 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/image"
 	"hutch/internal/stream"
+	"hutch/internal/tunnel"
 )
 
 func newExpose(h *home, std streams) *cobra.Command {
@@ -24,17 +27,23 @@ func newExpose(h *home, std streams) *cobra.Command {
 	var private, public, asJSON bool
 	var link time.Duration
 	c := &cobra.Command{
-		Use: "expose SANDBOX PORT", Short: "Give a server in a sandbox a URL",
+		Use: "expose SANDBOX [PORT]", Short: "Give a server in a sandbox a URL",
 		Long: `Give a port of a sandbox a URL, and print it. The server there may start later,
 and the sandbox may sleep: who opens the URL wakes it. Another token takes the
 place of the one before. A private port opens to those who log in with a token
-that may see the sandbox, or to who has a link.
+that may see the sandbox, or to who has a link. Without PORT it is each TCP port that the
+image of the sandbox names (EXPOSE).
 ` + remoteHelp,
 		Example: "  hutch expose demo 8000\n  hutch expose demo 8000 --private --link 1h",
-		Args:    cobra.ExactArgs(2),
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			if req.Port, err = parsePort(args[1]); err != nil {
-				return err
+			var ports []int
+			if len(args) > 1 {
+				port, err := parsePort(args[1])
+				if err != nil {
+					return err
+				}
+				ports = []int{port}
 			}
 			if private && public {
 				return usageError{errors.New("--private and --public exclude each other")}
@@ -48,22 +57,36 @@ that may see the sandbox, or to who has a link.
 			if err != nil {
 				return err
 			}
-			p, err := svc.Expose(c.Context(), args[0], req)
-			if err != nil {
-				return err
+			if len(ports) == 0 {
+				if ports, err = imagePorts(c.Context(), svc, args[0]); err != nil {
+					return err
+				}
+				if len(ports) == 0 {
+					return hutch.Errorf(hutch.Invalid, "the image of the sandbox %q names no TCP port: give one", args[0])
+				}
 			}
-			if link > 0 {
-				l, err := svc.LinkPort(c.Context(), args[0], req.Port, hutch.InSeconds(link))
+			for _, req.Port = range ports {
+				p, err := svc.Expose(c.Context(), args[0], req)
 				if err != nil {
 					return err
 				}
-				p.URL = l.URL
+				if link > 0 {
+					l, err := svc.LinkPort(c.Context(), args[0], req.Port, hutch.InSeconds(link))
+					if err != nil {
+						return err
+					}
+					p.URL = l.URL
+				}
+				if asJSON {
+					err = writeJSON(std.out, p)
+				} else {
+					_, err = fmt.Fprintln(std.out, p.URL)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if asJSON {
-				return writeJSON(std.out, p)
-			}
-			_, err = fmt.Fprintln(std.out, p.URL)
-			return err
+			return nil
 		},
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "what to call it")
@@ -73,6 +96,23 @@ that may see the sandbox, or to who has a link.
 	durationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// imagePorts are the TCP ports that the image of a sandbox names.
+func imagePorts(ctx context.Context, svc hutch.Service, sandbox string) (ports []int, err error) {
+	sb, err := svc.Sandbox(ctx, sandbox)
+	if err != nil || sb.Image == image.HostName {
+		return nil, err
+	}
+	images, ok := svc.(hutch.Images)
+	if !ok {
+		return nil, nil
+	}
+	img, err := images.Image(ctx, sb.Image)
+	if errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Unsupported) || errors.Is(err, hutch.Denied) { // another owner's, of a template
+		return nil, nil
+	}
+	return img.Config.TCPPorts(), err
 }
 
 func parsePort(text string) (int, error) {
@@ -117,14 +157,33 @@ func newPorts(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
+			if err := writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
 				return []any{p.Port, p.Name, p.Access, p.URL}
-			})
+			}); err != nil || asJSON {
+				return err
+			}
+			return offerPorts(ctx, svc, args[0], list, std.err)
 		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "tell of servers as they come and go")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// offerPorts tells of the ports that the image names and that have no URL.
+func offerPorts(ctx context.Context, svc hutch.Service, sandbox string, exposed []hutch.Port, out io.Writer) error {
+	ports, err := imagePorts(ctx, svc, sandbox)
+	if err != nil {
+		return err
+	}
+	ports = slices.DeleteFunc(ports, func(port int) bool {
+		return slices.ContainsFunc(exposed, func(p hutch.Port) bool { return p.Port == port })
+	})
+	if len(ports) == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintf(out, "the image also names %s: `hutch expose %s` gives each a URL\n", strings.Trim(fmt.Sprint(ports), "[]"), sandbox)
+	return err
 }
 
 func followPorts(ctx context.Context, svc *client.Client, sandbox string, out io.Writer, asJSON bool) error {
@@ -146,7 +205,9 @@ func newForward(h *home, std streams) *cobra.Command {
 		Use: "forward SANDBOX [[ADDRESS:]LOCAL:]PORT", Short: "Connect a port of this machine with one of a sandbox",
 		Long: `Listen on a port of this machine, on 127.0.0.1 unless an address is given, and
 carry every connection to a server in a sandbox, whatever it speaks, until
-interrupted. Without LOCAL it is the same port; 0 is a free one.
+interrupted. Without LOCAL it is the same port; 0 is a free one. Requests by
+names below localhost, such as hutch.localhost, are refused: browsers send the
+console's cookie there.
 ` + remoteHelp,
 		Example: "  hutch forward demo 5432\n  hutch forward demo 8080:80",
 		Args:    cobra.ExactArgs(2),
@@ -203,7 +264,7 @@ func forward(ctx context.Context, svc *client.Client, sandbox string, port int, 
 				fmt.Fprintln(errs, "hutch:", err)
 				return
 			}
-			stream.Join(ctx, c, server)
+			stream.Join(ctx, tunnel.Conn(c.(*net.TCPConn)), server)
 		})
 	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -116,6 +118,9 @@ func size(n int64) string {
 }
 
 func state(p hutch.Process) string {
+	if p.Health != nil && p.Status.Live() {
+		return fmt.Sprintf("%s (%s)", p.Status, p.Health.Status)
+	}
 	if p.ExitCode != nil && *p.ExitCode != 0 {
 		return fmt.Sprintf("%s (%d)", p.Status, *p.ExitCode)
 	}
@@ -151,14 +156,17 @@ func newStart(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	var p placement
 	var m maker
+	var care careFlags
 	c := &cobra.Command{
-		Use: "start [flags] SANDBOX COMMAND [ARG...]", Short: "Start a background process in a sandbox",
+		Use: "start [flags] SANDBOX [COMMAND [ARG...]]", Short: "Start a background process in a sandbox",
 		Long: `Start a background process in the sandbox of that id, which is made if there is
-none, and print the process's id. It outlives this command.
+none, and print the process's id. It outlives this command. With --entrypoint it is
+the program of the sandbox's image.
 ` + remoteHelp,
 		Example: `  hutch start --name web --restart on-failure demo 'python3 -m http.server 8000'
+  hutch start --image nginx:1 --entrypoint site
   hutch logs -f demo web`,
-		Args: cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if err := refuseSwallowed(c, args[1:]); err != nil {
 				return err
@@ -166,7 +174,18 @@ none, and print the process's id. It outlives this command.
 			if req.Env, err = environment(env); err != nil {
 				return err
 			}
-			if req.Command, err = commandLine(args[1:]); err != nil {
+			switch {
+			case req.Entrypoint && len(args) > 1:
+				return usageError{fmt.Errorf("--entrypoint runs the program of the image: leave out the command %.60q", args[1])}
+			case req.Entrypoint:
+			case len(args) < 2:
+				return usageError{errors.New("nothing to start: give a command, or --entrypoint for the program of the image")}
+			default:
+				if req.Command, err = commandLine(args[1:]); err != nil {
+					return err
+				}
+			}
+			if req.Care, err = care.care(); err != nil {
 				return err
 			}
 			req.RestartPolicy = hutch.RestartPolicy(restart)
@@ -191,6 +210,8 @@ none, and print the process's id. It outlives this command.
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&req.Name, "name", "", "what to call it")
+	f.BoolVar(&req.Entrypoint, "entrypoint", false, "run the image's own program: its ENTRYPOINT and CMD")
+	care.flags(f)
 	f.StringVar(&restart, "restart", "never", "when to start it again after it ended: never, on-failure or always")
 	f.StringVarP(&req.Dir, "cwd", "w", "", "working directory inside (default /workspace)")
 	userVar(f, &req.User, "who the process runs as")
@@ -203,7 +224,7 @@ none, and print the process's id. It outlives this command.
 }
 
 func newLogs(h *home, std streams) *cobra.Command {
-	var follow, asJSON, times bool
+	var follow, asJSON, times, cast bool
 	var cursor int64
 	var since string
 	tail := -1
@@ -211,9 +232,13 @@ func newLogs(h *home, std streams) *cobra.Command {
 		Use: "logs [-f] [-t] [-n LINES] [--since TIME] SANDBOX PROCESS", Short: "Print what a background process has printed",
 		Long: `Print what a background process, by its id or name, has printed, as far as
 it is kept: the newest MiB and more. Its stderr goes to ours.
+
+With --asciicast it is a recording of a terminal, which players of asciicast
+version 2 show as it went.
 ` + remoteHelp,
 		Example: `  hutch logs -f demo web
-  hutch logs -t --since 10m demo web`,
+  hutch logs -t --since 10m demo web
+  hutch logs --asciicast demo terminal > terminal.cast`,
 		Args: cobra.ExactArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			from, err := instant(since, time.Now())
@@ -224,7 +249,10 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 			if err != nil {
 				return err
 			}
-			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow, Since: from, Times: times}
+			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow, Since: from, Times: times || cast}
+			if cast {
+				return printRecording(ctx, svc, p, req, std.out)
+			}
 			print := client.To(std.out, std.err)
 			if times {
 				print = stampLines(print)
@@ -251,21 +279,41 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 	c.Flags().BoolVarP(&times, "timestamps", "t", false, "print before each line when its first byte was read")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line, with the cursors behind them")
 	c.Flags().Int64Var(&cursor, "cursor", 0, "begin behind this many bytes of the output")
+	c.Flags().BoolVar(&cast, "asciicast", false, "print a terminal's output as a recording, asciicast version 2")
+	c.MarkFlagsMutuallyExclusive("asciicast", "json")
+	c.MarkFlagsMutuallyExclusive("asciicast", "timestamps")
+	c.MarkFlagsMutuallyExclusive("asciicast", "tail")
 	return c
 }
 
+// printRecording prints what a terminal shows as asciicast.
+func printRecording(ctx context.Context, svc hutch.Service, p hutch.Process, req hutch.LogsRequest, out io.Writer) error {
+	cast, err := stream.NewAsciicast(out, p)
+	if err != nil {
+		return err
+	}
+	if _, err = svc.Logs(ctx, req, cast.Output); err == nil {
+		err = cast.Close()
+	}
+	return cmp.Or(context.Cause(ctx), err)
+}
+
 func newKill(h *home, std streams) *cobra.Command {
-	name := "TERM"
+	var name string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "kill [-SIGNAL] SANDBOX PROCESS...", Short: "Send a signal to background processes and all they started",
-		Long:    "Send a signal to background processes, by their ids or names, and all they started:\nTERM, or another one, such as -9, -INT or -s HUP.\n" + remoteHelp,
+		Long:    "Send a signal to background processes, by their ids or names, and all they started:\ntheir stop signal, which is TERM if they have none, or another one, such as -9, -INT\nor -s HUP.\n" + remoteHelp,
 		Example: "  hutch kill demo web\n  hutch kill -9 demo web",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			sig, err := signalNumber(name)
-			if err != nil {
-				return err
+			asked := 0
+			if name != "" {
+				n, err := signalNumber(name)
+				if err != nil {
+					return err
+				}
+				asked = n
 			}
 			svc, err := h.dial()
 			if err != nil {
@@ -276,7 +324,7 @@ func newKill(h *home, std streams) *cobra.Command {
 			for _, arg := range args[1:] {
 				p, err := findProcess(c.Context(), svc, args[0], arg)
 				if err == nil {
-					err = svc.Signal(c.Context(), args[0], p.ID, sig)
+					err = svc.Signal(c.Context(), args[0], p.ID, cmp.Or(asked, p.StopSignal, int(unix.SIGTERM)))
 				}
 				if err != nil {
 					errs = append(errs, err)
@@ -288,7 +336,7 @@ func newKill(h *home, std streams) *cobra.Command {
 			return errors.Join(append(errs, err)...)
 		},
 	}
-	c.Flags().StringVarP(&name, "signal", "s", name, "name or number of the signal, such as KILL or 9")
+	c.Flags().StringVarP(&name, "signal", "s", "", "name or number of the signal, such as KILL or 9 (default: the process's stop signal, or TERM)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, the processes as they were before")
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -42,6 +43,7 @@ type serveFlags struct {
 	logFormat     string
 	previewDomain string
 	ragflowToken  string // a file
+	oidcSecret    string // a file
 	libreChat     librechatFiles
 	ask           askFlags
 	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
@@ -113,6 +115,12 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
 	f.StringVar(&fl.Issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
 	f.StringVar(&fl.Issuer.Audience, "oidc-audience", "", "audience that tokens of the OpenID Connect issuer must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
+	f.StringVar(&fl.SignIn.ClientID, "oidc-client-id", "", "let people sign in to the console with that issuer, as this client of it")
+	f.StringVar(&fl.oidcSecret, "oidc-client-secret-file", "", "file with the secret of that client (default: it has none)")
+	f.StringVar(&fl.SignIn.Redirect, "oidc-redirect-url", "", "URL to which that issuer sends browsers back (default: /console/oidc/callback at the host of --oidc-audience)")
+	f.StringVar(&fl.SignIn.Name, "oidc-name", "", "name of that issuer, on the button to sign in (default: its host name)")
+	f.StringSliceVar(&fl.SignIn.Scopes, "oidc-scope", nil, "scope to ask that issuer for, beside openid; may be repeated (default: profile, and hutch: with each scope of tokens but admin)")
+	f.StringVar(&fl.Console, "console-host", "hutch.localhost", "name below localhost to which the console leads browsers on this machine, so that other programs here do not get its cookie; empty for none")
 	durationVar(f, &fl.Monitor.AuditKeep, "audit-keep", "", 30*24*time.Hour, "how long the audit log and timelines are kept; negative for ever")
 	f.StringVar(&fl.Monitor.Metrics, "metrics-listen", "", "another address and port that serves /metrics to anyone, e.g. 127.0.0.1:9464")
 	f.StringVar(&fl.logFormat, "log-format", "text", "format of the log: text or json")
@@ -123,6 +131,16 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.previewDomain, "preview-domain", "localhost", "domain whose subdomains show exposed ports: a name, for this server's own scheme and port, or a URL as seen behind a proxy, such as https://preview.example.com")
 	fl.conversationFlags(f, 1000, 10<<10)
 	f.StringVar(&fl.Secrets.KeyFile, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
+	f.StringVar(&fl.Store, "store", "", "where the state is kept: the URL of a PostgreSQL database, e.g. postgres://hutch@db.example/hutch (default: a file in the data folder)")
+	f.StringVar(&fl.Node, "node", "", "name of this server among those that share --store (default: one that the first start makes up)")
+	f.StringVar(&fl.Fleet.Listen, "fleet-listen", "", "address and port for other nodes, e.g. 10.0.0.5:7701: servers that share --store then answer for each other's sandboxes")
+	f.StringVar(&fl.Fleet.Address, "fleet-address", "", "address and port of --fleet-listen as other nodes reach it (default: that)")
+	f.BoolVar(&fl.Fleet.Join, "fleet-join", false, "found the fleet of --store, or join it without a token; needs the key of its secrets, in HUTCH_SECRET_KEY or --secret-key")
+	f.BoolVar(&fl.Fleet.Replace, "fleet-replace", false, "with --fleet-join, take the place of a node of the same name that is away; what that held is lost, except what the bucket has")
+	f.IntVar(&fl.Fleet.Memory, "fleet-memory", 0, "most MiB that the memory limits of awake sandboxes on this node can add up to (default: this machine's memory)")
+	f.Float64Var(&fl.Fleet.CPU, "fleet-cpu", 0, "most cores that the CPU limits of awake sandboxes on this node can add up to (default: 8 times this machine's)")
+	f.StringVar(&fl.Fleet.Bucket, "fleet-bucket", "", "where sandboxes of a fleet are kept while they sleep, so that any node can wake them: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or a folder that all nodes share")
+	durationVar(f, &fl.Fleet.Checkpoints, "checkpoint-every", "", 0, "how often gVisor sandboxes that are awake are saved in --fleet-bucket while they run, so that they continue on another node when theirs fails; 0 is never")
 	f.StringVar(&fl.Backups.To, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&fl.volumeRoom, "volume-room", volume.DefaultRoom>>20, "MiB that the quotas of the volumes of one token may add up to")
 	f.StringSliceVar(&fl.BucketHosts, "bucket-host", nil, "endpoint of buckets of volumes, as HOST:PORT, that may have a private or loopback address and no TLS; may be repeated")
@@ -151,7 +169,7 @@ func serve(ctx context.Context, h *home, std streams, fl *serveFlags) error {
 // environment say.
 func (fl *serveFlags) complete() (err error) {
 	sb := &fl.Sandboxes
-	if err := cmp.Or(checkLimits(fl.Limits), checkMost(sb.MaxLimits), checkPool(sb.Pool), checkSandboxes(sb.Max), checkTLS(fl.TLS), checkRuntime(sb.Runtime)); err != nil {
+	if err := cmp.Or(checkLimits(fl.Limits), checkMost(sb.MaxLimits), checkPool(sb.Pool), checkSandboxes(sb.Max), checkTLS(fl.TLS), checkRuntime(sb.Runtime), checkStore(fl.Store)); err != nil {
 		return err
 	}
 	if sb.Network, err = fl.network.parse(); err != nil {
@@ -168,6 +186,12 @@ func (fl *serveFlags) complete() (err error) {
 	}
 	if sb.DestroyAll && sb.SleepAll {
 		return usageError{errors.New("--destroy-on-exit and --sleep-on-exit exclude each other: give one of them")}
+	}
+	if fl.Console != "" && !strings.HasSuffix(fl.Console, ".localhost") {
+		return usageError{fmt.Errorf("--console-host is %q: give a name that ends with .localhost, or nothing; another name of the server is --allow-host", fl.Console)}
+	}
+	if fl.SignIn.Secret, err = secretIn("--oidc-client-secret-file", fl.oidcSecret); err != nil {
+		return err
 	}
 	if err := fl.completeChats(); err != nil {
 		return err
@@ -217,6 +241,7 @@ func (fl *serveFlags) fromEnvironment() {
 	}
 	// As Amazon's own programs find them.
 	fl.Backups.Keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{}})
+	fl.Fleet.Keys = fl.Backups.Keys
 }
 
 // hostPrograms is where the host image finds the programs of this machine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ gvisor, its processes, their memory and its code contexts. The sandbox runs on.
   hutch restore before
   hutch snapshot rm before`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotRemove(h, std))
+	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotTag(h, std, "snapshot"), newSnapshotRemove(h, std))
 	return c
 }
 
@@ -71,7 +72,7 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 					list = append(list, s)
 				}
 			}
-			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAME\tSANDBOX\tRUNTIME\tMEMORY\tSIZE\tCREATED\tEXPIRES", snapshotRow)
+			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAMES\tSANDBOX\tRUNTIME\tMEMORY\tSIZE\tCREATED\tEXPIRES", snapshotRow)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -79,7 +80,7 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 }
 
 func snapshotRow(s hutch.Snapshot) []any {
-	return []any{s.ID, dash(s.Name), s.SandboxID, s.Runtime, yesNo(s.Memory), size(s.Size), when(&s.CreatedAt, ""), when(s.ExpiresAt, "never")}
+	return []any{s.ID, dash(strings.Join(s.Names, " ")), s.SandboxID, s.Runtime, yesNo(s.Memory), size(s.Size), when(&s.CreatedAt, ""), when(s.ExpiresAt, "never")}
 }
 
 func newSnapshotRemove(h *home, std streams) *cobra.Command {
@@ -87,18 +88,34 @@ func newSnapshotRemove(h *home, std streams) *cobra.Command {
 	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
 		list, err := svc.Snapshots(ctx)
 		for _, s := range list {
-			names = append(names, s.ID, s.Name)
+			names = append(append(names, s.ID), s.Names...)
 		}
 		return names, err
 	}
 	c := &cobra.Command{
 		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots, by id or name",
-		Long: "Delete snapshots, by id or name. Sandboxes that began with one do not need it.\n" + goneHelp + remoteHelp,
+		Long: "Delete snapshots, by id or name. Where one has several names, only the name is removed.\nSandboxes that began with one do not need it.\n" + goneHelp + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
 		RunE: removal{"snapshot", names, (*client.Client).DeleteSnapshot}.onEach(h, std, &asJSON),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+func newSnapshotTag(h *home, std streams, noun string) *cobra.Command {
+	var req hutch.SnapshotTag
+	c := &cobra.Command{
+		Use: "tag " + strings.ToUpper(noun) + " NAME[:TAG]", Short: "Give a " + noun + " another name",
+		Long: "Give a " + noun + " another name. With --replace, a name that another one has moves to this\none; the other is deleted if it has no name left.\n" + remoteHelp,
+		Args: cobra.ExactArgs(2),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			req.Name = args[1]
+			_, err := svc.TagSnapshot(ctx, args[0], req)
+			return err
+		}),
+	}
+	c.Flags().BoolVar(&req.Replace, "replace", false, "move the name from the one that has it")
+	return tellsJSON(c, std, func(args []string) done { return done{noun: args[0], "name": args[1]} })
 }
 
 func newRestore(h *home, std streams) *cobra.Command {
@@ -185,8 +202,13 @@ func newPause(h *home, std streams) *cobra.Command {
 }
 
 func newHibernate(h *home, std streams) *cobra.Command {
+	var req hutch.HibernateRequest
 	c := newStateVerb(h, std, "hibernate SANDBOX", "Put a sandbox to sleep now, until it is used",
-		"Put a sandbox to sleep now: its memory and files go to disk, with the programs that run in it, and its\nnext use wakes it. A runtime that cannot keep memory keeps the files, and the sandbox is stopped.", (*client.Client).Hibernate)
+		"Put a sandbox to sleep now: its memory and files go to disk, with the programs that run in it, and its\nnext use wakes it. A runtime that cannot keep memory keeps the files, and the sandbox is stopped.",
+		func(svc *client.Client, ctx context.Context, sandbox string) (hutch.Sandbox, error) {
+			return svc.Hibernate(ctx, sandbox, req)
+		})
+	c.Flags().BoolVar(&req.FilesOnly, "files-only", false, "keep no memory: background processes end, and the next use starts the sandbox with its files")
 	c.Aliases = []string{"sleep"}
 	return c
 }

@@ -24,9 +24,10 @@ that runs and is ready, and interpreters whose modules are imported.
   hutch create --template web one
   hutch template create data --image python:3.12-slim --type standard-1 --warm python=pandas
   hutch template create app --build . --build-allow deb.debian.org --start ./serve --ready port:8000
-  hutch template create v2 --from one`,
+  hutch template create v2 --from one
+  hutch template tag v2 web --replace`,
 	}
-	c.AddCommand(newTemplateCreate(h, std), newSnapshotList(h, std, true), newTemplateInspect(h, std), newSnapshotRemove(h, std))
+	c.AddCommand(newTemplateCreate(h, std), newSnapshotList(h, std, true), newTemplateInspect(h, std), newSnapshotTag(h, std, "template"), newSnapshotRemove(h, std))
 	return c
 }
 
@@ -39,6 +40,7 @@ type templateFlags struct {
 	readyTime, ttl time.Duration
 	folder         string // of the Dockerfile
 	build          buildFlags
+	care           careFlags
 }
 
 func newTemplateCreate(h *home, std streams) *cobra.Command {
@@ -80,7 +82,8 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.StringVar(&r.From, "from", "", "the sandbox whose present state the template has (default: a new one)")
 	f.StringVar(&r.Start, "start", "", "command line of a background process that runs in every sandbox")
 	f.BoolVar(&r.Entrypoint, "entrypoint", false, "run the image's own program: its ENTRYPOINT and CMD")
-	f.StringVar(&fl.ready, "ready", "", "when the start command is ready: `port:N`, http:N/PATH or log:TEXT (default: once it has started)")
+	f.StringVar(&fl.ready, "ready", "", "when the start command is ready: `port:N`, http:N/PATH, log:TEXT or healthy (default: once it has started)")
+	fl.care.flags(f)
 	durationVar(f, &fl.readyTime, "ready-timeout", "", 0, "how long that may take (default 30s)")
 	f.StringArrayVar(&r.Warm, "warm", nil, "an interpreter that waits, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.IntVar(&r.MaxSandboxes, "max", 0, "most sandboxes of the template at once (default no limit)")
@@ -103,17 +106,17 @@ func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {
 	if err != nil {
 		return r, err
 	}
+	if r.Care, err = fl.care.care(); err != nil {
+		return r, err
+	}
 	r.Name, r.Env, r.TTL = name, env, hutch.InSeconds(fl.ttl)
 	r.Image, r.Pull, r.User, r.Runtime, r.InstanceType, r.Limits = like.Image, like.Pull, like.User, like.Runtime, like.InstanceType, like.Limits
-	r.Network, r.Labels = like.Network, like.Labels
+	r.Network, r.Labels, r.Volumes = like.Network, like.Labels, like.Volumes
 	if fl.folder == "" && fl.build.given() {
 		return r, usageError{errors.New("--file, --target, --no-cache and the flags that begin with --build are about the Dockerfile that --build names: give that, too")}
 	}
 	if fl.folder != "" && (r.Image != "" || r.From != "" || r.Snapshot != "") {
 		return r, usageError{errors.New("--build makes the image: leave out --image, --from and --snapshot")}
-	}
-	if len(fl.volumes) > 0 {
-		return r, usageError{errors.New("a template has no volumes: give --volume when you create a sandbox")}
 	}
 	if fl.ready == "" && fl.readyTime != 0 {
 		return r, usageError{errors.New("--ready-timeout needs --ready, which says what to wait for")}
@@ -135,10 +138,13 @@ func (fl *templateFlags) buildImage(ctx context.Context, svc *client.Client, std
 	return name, err
 }
 
-// parseReady reads port:8000, http:8000/health and log:TEXT.
+// parseReady reads port:8000, http:8000/health, log:TEXT and healthy.
 func parseReady(text string) (*hutch.WaitRequest, error) {
 	kind, rest, _ := strings.Cut(text, ":")
-	wrong := usageError{fmt.Errorf("--ready is %q: write port:8000, http:8000/health or log:TEXT", text)}
+	wrong := usageError{fmt.Errorf("--ready is %q: write port:8000, http:8000/health, log:TEXT or healthy", text)}
+	if text == "healthy" {
+		return &hutch.WaitRequest{Healthy: true}, nil
+	}
 	if kind == "log" && rest != "" {
 		return &hutch.WaitRequest{Text: rest}, nil
 	}
@@ -176,8 +182,8 @@ func newTemplateInspect(h *home, std streams) *cobra.Command {
 func findTemplate(list []hutch.Snapshot, name string) (found hutch.Snapshot, err error) {
 	var names []string
 	for _, s := range list {
-		names = append(names, s.Name)
-		if s.ID == name || s.Name == hutch.TemplateName(name) {
+		names = append(names, s.Names...)
+		if s.IsCalled(name) {
 			found = s
 		}
 	}

@@ -60,6 +60,9 @@ func (h *home) storeFolder(create bool) (string, error) {
 		return "", err
 	}
 	dir = filepath.Join(dir, datadir.Server)
+	if _, shares, err := datadir.ReadMembership(dir); err != nil || shares {
+		return dir, err
+	}
 	if _, err := os.Stat(datadir.Database(dir)); err != nil {
 		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose another with --data or $HUTCH_DATA, or a server with HUTCH_URL", filepath.Dir(dir))
 	}
@@ -67,6 +70,9 @@ func (h *home) storeFolder(create bool) (string, error) {
 }
 
 func storedTokens(ctx context.Context, dir string, f func(hutch.Tokens) error) error {
+	if _, shares, err := datadir.ReadMembership(dir); err != nil || shares {
+		return errors.Join(err, hutch.Errorf(hutch.Unsupported, "the tokens of this server are in a PostgreSQL database, and it does not run: start it with hutch serve, or give the address of another server of its installation with --server"))
+	}
 	s, err := store.Open(ctx, datadir.Database(dir))
 	if err != nil {
 		return err

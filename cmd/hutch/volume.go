@@ -13,6 +13,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/pipe"
 )
 
 func newVolume(h *home, std streams) *cobra.Command {
@@ -226,7 +227,7 @@ func intoVolume(ctx context.Context, svc *client.Client, from, name, to string, 
 	if last := filepath.Base(from); last != "." && last != ".." && last != "/" && !strings.HasSuffix(from, "/.") {
 		req.Dir, req.Paths = filepath.Dir(from), []string{last}
 	}
-	return through(func(w io.Writer) error { return here.Pack(ctx, "", req, w) }, func(r io.Reader) error {
+	return pipe.Through(func(w io.Writer) error { return here.Pack(ctx, "", req, w) }, func(r io.Reader) error {
 		_, err := svc.WriteVolume(ctx, name, to, r)
 		return err
 	})
@@ -240,7 +241,7 @@ func outOfVolume(ctx context.Context, svc *client.Client, name, from, to string,
 		}
 		return svc.ReadVolume(ctx, name, from, std.out)
 	}
-	return through(func(w io.Writer) error { return svc.ReadVolume(ctx, name, from, w) }, func(r io.Reader) error {
+	return pipe.Through(func(w io.Writer) error { return svc.ReadVolume(ctx, name, from, w) }, func(r io.Reader) error {
 		return here.Unpack(ctx, "", hutch.UnpackRequest{Dir: to, Format: hutch.Tar}, r)
 	})
 }

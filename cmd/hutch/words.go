@@ -17,11 +17,11 @@ var groups = []struct {
 	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share timeline top monitor usage"},
-	{"processes", "Processes in a sandbox:", "start ps logs kill"},
+	{"processes", "Processes in a sandbox:", "start ps logs kill screen"},
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
-	{"server", "The server:", "serve config down conversation token owner audit pool authority doctor"},
+	{"server", "The server:", "serve config down conversation token owner audit pool authority store node doctor"},
 	{"clients", "Clients:", "login context ssh ssh-config ssh-key ssh-proxy mcp worker version completion help"},
 }
 
