@@ -43,6 +43,7 @@ var layers = []layer{
 	{"hutch/internal/text", nil},
 	{"hutch/internal/tarball", []string{sys}},
 	{"hutch/internal/window", nil},
+	{"hutch/internal/pipe", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
 	{"hutch/internal/settings", []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable"}},
@@ -58,7 +59,7 @@ var layers = []layer{
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
-	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
+	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/text", "hutch/internal/wire"}},
 	{"hutch/internal/agent", []string{"hutch", "hutch/internal/account", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
@@ -96,7 +97,7 @@ var layers = []layer{
 	{"hutch/internal/pool", []string{"hutch"}},
 
 	// The engine knows the contract of runtimes, but no runtime.
-	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
+	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
 	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
@@ -104,27 +105,33 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/bucket", []string{"hutch", "hutch/internal/netaddr", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/objects", []string{"hutch", "hutch/internal/bucket", "hutch/internal/durable", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/travel", []string{"hutch", "hutch/internal/objects", "github.com/klauspost/compress/zstd", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/resumable", []string{"hutch"}},
 	{"hutch/internal/linesearch", []string{"hutch"}},
+	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel",
 	}},
 
-	{"hutch/internal/bucket", []string{"hutch", "hutch/internal/netaddr", "github.com/minio/minio-go/v7/..."}},
-	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/guesses", nil},
+	{"hutch/internal/tunnel", nil},
 	{"hutch/internal/preview", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/problem"}},
-	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "github.com/coder/websocket"}},
+	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "hutch/internal/text", "github.com/coder/websocket"}},
 	{"hutch/internal/verb", []string{"hutch"}},
 	{"hutch/internal/wrap", []string{"hutch", "hutch/internal/verb"}},
-	{"hutch/internal/audit", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb"}},
+	{"hutch/internal/audit", []string{"hutch", "hutch/internal/caller", "hutch/internal/text", "hutch/internal/verb"}},
 	{"hutch/internal/timeline", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/verb"}},
+	{"hutch/internal/history", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
+	{"hutch/internal/openid", []string{"hutch", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
@@ -133,44 +140,45 @@ var layers = []layer{
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/sshkeys", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/room", "github.com/pkg/sftp"}},
-	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "golang.org/x/crypto/ssh"}},
+	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
-	{"hutch/internal/backup", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
-	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
-	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
+	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/..."}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{
 		"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
 		"github.com/moby/buildkit/...", "github.com/moby/patternmatcher/...", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", "github.com/tonistiigi/dchapes-mode", sys,
 	}},
-	{"hutch/internal/images", []string{"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
+	{"hutch/internal/images", []string{"hutch", sys, "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
 	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "github.com/moby/moby/client"}},
 	{"hutch/internal/authority", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/authority", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
-	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/verb"}},
+	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/watchlink", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/store"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "hutch/internal/watchlink", "github.com/coder/websocket"}},
 
 	// Questions become programs that a hutch.Service runs.
-	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "hutch/internal/text", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "go.yaml.in/yaml/v3"}},
 
 	// The APIs of others, translated.
 	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
 	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
-	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/text"}},
 	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
-	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio"}},
-	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/turn", "github.com/coder/websocket"}},
-	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/history", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/turn", "github.com/coder/websocket"}},
+	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},
 	{"hutch/internal/compat/judge0", []string{"hutch", "hutch/internal/compat", sys}},
-	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/turn", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/dify", []string{"hutch", "hutch/internal/compat"}},
-	{"hutch/internal/compat/librechat", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "github.com/go-jose/go-jose/v4/...", sys}},
+	{"hutch/internal/compat/librechat", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "github.com/go-jose/go-jose/v4/...", sys}},
 	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},
 	{"hutch/internal/compat/ragflow", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/execute", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio"}},
@@ -181,9 +189,12 @@ var layers = []layer{
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
+	// Several machines as one: a service over the services of all of them.
+	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", sys}},
+
 	// The data folder and the machine, for whatever runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
-	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun"}},
+	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
 	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "go.yaml.in/yaml/v3"}},
@@ -191,14 +202,14 @@ var layers = []layer{
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
-		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
-		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/wrap",
+		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
 
 	// Coding agents, made of the verbs.
 	{"hutch/internal/patch", []string{"hutch"}},
-	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/patch", "hutch/internal/problem", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/patch", "hutch/internal/problem", "hutch/internal/text", "go.yaml.in/yaml/v3"}},
 
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},
@@ -221,14 +232,14 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
-		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
+		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/pipe", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/tunnel", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/crypto/ssh", "golang.org/x/term", sys,
 	}},
 }
 
 // testOnly are the packages that are in no program.
-var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3"}
+var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

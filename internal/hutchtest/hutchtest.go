@@ -144,9 +144,12 @@ func Image(t testing.TB) image.Root {
 	return r
 }
 
-// Main runs a package's tests and removes what they shared.
-func Main(m *testing.M) {
+// Main runs a package's tests and removes what they shared. clean removes what only they know of.
+func Main(m *testing.M, clean ...func()) {
 	code := m.Run()
+	for _, c := range clean {
+		c()
+	}
 	if images.dir != "" {
 		os.RemoveAll(images.dir)
 	}

@@ -1,6 +1,7 @@
 package badinput
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ var hostile = []struct {
 	sent     int64  // bytes of output; -1 is any number
 	says     string // what stdout begins with
 }{
-	{name: "prints a gigabyte", timeout: 240, sent: 1 << 30, says: "xxx", code: "import os\nfor _ in range(1 << 14): os.write(1, b'x' * (1 << 16))"},
+	{name: "prints a flood", timeout: 240, sent: flood, says: "xxx", code: fmt.Sprintf("import os\nfor _ in range(%d): os.write(1, b'x' * (1 << 16))", flood>>16)},
 	{name: "never ends a line", timeout: 1, late: true, sent: -1, says: "yyy", code: "while True: print('y' * 1000, end='')"},
 	{name: "never ends a line", language: "bash", timeout: 1, late: true, sent: -1, says: "zzz", code: "while :; do printf zzzzzzzzzzzz; done"},
 	{name: "never ends a line", language: "javascript", timeout: 1, late: true, sent: -1, says: "www", code: "for (;;) process.stdout.write('w'.repeat(1000))"},

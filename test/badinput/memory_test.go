@@ -89,6 +89,19 @@ try:
             while True: a.send(b"x" * 65536)
         except BlockingIOError: pass
 except OSError: print("refused")`},
+	{name: "sockets of a small program", language: "c", spared: true, gvisor: true, code: `
+#include <fcntl.h>
+#include <sys/socket.h>
+static char x[65536];
+int main() {
+	for (;;) {
+		int s[2], n = 4 << 20;
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, s)) return 1;
+		setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
+		fcntl(s[0], F_SETFL, O_NONBLOCK);
+		while (send(s[0], x, sizeof x, 0) > 0);
+	}
+}`},
 	{name: "files in memory", spared: true, code: `head -c 10G /dev/zero > /dev/shm/big; rm -f /dev/shm/big`},
 }
 
@@ -125,10 +138,13 @@ func TestMemoryLimit(t *testing.T) {
 // survives checks that a sandbox and its files outlive a greedy program.
 func (b *bed) survives(t *testing.T, g glutton) {
 	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
-	b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo precious > /workspace/notes.txt"}, nil)
-	b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 10}, nil)
+	if r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo precious > /workspace/notes.txt"}, nil); err != nil || !r.Success() {
+		t.Fatalf("write its file: exit code %d, %v, %s", r.ExitCode, err, r.Stderr)
+	}
+	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 10}, nil)
+	t.Logf("exit code %d, limit %q, timed out %v, %v", r.ExitCode, r.Limit, r.TimedOut, err)
 	b.well(t, id)
-	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /workspace/notes.txt"}, nil)
+	r, err = b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /workspace/notes.txt"}, nil)
 	if err != nil || string(r.Stdout) != "precious\n" {
 		t.Errorf("its file: %q, %v", r.Stdout, err)
 	}

@@ -46,7 +46,7 @@ func pooled(o *engine.Options) {
 func TestPolicy(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
-			servicetest.Run(t, func(t *testing.T) hutch.Service { return governed(t, hutchtest.Engine(t, runtime, nil)) })
+			servicetest.Run(t, func(t *testing.T) hutch.Service { return governed(t, hutchtest.Engine(t, runtime, nil)) }, servicetest.Options{Screens: true})
 		})
 	}
 }

@@ -15,7 +15,7 @@ var instructions = []string{"FROM", "ARG", "RUN", "ENV", "WORKDIR", "USER", "CMD
 // the folder where sandboxes work.
 func TestDockerfiles(t *testing.T) {
 	files, err := filepath.Glob("../../templates/*/Dockerfile")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("the Dockerfiles are %q, %v", files, err)
 	}
 	for _, file := range files {

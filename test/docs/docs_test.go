@@ -16,17 +16,13 @@ package docs_test
 
 import (
 	"archive/tar"
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	reference "github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -34,6 +30,7 @@ import (
 
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/server"
 	"hutch/internal/hutchtest/testimage"
 )
 
@@ -116,7 +113,7 @@ func play(t *testing.T, name, script string) {
 	env := append(os.Environ(), "PATH="+filepath.Join(here, "bin")+":"+os.Getenv("PATH"), "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"),
 		"HUTCH_DATA="+data, "HUTCH_REPOSITORY="+filepath.Join(here, "../../.."), "EDITOR=true", "HOME="+dir, "GOFLAGS=-mod=mod")
 	env = append(env, goCaches(t)...)
-	env = append(env, serve(t, data, env)...)
+	env = append(env, server.Program(t, data, env)...)
 
 	if name == "templates" {
 		python(t, filepath.Join(dir, ".python.tar"))
@@ -186,57 +183,6 @@ func command(env []string, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("timeout", append([]string{"-k", "5", "180"}, args...)...)
 	cmd.Env, cmd.Dir = env, dir
 	return cmd
-}
-
-// serve starts a server, which ends with the test and leaves no sandbox, and returns the environment for its clients.
-func serve(t *testing.T, data string, env []string) []string {
-	t.Helper()
-	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--quiet", "--data", data)
-	cmd.Env = env
-	said, err := os.Create(filepath.Join(data, "said"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var where []string
-	t.Cleanup(func() {
-		rm := exec.Command(hutchtest.Program(t, "hutch"), "rm", "--all", "--force")
-		rm.Env = append(env, where...)
-		if out, err := rm.CombinedOutput(); err != nil {
-			t.Errorf("remove what the page made: %v\n%s", err, out)
-		}
-		cmd.Process.Signal(syscall.SIGINT)
-		cmd.Wait()
-	})
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if where, err = announced(said.Name()); err == nil {
-			return where
-		}
-	}
-	t.Fatal(err)
-	return nil
-}
-
-var (
-	urlLine   = regexp.MustCompile(`(?m)^  URL +(\S+)`)
-	tokenLine = regexp.MustCompile(`(?m)^  token +(\S+)`)
-)
-
-func announced(file string) ([]string, error) {
-	text, err := os.ReadFile(file)
-	url, token := urlLine.FindSubmatch(text), tokenLine.FindSubmatch(text)
-	switch {
-	case err != nil:
-		return nil, err
-	case url == nil || token == nil || !bytes.Contains(text, []byte("paste")):
-		return nil, fmt.Errorf("the server has not said that it is ready: %s", text)
-	}
-	secret, err := os.ReadFile(string(token[1])) // without a terminal, the announcement names the file
-	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + strings.TrimSpace(string(secret))}, err
 }
 
 // TestSessionOfAPage: a block runs with the line numbers of the page, unless a reason precedes it.

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/server"
 )
 
 const skill = root + "/skills/hutch"
@@ -67,7 +68,7 @@ func TestSkillScripts(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HUTCH_DATA="+data, "HOME="+dir)
-	env = append(env, serve(t, data, env)...)
+	env = append(env, server.Program(t, data, env)...)
 	tried := []string{"agent-on-repository.sh"} // test/agents runs what it calls
 	for _, c := range []struct {
 		name, script, out string

@@ -25,7 +25,7 @@ func rootImage(t *testing.T) image.Root {
 	}
 	root, err := image.FromEROFS(drivertest.WriteImage(t, []drivertest.ImageFile{
 		{Path: "/attack", Mode: 0o755 | fs.ModeSetuid, Content: program},
-		// Whoever runs this would become the agent, if its id were one of the sandbox.
+		// A caller that runs this would become the agent, if its id were one of the sandbox.
 		{Path: "/agents", Mode: 0o755 | fs.ModeSetuid | fs.ModeSetgid, UID: 1<<32 - 2, GID: 1<<32 - 2, Content: program},
 		{Path: "/etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0::/root:/none\nagent:x:4294967294:4294967294::/:/none\n")},
 	}), image.EROFSOptions{User: &image.Account{Home: "/root"}})

@@ -167,7 +167,13 @@ func paused(want bool) func(*testing.T, room, state, bool) {
 	}
 }
 
-func TestMain(m *testing.M) { hutchtest.Main(m) }
+// TestMain runs six tests at once, whatever the machine: they wait for sandboxes to fall asleep, for servers to end and
+// for what is killed to be gone, and use a third of two processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "6")
+	hutchtest.Main(m)
+}
 
 // A daemon that is killed at any step loses nothing that it has confirmed, leaves nothing half done, and leaves
 // nothing on the host.

@@ -208,7 +208,7 @@ func TestRecords(t *testing.T) {
 	h := open(t)
 	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
-	for _, path := range []string{"/v1/audit", "/v1/audit?token=ada", "/v1/audit?token=" + eve.ID, "/v1/audit?sandbox=adas-box", "/v1/audit/", "/v1//audit", "/v1/pool"} {
+	for _, path := range []string{"/v1/audit", "/v1/audit?token=ada", "/v1/audit?token=" + eve.ID, "/v1/audit?sandbox=adas-box", "/v1/audit/", "/v1/audit/verification", "/v1/doctor", "/v1//audit", "/v1/pool"} {
 		if a := eve.ask(t, "GET", path, ""); a.status < 300 || strings.Contains(a.body, "adas-box") || strings.Contains(a.body, ada.ID) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}

@@ -43,6 +43,7 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/images"
 	"hutch/internal/mcp"
+	"hutch/internal/objects"
 	"hutch/internal/oci"
 	"hutch/internal/owners"
 	"hutch/internal/policy"
@@ -53,6 +54,7 @@ import (
 	"hutch/internal/sshkeys"
 	"hutch/internal/timeline"
 	"hutch/internal/volume"
+	"hutch/internal/watchlink"
 )
 
 // house is a server with everything in front of its engine.
@@ -117,7 +119,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	must(t, err)
 	requests, err := quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests of a minute", Limit: "requestsPerMinute"})
 	must(t, err)
-	kept, err := backup.OpenFolder(filepath.Join(dir, "backups"))
+	kept, err := objects.OpenFolder(filepath.Join(dir, "backups"))
 	must(t, err)
 	store, err := oci.Open(filepath.Join(dir, "oci"), oci.Options{})
 	must(t, err)
@@ -144,7 +146,9 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p})}
+	links, err := watchlink.Open(t.Context(), watchlink.Options{Processes: p, Holder: tokens.Holder})
+	must(t, err)
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p, Links: links})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)

@@ -16,17 +16,18 @@ func TestTemplates(t *testing.T) {
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	ada.want(t, "POST", "/v1/templates", `{"name":"adas-tmpl:v1","from":"adas-box","filesOnly":true,"maxSandboxes":1}`)
 	for route, body := range map[string]string{
-		"POST /v1/sandboxes":    `{"template":"NAME"}`,
-		"POST /v1/sandboxes ":   `{"snapshot":"NAME"}`,
-		"POST /v1/templates":    `{"name":"mine","snapshot":"NAME"}`,
-		"DELETE /v1/snapshots/": "NAME",
+		"POST /v1/sandboxes":          `{"template":"NAME"}`,
+		"POST /v1/sandboxes ":         `{"snapshot":"NAME"}`,
+		"POST /v1/templates":          `{"name":"mine","snapshot":"NAME"}`,
+		"DELETE /v1/snapshots/":       "NAME",
+		"POST /v1/snapshots/NAME/tag": `{"name":"mine"}`,
 	} {
 		method, path, _ := strings.Cut(strings.TrimSpace(route), " ")
 		at := func(name string) string {
 			if method == "DELETE" {
 				path = "/v1/snapshots/" + name
 			}
-			a := eve.ask(t, method, path, strings.ReplaceAll(body, "NAME", name))
+			a := eve.ask(t, method, strings.ReplaceAll(path, "NAME", name), strings.ReplaceAll(body, "NAME", name))
 			if method != "DELETE" && a.status < 400 {
 				t.Errorf("%s with %s: %d %s", route, name, a.status, a.body)
 			}
@@ -51,6 +52,10 @@ func TestTemplates(t *testing.T) {
 	if a := eve.ask(t, "GET", "/v1/snapshots", ""); strings.Contains(a.body, "adas-tmpl") {
 		t.Errorf("eve lists %s", a.body)
 	}
+	eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"eves-box"}`)
+	eve.want(t, "POST", "/v1/templates", `{"name":"mine","from":"eves-box","filesOnly":true}`)
+	eve.want(t, "POST", "/v1/snapshots/mine/tag", `{"name":"adas-tmpl:v1","replace":true}`) // a name of her own
+	eve.want(t, "DELETE", "/v1/snapshots/adas-tmpl:v1", "")
 	ada.want(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`)
 	if a := ada.ask(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`); a.status != http.StatusTooManyRequests {
 		t.Errorf("one more than ada's template allows: %d %s", a.status, a.body)

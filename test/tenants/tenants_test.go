@@ -33,6 +33,10 @@ var bodies = map[string]string{
 	"POST /v1/sandboxes/{id}/backups":                    `{}`,
 	"POST /v1/sandboxes/{id}/image":                      `{"name":"taken"}`,
 	"POST /v1/sandboxes/{id}/ports":                      `{"port":8080}`,
+	"POST /v1/sandboxes/{id}/screen":                     `{}`,
+	"POST /v1/sandboxes/{id}/screen/actions":             `{"actions":[{"action":"type","text":"mine"}]}`,
+	"POST /v1/sandboxes/{id}/screen/open":                `{"url":"https://example.com/"}`,
+	"PUT /v1/sandboxes/{id}/screen/clipboard":            `{"text":"mine"}`,
 	"POST /v1/sandboxes/{id}/ports/{port}/validate":      `{"token":"x"}`,
 	"POST /v1/sandboxes/{id}/ports/{port}/link":          `{}`,
 	"PUT /v1/sandboxes/{id}/grants/{token}":              `{"access":"write"}`,
@@ -48,7 +52,8 @@ var queries = map[string]string{
 }
 
 // fine are routes that succeed for what never existed.
-var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/grants/{token}"}
+var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/grants/{token}",
+	"GET /v1/sandboxes/{id}/processes/{process}/links", "DELETE /v1/sandboxes/{id}/processes/{process}/links/{link}"}
 
 // TestEveryRoute: eve calls each route with the ids of everything in ada's sandbox, and with an id that never
 // existed. She cannot distinguish the answers, and everything is still there afterwards.

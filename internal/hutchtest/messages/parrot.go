@@ -1,0 +1,42 @@
+package messages
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Parrot answers as the question says: its parts after the first line --- are the answers, one after the other, and the last
+// of them is repeated. With "overloaded" in its first part the model is overloaded. A test that only has the client of a
+// server says with it what the model does.
+func Parrot(r Request) Answer {
+	var first string
+	answered := 0
+	for _, m := range r.Messages {
+		if m.Role == "assistant" {
+			answered++
+		} else if answered == 0 && first == "" {
+			first = m.Content.Text()
+		}
+	}
+	asked, said, found := strings.Cut(first, "\n---\n")
+	switch {
+	case strings.Contains(asked, "overloaded"):
+		return Overloaded()
+	case !found:
+		return Text("There is nothing to say.")
+	}
+	parts := strings.Split(said, "\n---\n")
+	return Text(parts[min(answered, len(parts)-1)])
+}
+
+// Flags starts a [Parrot], and returns the flags of a `hutch serve` that asks it.
+func Flags(t testing.TB) []string {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(Key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--ask-url", Start(t, Parrot).URL, "--ask-key-file", key, "--ask-model", Model}
+}
