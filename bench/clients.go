@@ -30,7 +30,7 @@ type clientFigure struct {
 
 // clients measures a command by other clients beside the Go client, in turns.
 func (l *lab) clients(ctx context.Context) (table, error) {
-	t := newTable("", "p50", "p95", "adds to p50", "× Go client")
+	t := newTable("", "p50", "p95", "adds to p50", "× Go client", "× HTTP")
 	for _, f := range l.runtimes {
 		server, err := serve(ctx, l.dir, "clients-"+f.runtime, "--runtime", f.runtime)
 		if err != nil {
@@ -48,7 +48,8 @@ func (l *lab) clientsOf(ctx context.Context, f *figures, s *server, t *table) (e
 	if _, err := s.rest.Create(ctx, hutch.CreateRequest{ID: clientsBox, KeepAlive: true}); err != nil {
 		return err
 	}
-	all := []measuredClient{goClient(s, "Go client", program), goClient(s, "Go client, a login shell", "bash -l -c "+program), bridgeClient(s)}
+	all := []measuredClient{goClient(s, "Go client", program), goClient(s, "Go client, a login shell", "bash -l -c "+program), rawClient(s), bridgeClient(s)}
+	const raw = 2
 	all[1].of = 1
 	for _, start := range []func(context.Context, *server) (measuredClient, error){l.typescriptClient, l.pythonClient, l.e2bClient} {
 		c, err := start(ctx, s)
@@ -80,16 +81,16 @@ func (l *lab) clientsOf(ctx context.Context, f *figures, s *server, t *table) (e
 			took[i] = append(took[i], round)
 		}
 	}
-	f.addClients(all, took, t)
+	f.addClients(all, took, raw, t)
 	return nil
 }
 
-// addClients adds a row for each client.
-func (f *figures) addClients(all []measuredClient, took []series, t *table) {
+// addClients adds a row for each client, beside the one without a client's program.
+func (f *figures) addClients(all []measuredClient, took []series, raw int, t *table) {
 	for i, c := range all {
 		p50, base := took[i].at(0.5), took[c.of].at(0.5)
-		t.row(f.runtime+": "+c.name, number(p50), number(took[i].at(0.95)), number(p50-base), ratio(p50, base))
-		if c.of != i {
+		t.row(f.runtime+": "+c.name, number(p50), number(took[i].at(0.95)), number(p50-base), ratio(p50, base), ratio(p50, took[raw].at(0.5)))
+		if c.of != i && i != raw {
 			f.clients = append(f.clients, clientFigure{c.name, p50 - base})
 		}
 	}
