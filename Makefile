@@ -35,7 +35,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: run build console dist install uninstall module test test-vm compat compat-builds soak lint bench clean go
+.PHONY: run build console dist install uninstall module test test-vm test-kubernetes compat compat-builds soak lint reference bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -97,9 +97,10 @@ module: | go
 # Tests build and use the programs in bin. What needs root is skipped without
 # it, and what concerns ordinary users runs as one when root runs the tests.
 # The suites in ALONE fill a machine each, with programs that want all of it:
-# they run one after the other. What fails is run once more by itself, unless
-# much fails or the race detector found something; what passes only then is
-# listed at the end, and is a fault all the same.
+# they run one after the other. Of the others, those in test take longest, and
+# begin first, so that none is at work alone at the end. What fails is run once
+# more by itself, unless much fails or the race detector found something; what
+# passes only then is listed at the end, and is a fault all the same.
 GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
 	--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
 RERUNS  = bin/tests-run-again
@@ -110,7 +111,7 @@ test: build
 	$(GO) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
 	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
@@ -120,13 +121,19 @@ compat: build
 	npm ci --prefix test/compat/suite --no-audit --no-fund --loglevel=error
 	E2B_SUITE=$(E2B_SUITE) $(GO) test -tags compat -count=1 -timeout 60m -v -run TestSuite ./test/compat
 	SWEREX_SUITE=$(SWEREX_SUITE) $(GO) test -tags compat -count=1 -timeout 30m -v -run 'TestSWEReXSuite|TestLangChainSuite|TestConcurrentCommands' ./test/compat
-	$(GO) test -tags compat -count=1 -timeout 20m -v -run TestInspect ./test/sdk
+	$(GO) test -tags compat -count=1 -timeout 60m -v -run 'TestInspect|TestPythonVersions' ./test/sdk
 
 # On a kernel with control groups of version 2, in qemu: apt-get install
 # qemu-system-x86, and test/vm/kernel fetches the kernel.
 test-vm: build
 	test/vm/kernel >/dev/null
 	$(GO) test -tags vm -timeout 20m -v ./test/vm
+
+# The manifests in a real cluster: etcd, API server, scheduler, containerd, kubelet, in namespaces of their own. Needs root, and
+# apt-get install containerd runc postgresql tini. The first run compiles Kubernetes, which takes ten minutes or more, and keeps
+# it in ~/.cache/hutch. Helm says whether the chart is what its plain manifests are.
+test-kubernetes: build
+	HUTCH_KUBERNETES_REPORT=$(CURDIR)/test/kubernetes/REPORT.md $(GO) test -tags kubernetes -count 1 -timeout 90m -v ./test/kubernetes
 
 # The work of an hour in a quarter of one, with the daemon killed in between,
 # with everything else that can go wrong, and with too little memory; `make test`
@@ -144,6 +151,11 @@ lint: | go
 	else echo 'sdk/typescript is not checked: npm ci --prefix sdk/typescript' >&2; fi
 	@if [ -n "$$CI" ] || [ -d web/node_modules ]; then npm run --silent --prefix web check && npm run --silent --prefix web compare; \
 	else echo 'web is not checked: npm ci --prefix web' >&2; fi
+
+# The API references of the SDKs, in bin/reference.
+reference:
+	npm run --silent --prefix sdk/typescript reference -- --out $(CURDIR)/bin/reference/typescript
+	sdk/python/tools/reference.sh $(CURDIR)/bin/reference/python
 
 bench: build
 	$(GO) run ./bench $(ARGS)
