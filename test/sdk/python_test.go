@@ -38,7 +38,7 @@ func environment(interpreter, lock string) (string, error) {
 	}
 	for _, args := range [][]string{
 		{interpreter, "-m", "venv", dir},
-		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "-r", filepath.Join(python, lock)},
+		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", filepath.Join(python, lock)},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
