@@ -71,6 +71,11 @@ func place(t testing.TB, boot wire.Boot, arg ...string) (*wire.Client, int) {
 	cmd.ExtraFiles = []*os.File{file}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("agent says: ", stderr.String())
+		}
+	})
 	if err := cmd.Start(); err != nil {
 		t.Skip("no unshare: ", err)
 	}
