@@ -36,7 +36,7 @@ var memory = []string{
 var processes = []string{
 	"fork", "vfork", "execve", "execveat", "exit", "exit_group", "wait4", "waitid",
 	"getpid", "getppid", "gettid", "getpgid", "getpgrp", "setpgid", "getsid", "setsid",
-	"pidfd_open", "pidfd_send_signal", "prctl", "arch_prctl", "set_tid_address", "set_thread_area", "get_thread_area",
+	"pidfd_open", "prctl", "arch_prctl", "set_tid_address", "set_thread_area", "get_thread_area",
 	"set_robust_list", "get_robust_list", "futex", "futex_waitv", "futex_wait", "futex_wake", "futex_requeue", "rseq",
 	"sched_yield", "sched_getaffinity", "sched_setaffinity", "sched_getparam", "sched_setparam", "sched_getscheduler",
 	"sched_setscheduler", "sched_get_priority_max", "sched_get_priority_min", "sched_rr_get_interval",
@@ -46,8 +46,7 @@ var processes = []string{
 }
 
 var signals = []string{
-	"kill", "tkill", "tgkill", "rt_sigaction", "rt_sigprocmask", "rt_sigpending", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
-	"rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "sigaltstack", "signalfd", "signalfd4", "pause", "restart_syscall",
+	"kill", "tkill", "tgkill", "rt_sigaction", "rt_sigprocmask", "rt_sigpending", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "sigaltstack", "signalfd", "signalfd4", "pause", "restart_syscall",
 }
 
 var times = []string{
@@ -131,7 +130,12 @@ var conditions = map[string][]bpf.Instruction{
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
 	// Who has opened a file, and in whose way a program can be: of files that the
 	// host has for everyone.
-	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, setDelegation),
+	// F_SETSIG chooses which signal the kernel sends to another process; see faults.
+	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, unix.F_SETSIG, setDelegation),
+	// These calls choose what a signal says of its origin; see faults.
+	"rt_sigqueueinfo":   unless(1, unix.EPERM, faults...),
+	"rt_tgsigqueueinfo": unless(2, unix.EPERM, faults...),
+	"pidfd_send_signal": unless(1, unix.EPERM, faults...),
 	// Whether another sandbox has read the same file lately.
 	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
@@ -147,6 +151,12 @@ var conditions = map[string][]bpf.Instruction{
 	"socketpair":  only(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
 	"socket":      socket(),
 	"setsockopt":  setsockopt(),
+}
+
+// faults are the signals of a program's own faults. The Go runtime takes one that was sent with kill for a message, and
+// one with any other origin for a fault of its own, which ends the program: the agent, where it has the user's id.
+var faults = []uint32{
+	uint32(unix.SIGILL), uint32(unix.SIGTRAP), uint32(unix.SIGBUS), uint32(unix.SIGFPE), uint32(unix.SIGSEGV), uint32(unix.SIGSTKFLT), uint32(unix.SIGSYS),
 }
 
 // Requests and flags that package unix has no name for.

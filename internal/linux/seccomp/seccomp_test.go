@@ -101,6 +101,13 @@ func TestVerdicts(t *testing.T) {
 		{call{"fcntl", [6]uint64{3, unix.F_SETFL}}, allowed},
 		{call{"fcntl", [6]uint64{3, unix.F_NOTIFY}}, errno(unix.EINVAL)},
 		{call{"fcntl", [6]uint64{3, unix.F_SETLEASE}}, errno(unix.EINVAL)},
+		{call{"fcntl", [6]uint64{3, unix.F_SETSIG, uint64(unix.SIGSEGV)}}, errno(unix.EINVAL)},
+		{call{"rt_sigqueueinfo", [6]uint64{1, uint64(unix.SIGUSR1)}}, allowed},
+		{call{"rt_sigqueueinfo", [6]uint64{1, uint64(unix.SIGSEGV)}}, errno(unix.EPERM)},
+		{call{"rt_tgsigqueueinfo", [6]uint64{1, 1, uint64(unix.SIGUSR1)}}, allowed},
+		{call{"rt_tgsigqueueinfo", [6]uint64{1, 2, uint64(unix.SIGTRAP)}}, errno(unix.EPERM)},
+		{call{"pidfd_send_signal", [6]uint64{3, uint64(unix.SIGKILL)}}, allowed},
+		{call{"pidfd_send_signal", [6]uint64{3, 1<<32 | uint64(unix.SIGSYS)}}, errno(unix.EPERM)}, // the kernel drops the high half
 		{call{"ioctl", [6]uint64{0, unix.TIOCSETD}}, errno(unix.EPERM)},
 		{call{"ioctl", [6]uint64{0, fiemap}}, errno(unix.EPERM)},
 		{call{"preadv2", [6]uint64{5: unix.RWF_HIPRI}}, allowed},

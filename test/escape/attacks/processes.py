@@ -1,3 +1,5 @@
+import fcntl
+
 host = int(os.environ["HOST_PID"])  # beyond any that is in here
 
 
@@ -17,6 +19,30 @@ attempt("its memory", lambda: opens("/proc/%d/mem" % host))
 attempt("a descriptor for it", lambda: ok(syscall("pidfd_open", host, 0)))
 attempt("kill the agent", lambda: any_of(to_agent, range(1, 65)))
 attempt("stop the agent", lambda: to_agent(signal.SIGSTOP))
+
+
+# A signal that claims to be from the sender's own queue, and not from kill.
+FAULTS = [signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, 16]
+
+
+def queued(number):
+    return ctypes.create_string_buffer(struct.pack("iii", number, 0, -1), 128)
+
+
+def input_to_agent():
+    """The kernel itself sends the agent a chosen signal when there is input, if it may. An agent that died would say so."""
+    a, b = socket.socketpair()
+    fcntl.fcntl(a, fcntl.F_SETOWN, 1)
+    fcntl.fcntl(a, 10, signal.SIGSEGV)  # F_SETSIG
+    fcntl.fcntl(a, fcntl.F_SETFL, os.O_ASYNC)
+    b.send(b"x")
+
+
+attempt("queue a fault of the agent", lambda: any_of(lambda n: ok(syscall("rt_sigqueueinfo", 1, n, queued(n))), FAULTS))
+attempt("queue a fault of its thread", lambda: any_of(lambda n: ok(syscall("rt_tgsigqueueinfo", 1, 1, n, queued(n))), FAULTS))
+attempt("queue a fault by a descriptor", lambda: any_of(
+    lambda n: ok(syscall("pidfd_send_signal", syscall("pidfd_open", 1, 0), n, queued(n), 0)), FAULTS))
+attempt("have the kernel send a fault", input_to_agent)
 attempt("slow the agent", lambda: any_of(lambda f: ok(f()), [
     lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.sched_setaffinity(1, [0]),
     lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))]))
