@@ -16,7 +16,7 @@ func (a *agent) adopt(self *conn, i wire.Identity) error {
 			return hutch.Errorf(hutch.Unsupported, "this place cannot be given another host name").Because(err)
 		}
 	}
-	a.contexts.tell(i.Tell)
+	a.contexts.queueText(i.Tell)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.env = i.Env
@@ -34,8 +34,8 @@ func (a *agent) currentToken() string {
 	return a.token
 }
 
-// tell queues a text for the interpreters of each language, after what they have not been sent yet.
-func (cs *contexts) tell(text map[string]string) {
+// queueText queues a text for the interpreters of each language, after what they have not been sent yet.
+func (cs *contexts) queueText(text map[string]string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.all {

@@ -100,10 +100,10 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	a.jobs = newJobs(a)
 	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()
-	err = a.listen(ctx, ln)
+	err = a.acceptAll(ctx, ln)
 	a.hangUp()
 	a.jobs.close()
-	a.contexts.close()
+	a.contexts.closeAll()
 	a.endAll()
 	a.group.Wait()
 	a.children.wait()
@@ -135,8 +135,8 @@ func apart(boot wire.Boot) *spawn.Apart {
 	return &spawn.Apart{Namespace: boot.Namespace, Keep: commandRights}
 }
 
-// listen accepts from ln, and from its successors after the place was saved.
-func (a *agent) listen(ctx context.Context, ln net.Listener) error {
+// acceptAll accepts from ln, and from its successors after the place was saved.
+func (a *agent) acceptAll(ctx context.Context, ln net.Listener) error {
 	for {
 		err := a.accept(ctx, ln)
 		next, failed := a.reopen(ctx)

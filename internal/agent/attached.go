@@ -23,8 +23,8 @@ type attached struct {
 	tree  atomic.Pointer[tree]
 }
 
-// run starts an attached process.
-func (c *conn) run(w *wire.Writer, s wire.Start) error {
+// runAttached starts an attached process.
+func (c *conn) runAttached(w *wire.Writer, s wire.Start) error {
 	if err := checkStart(s); err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	if s.Stdin {
 		t.feed = newFeed(w)
 	}
-	c.begin(t)
-	c.agent.group.Go(func() { t.wait(time.Duration(min(s.TimeoutMS, maxTimeout)) * time.Millisecond) })
+	c.beginTask(t)
+	c.agent.group.Go(func() { t.awaitEnd(time.Duration(min(s.TimeoutMS, maxTimeout)) * time.Millisecond) })
 	return nil
 }
 
@@ -53,8 +53,8 @@ func firstStep(s wire.Start) wire.Start {
 	return s
 }
 
-// wait waits for the end of the process, which a time limit or a hang-up can force, and reports it.
-func (t *attached) wait(limit time.Duration) {
+// awaitEnd waits for the end of the process, which a time limit or a hang-up can force, and reports it.
+func (t *attached) awaitEnd(limit time.Duration) {
 	defer t.agent.idle.touch()
 	var late <-chan time.Time
 	if limit > 0 {
@@ -67,26 +67,26 @@ func (t *attached) wait(limit time.Duration) {
 		defer t.feed.close()
 	}
 	if len(t.start.Compile) > 0 {
-		t.run.read(t.agent.attached, func(_ wire.Type, data []byte) { t.output(wire.TypeStderr, data) })
+		t.run.readOutput(t.agent.attached, func(_ wire.Type, data []byte) { t.output(wire.TypeStderr, data) })
 		if x := t.ended(late); x.Code != 0 || x.TimedOut {
 			x.Compile = true
-			t.exit(x)
+			t.sendExit(x)
 			return
 		}
-		if err := t.next(); err != nil {
+		if err := t.startProgram(); err != nil {
 			t.fail(unstarted(err))
 			return
 		}
 	}
-	t.run.read(t.agent.attached, t.output)
+	t.run.readOutput(t.agent.attached, t.output)
 	if t.feed != nil {
-		t.agent.group.Go(func() { t.feed.run(t.run.in) })
+		t.agent.group.Go(func() { t.feed.writeTo(t.run.in) })
 	}
 	x := t.ended(late)
 	if t.feed != nil {
 		t.feed.close()
 	}
-	t.exit(x)
+	t.sendExit(x)
 }
 
 // ended waits for the end of what runs now, and says how it ended.
@@ -104,13 +104,13 @@ func (t *attached) ended(late <-chan time.Time) wire.Exit {
 		status = <-t.run.status
 	}
 	t.run.settle()
-	x := exit(status)
+	x := exitOf(status)
 	x.TimedOut, x.Memory = timedOut, t.run.memory.Load() && !timedOut
 	return x
 }
 
-// next starts the program after the compiler.
-func (t *attached) next() error {
+// startProgram starts the program after the compiler.
+func (t *attached) startProgram() error {
 	select {
 	case <-t.gone:
 		return errHungUp
@@ -126,11 +126,11 @@ func (t *attached) next() error {
 	return nil
 }
 
-func (t *attached) exit(x wire.Exit) {
-	t.finish(func() {
+func (t *attached) sendExit(x wire.Exit) {
+	t.sendLast(func() {
 		x.Cursor = t.cursor
 		t.w.WriteJSON(wire.TypeExit, x)
 	})
 }
 
-func (t *attached) signal(sig syscall.Signal) { t.tree.Load().signal(sig) }
+func (t *attached) signal(sig syscall.Signal) { t.tree.Load().signalAll(sig) }

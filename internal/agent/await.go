@@ -34,8 +34,8 @@ func (w waiting) stdinEnd()             {}
 func (w waiting) signal(syscall.Signal) {}
 func (w waiting) hangUp()               { w.cancel() }
 
-// wait begins to wait.
-func (c *conn) wait(w *wire.Writer, a wire.Wait) error {
+// startWait begins to wait.
+func (c *conn) startWait(w *wire.Writer, a wire.Wait) error {
 	if a.Port < 0 || a.Port > 65535 || strings.ContainsFunc(a.Path, unprintable) {
 		return hutch.Errorf(hutch.Invalid, "no server can be at port %d and path %s", a.Port, quote(a.Path))
 	}
@@ -48,12 +48,12 @@ func (c *conn) wait(w *wire.Writer, a wire.Wait) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.WriteJSON(wire.TypeStarted, j.record())
-	c.begin(waiting{cancel})
+	c.beginTask(waiting{cancel})
 	c.agent.group.Go(func() {
 		defer cancel()
 		met := j.await(ctx, a)
 		if ctx.Err() == nil {
-			c.end()
+			c.endTask()
 			w.WriteJSON(wire.TypeReply, wire.Waited{Met: met})
 		}
 	})

@@ -63,10 +63,10 @@ func (c *children) start(cmd spawn.Command, mark string) (int, <-chan syscall.Wa
 		default:
 		}
 	case err != nil: // dead already
-		wait(pid)
+		waitFor(pid)
 	default:
 		c.waiters.Go(func() {
-			_, status, _ := wait(pid)
+			_, status, _ := waitFor(pid)
 			end <- status
 		})
 	}
@@ -126,7 +126,7 @@ func (c *children) reap() {
 	}
 }
 
-func wait(pid int) (int, syscall.WaitStatus, error) {
+func waitFor(pid int) (int, syscall.WaitStatus, error) {
 	var status syscall.WaitStatus
 	for {
 		got, err := syscall.Wait4(pid, &status, 0, nil)

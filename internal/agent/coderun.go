@@ -51,11 +51,11 @@ func (c *conn) runCode(w *wire.Writer, req wire.Run) error {
 		return err
 	}
 	w.WriteJSON(wire.TypeStarted, ctx.info())
-	c.begin(r)
+	c.beginTask(r)
 	if r.feed != nil {
-		c.agent.group.Go(func() { r.feed.run(r.pipe) })
+		c.agent.group.Go(func() { r.feed.writeTo(r.pipe) })
 	}
-	if err := ctx.add(r); err != nil {
+	if err := ctx.addRun(r); err != nil {
 		r.refuse(err)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (r *codeRun) discard() {
 func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.RunEnd {
 	fresh := !i.used
 	r.w.WriteJSON(wire.TypeBegun, wire.Begun{Fresh: fresh})
-	i.begin(r)
+	i.setRun(r)
 	i.agent.group.Go(func() { i.control.WriteString(r.req.Input) })
 	end := r.watch(i, deleted)
 	end.Memory = i.memory.Load() && !end.TimedOut
@@ -176,11 +176,11 @@ func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 	case <-deleted:
 		i.tree.kill()
 	}
-	return r.stop(i, end)
+	return r.stopRun(i, end)
 }
 
-// stop interrupts the run, and kills it if that has no effect.
-func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
+// stopRun interrupts the run, and kills it if that has no effect.
+func (r *codeRun) stopRun(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	tree := i.tree
 	for _, step := range []struct {
 		do   func()
@@ -214,17 +214,17 @@ func (r *codeRun) lost(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	default:
 		end.Ended, end.Code, end.Signal = true, 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
 		if i.gone() {
-			x := exit(i.status)
+			x := exitOf(i.status)
 			end.Code, end.Signal = x.Code, x.Signal
 		}
 	}
 	return end
 }
 
-// end reports how the run ended and frees what it holds.
-func (r *codeRun) end(end wire.RunEnd) {
+// finishRun reports how the run ended and frees what it holds.
+func (r *codeRun) finishRun(end wire.RunEnd) {
 	r.discard()
-	r.finish(func() {
+	r.sendLast(func() {
 		end.Cursor = r.cursor
 		r.w.WriteJSON(wire.TypeExit, end)
 	})
@@ -264,12 +264,12 @@ func (r *codeRun) opened() {
 	}
 }
 
-// interrupt requests the end of the run.
-func (r *codeRun) interrupt() {
+// requestEnd requests the end of the run.
+func (r *codeRun) requestEnd() {
 	select {
 	case r.halt <- struct{}{}:
 	default:
 	}
 }
 
-func (r *codeRun) signal(syscall.Signal) { r.interrupt() }
+func (r *codeRun) signal(syscall.Signal) { r.requestEnd() }

@@ -130,16 +130,16 @@ func (c *conn) current() task {
 	return c.task
 }
 
-// begin makes t the connection's task.
-func (c *conn) begin(t task) {
+// beginTask makes t the connection's task.
+func (c *conn) beginTask(t task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.task = t
 }
 
-// end frees the connection for the next request. It is called before the last frame of the request is sent, because
+// endTask frees the connection for the next request. It is called before the last frame of the request is sent, because
 // the next request can follow at once.
-func (c *conn) end() { c.begin(nil) }
+func (c *conn) endTask() { c.beginTask(nil) }
 
 // request starts a request. If the request has a single answer, it also answers it.
 func (c *conn) request(payload []byte) bool {
@@ -170,19 +170,19 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 	case req.Op == "start" && req.Start != nil && req.Start.Detach:
 		return jobs.start(*req.Start)
 	case req.Op == "start" && req.Start != nil:
-		return nil, c.run(w, *req.Start)
+		return nil, c.runAttached(w, *req.Start)
 	case req.Op == "attach" && req.Attach != nil:
 		return nil, c.attach(w, *req.Attach)
 	case req.Op == "list":
 		return jobs.list(), nil
 	case req.Op == "signal" && req.Signal != nil:
-		return struct{}{}, jobs.signal(*req.Signal)
+		return struct{}{}, jobs.signalProcess(*req.Signal)
 	case req.Op == "input" && req.Input != nil:
 		return nil, c.input(w, *req.Input)
 	case req.Op == "resize" && req.Resize != nil:
 		return struct{}{}, jobs.resize(*req.Resize)
 	case req.Op == "wait" && req.Wait != nil:
-		return nil, c.wait(w, *req.Wait)
+		return nil, c.startWait(w, *req.Wait)
 	case req.Op == "listening":
 		return listening()
 	case req.Op == "clean":
@@ -197,7 +197,7 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		c.agent.contexts.delete(req.Context.ID)
 		return struct{}{}, nil
 	case req.Op == "interrupt" && req.Context != nil:
-		return struct{}{}, c.agent.contexts.interrupt(req.Context.ID)
+		return struct{}{}, c.agent.contexts.interruptRun(req.Context.ID)
 	case req.Op == "run" && req.Run != nil:
 		return nil, c.runCode(w, *req.Run)
 	case req.File != nil:

@@ -105,7 +105,7 @@ func (cs *contexts) remove(c *codeContext) bool {
 	return true
 }
 
-func (cs *contexts) interrupt(id string) error {
+func (cs *contexts) interruptRun(id string) error {
 	c, err := cs.find(id)
 	if err != nil {
 		return err
@@ -113,13 +113,13 @@ func (cs *contexts) interrupt(id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != nil {
-		c.current.interrupt()
+		c.current.requestEnd()
 	}
 	return nil
 }
 
-// close ends all.
-func (cs *contexts) close() {
+// closeAll ends all.
+func (cs *contexts) closeAll() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.closed = true
@@ -162,8 +162,8 @@ func (c *codeContext) info() wire.ContextInfo {
 	}
 }
 
-// add puts a run at the end of the queue.
-func (c *codeContext) add(r *codeRun) error {
+// addRun puts a run at the end of the queue.
+func (c *codeContext) addRun(r *codeRun) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -184,7 +184,7 @@ func (c *codeContext) add(r *codeRun) error {
 func (c *codeContext) live() {
 	defer close(c.ended)
 	for {
-		if r := c.next(); r != nil {
+		if r := c.takeRun(); r != nil {
 			c.perform(r)
 		} else if !c.pause() {
 			break
@@ -193,8 +193,8 @@ func (c *codeContext) live() {
 	c.close()
 }
 
-// next takes a run from the queue; nil when the queue is empty.
-func (c *codeContext) next() *codeRun {
+// takeRun takes a run from the queue; nil when the queue is empty.
+func (c *codeContext) takeRun() *codeRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) == 0 || isClosed(c.gone) {
@@ -262,7 +262,7 @@ func (c *codeContext) perform(r *codeRun) {
 		c.interp, c.strays = nil, true
 	}
 	c.free()
-	r.end(end)
+	r.finishRun(end)
 }
 
 // free records that no run is under way.

@@ -30,8 +30,8 @@ func newFeed(w *wire.Writer) *feed {
 	return f
 }
 
-// add queues data; it returns false if that is over the window.
-func (f *feed) add(data []byte) bool {
+// addInput queues data; it returns false if that is over the window.
+func (f *feed) addInput(data []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queue)+len(data) > wire.StdinWindow {
@@ -44,8 +44,8 @@ func (f *feed) add(data []byte) bool {
 	return true
 }
 
-// end closes the program's stdin after what is queued.
-func (f *feed) end() {
+// endInput closes the program's stdin after what is queued.
+func (f *feed) endInput() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ending = true
@@ -67,8 +67,8 @@ func (f *feed) close() {
 	defer f.telling.Unlock()
 }
 
-// tell reports how many bytes the program took.
-func (f *feed) tell(taken int64) {
+// reportTaken reports how many bytes the program took.
+func (f *feed) reportTaken(taken int64) {
 	f.telling.Lock()
 	defer f.telling.Unlock()
 	f.mu.Lock()
@@ -79,16 +79,16 @@ func (f *feed) tell(taken int64) {
 	}
 }
 
-// run writes to pipe until the end, and closes it. If the program closes its stdin, the rest is dropped, as in a
+// writeTo writes to pipe until the end, and closes it. If the program closes its stdin, the rest is dropped, as in a
 // shell, and broken says so.
-func (f *feed) run(pipe *os.File) (broken error) {
+func (f *feed) writeTo(pipe *os.File) (broken error) {
 	defer pipe.Close()
 	f.mu.Lock()
 	f.pipe = pipe
 	f.mu.Unlock()
 	var taken, told int64
 	for {
-		data := f.next()
+		data := f.awaitData()
 		if data == nil {
 			return broken
 		}
@@ -98,13 +98,13 @@ func (f *feed) run(pipe *os.File) (broken error) {
 		f.took(len(data))
 		if taken += int64(len(data)); taken-told >= report {
 			told = taken
-			f.tell(taken)
+			f.reportTaken(taken)
 		}
 	}
 }
 
-// next waits for data; nil means the end.
-func (f *feed) next() []byte {
+// awaitData waits for data; nil means the end.
+func (f *feed) awaitData() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(f.queue) == 0 && !f.ending && !f.dead {

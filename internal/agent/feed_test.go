@@ -18,11 +18,11 @@ func TestNoReportAfterTheEnd(t *testing.T) {
 	defer r.Close()
 	var sent bytes.Buffer
 	f := newFeed(wire.NewWriter(&sent))
-	if !f.add(make([]byte, wire.StdinWindow)) {
+	if !f.addInput(make([]byte, wire.StdinWindow)) {
 		t.Fatal("a whole window is refused")
 	}
 	done := make(chan error, 1)
-	go func() { done <- f.run(w) }()
+	go func() { done <- f.writeTo(w) }()
 	if _, err := r.Read(make([]byte, 1)); err != nil { // the rest does not fit in the pipe, and blocks
 		t.Fatal(err)
 	}

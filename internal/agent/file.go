@@ -82,8 +82,8 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.buffer = bufio.NewWriterSize(c.Conn, 4<<10)
 	t.out = wire.NewWriter(t.buffer)
-	c.begin(t)
-	c.agent.group.Go(func() { t.run(work) })
+	c.beginTask(t)
+	c.agent.group.Go(func() { t.runWork(work) })
 	return nil, nil
 }
 
@@ -129,11 +129,11 @@ type fileTask struct {
 	out     *wire.Writer  // to buffer
 }
 
-func (t *fileTask) run(work func(*fileTask, *files.FS, wire.File) (any, error)) {
+func (t *fileTask) runWork(work func(*fileTask, *files.FS, wire.File) (any, error)) {
 	defer t.cancel(nil)
 	defer t.conn.agent.idle.touch()
 	answer, err := work(t, t.disk, t.request)
-	t.conn.end()
+	t.conn.endTask()
 	if err != nil {
 		refuse(t.out, err)
 	} else {
@@ -142,8 +142,8 @@ func (t *fileTask) run(work func(*fileTask, *files.FS, wire.File) (any, error)) 
 	t.buffer.Flush()
 }
 
-// begin reports at once that the work has begun.
-func (t *fileTask) begin() {
+// reportBegun reports at once that the work has begun.
+func (t *fileTask) reportBegun() {
 	t.out.Write(wire.TypeStarted, []byte("{}"))
 	t.buffer.Flush()
 }
@@ -188,7 +188,7 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 		return struct{}{}, err
 	},
 	"files": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		b := batch[hutch.FileInfo]{to: t}
 		err := disk.ListFiles(t.ctx, "", hutch.ListRequest{
 			Path: string(f.Path), Recursive: f.Recursive, Depth: f.Depth, Hidden: f.Hidden, Glob: string(f.Glob), Limit: f.Limit, Attributes: f.ListAttributes,
@@ -196,7 +196,7 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 		return struct{}{}, b.close(err)
 	},
 	"search": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		b := batch[hutch.Match]{to: t}
 		err := disk.SearchFiles(t.ctx, "", hutch.SearchRequest{
 			Path: string(f.Path), Pattern: string(f.Pattern), Glob: string(f.Glob), Hidden: f.Hidden, Limit: f.Limit,
@@ -204,25 +204,25 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 		return struct{}{}, b.close(err)
 	},
 	"watch": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		b := batch[hutch.FileEvent]{to: t}
 		err := disk.Changes(t.ctx, hutch.WatchRequest{Path: string(f.Path), Recursive: f.Recursive}, b.all)
 		return struct{}{}, b.close(err)
 	},
 	"move": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		return struct{}{}, disk.Move(t.ctx, "", string(f.Path), string(f.To), f.Replace)
 	},
 	"copy": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		return struct{}{}, disk.Copy(t.ctx, "", string(f.Path), string(f.To), f.Replace)
 	},
 	"delete": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		return struct{}{}, disk.Delete(t.ctx, "", string(f.Path), f.Recursive)
 	},
 	"pack": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		req := hutch.PackRequest{Dir: string(f.Path), Format: hutch.ArchiveFormat(f.Format)}
 		for _, name := range f.Names {
 			req.Paths = append(req.Paths, string(name))
@@ -230,7 +230,7 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 		return struct{}{}, disk.Pack(t.ctx, "", req, t)
 	},
 	"unpack": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
+		t.reportBegun()
 		return struct{}{}, disk.Unpack(t.ctx, "", hutch.UnpackRequest{Dir: string(f.Path), Format: hutch.ArchiveFormat(f.Format)}, t.in)
 	},
 }

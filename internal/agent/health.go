@@ -69,7 +69,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 	defer probe.clean()
 	var mu sync.Mutex // stdout and stderr arrive concurrently
 	var said []byte
-	probe.read(j.agent.logged, func(_ wire.Type, data []byte) {
+	probe.readOutput(j.agent.logged, func(_ wire.Type, data []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, data[:min(len(data), hutch.MaxHealthOutput-len(said))]...)
@@ -79,7 +79,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 	ended, tardy := true, false
 	select {
 	case status := <-probe.status:
-		code = exit(status).Code
+		code = exitOf(status).Code
 	case <-p.over:
 		ended = false
 	case <-late.C:

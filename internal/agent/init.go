@@ -79,7 +79,7 @@ func Run(boot wire.Boot) error {
 	if boot.Hostname != "" {
 		_ = setHostname(boot.Hostname) // where it may
 	}
-	ln, err := listen(boot.Listen)
+	ln, err := openListener(boot.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", boot.Listen, err)
 	}
@@ -87,7 +87,7 @@ func Run(boot wire.Boot) error {
 	stockThreads()
 	opt := Options{Init: os.Getpid() == 1, Rename: setHostname}
 	if boot.Saved != "" {
-		opt.Listen = func() (net.Listener, error) { return listen(boot.Listen) }
+		opt.Listen = func() (net.Listener, error) { return openListener(boot.Listen) }
 	}
 	return Serve(context.Background(), ln, boot, opt)
 }
@@ -143,8 +143,8 @@ func listenUnix(path string) (ln net.Listener, err error) {
 	return ln, err
 }
 
-// listen opens what Boot.Listen names.
-func listen(where string) (net.Listener, error) {
+// openListener opens what Boot.Listen names.
+func openListener(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		return listenUnix(path)
 	}

@@ -22,8 +22,8 @@ type input struct {
 
 func (i *input) signal(syscall.Signal) {}
 func (i *input) hangUp()               { close(i.gone) }
-func (i *input) stdin(b []byte) bool   { return i.add(b) }
-func (i *input) stdinEnd()             { i.end() }
+func (i *input) stdin(b []byte) bool   { return i.addInput(b) }
+func (i *input) stdinEnd()             { i.endInput() }
 
 // input begins to write to a job.
 func (c *conn) input(w *wire.Writer, in wire.Input) error {
@@ -37,7 +37,7 @@ func (c *conn) input(w *wire.Writer, in wire.Input) error {
 	}
 	i := &input{newFeed(w), make(chan struct{})}
 	w.WriteJSON(wire.TypeStarted, j.record())
-	c.begin(i)
+	c.beginTask(i)
 	c.agent.group.Go(func() { c.write(i, w, j, p, pipe, in.End) })
 	return nil
 }
@@ -72,7 +72,7 @@ func noReader(id string) error {
 // write waits for the end of an input, which the end of the process or a hang-up also forces.
 func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File, end bool) {
 	written := make(chan error, 1)
-	c.agent.group.Go(func() { written <- i.run(pipe) })
+	c.agent.group.Go(func() { written <- i.writeTo(pipe) })
 	var err error
 	select {
 	case err = <-written:
@@ -84,7 +84,7 @@ func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File
 		end = false
 	}
 	j.closeInput(p, end && err == nil)
-	c.end()
+	c.endTask()
 	if err != nil {
 		refuse(w, noReader(j.start.ID))
 		return
@@ -136,7 +136,7 @@ func (j *job) resize(s hutch.Size) error {
 	if err != nil {
 		return noTerminal(j.start.ID).Because(err)
 	}
-	cerr := rc.Control(func(fd uintptr) { err = resize(int(fd), s) })
+	cerr := rc.Control(func(fd uintptr) { err = setSize(int(fd), s) })
 	if err = errors.Join(cerr, err); err != nil {
 		return noTerminal(j.start.ID).Because(err)
 	}

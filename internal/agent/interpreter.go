@@ -59,11 +59,11 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	out := a.attached.of(i.output)
 	for n, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
 		i.taps[n] = newTap(p.outs[n], t, out)
-		a.group.Go(i.taps[n].run)
+		a.group.Go(i.taps[n].readPipe)
 	}
 	a.track(p)
-	a.group.Go(i.listen)
-	a.group.Go(i.wait)
+	a.group.Go(i.readAnswers)
+	a.group.Go(i.awaitExit)
 	a.group.Go(func() { // a process that it left behind can hold its pipes for long
 		<-i.taps[0].end
 		<-i.taps[1].end
@@ -114,8 +114,8 @@ func takeSocket(fd *int) (*os.File, error) {
 	return os.NewFile(uintptr(pair[0]), "control"), nil
 }
 
-// wait waits for the end of the process.
-func (i *interpreter) wait() {
+// awaitExit waits for the end of the process.
+func (i *interpreter) awaitExit() {
 	i.status = <-i.running.status
 	i.ended.Store(true)
 	i.drain()
@@ -134,8 +134,8 @@ func (i *interpreter) gone() bool {
 	}
 }
 
-// begin makes r the present run.
-func (i *interpreter) begin(r *codeRun) {
+// setRun makes r the present run.
+func (i *interpreter) setRun(r *codeRun) {
 	i.elders = map[int]bool{}
 	if i.hasChildren() {
 		for _, pid := range i.tree.members() {
@@ -214,8 +214,8 @@ func (i *interpreter) drain() {
 	}
 }
 
-// listen reads the interpreter's answers to their end.
-func (i *interpreter) listen() {
+// readAnswers reads the interpreter's answers to their end.
+func (i *interpreter) readAnswers() {
 	r := bufio.NewReaderSize(i.control, wire.MaxPiece+256)
 	for skip := false; ; {
 		line, err := r.ReadSlice('\n')
@@ -273,7 +273,7 @@ func newTap(f *os.File, t wire.Type, out sink) *tap {
 	return &tap{f: f, t: t, out: out, drained: make(chan struct{}), end: make(chan struct{})}
 }
 
-func (t *tap) run() {
+func (t *tap) readPipe() {
 	defer close(t.end)
 	defer t.f.Close()
 	rc, err := t.f.SyscallConn()

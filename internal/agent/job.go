@@ -61,9 +61,9 @@ func (j *job) record() wire.Process {
 	return j.rec
 }
 
-// begin starts the first run. An error means that the request was wrong; a program that cannot be executed is a
+// startFirst starts the first run. An error means that the request was wrong; a program that cannot be executed is a
 // failed run.
-func (j *job) begin() error {
+func (j *job) startFirst() error {
 	p, err := j.launch()
 	if err != nil && exitCode(err) == 0 {
 		return unstarted(err)
@@ -82,7 +82,7 @@ func (j *job) launch() (*running, error) {
 	defer j.mu.Unlock()
 	j.run, j.sent, j.inputEnded = p, 0, false
 	j.rec.PID, j.rec.Status, j.rec.ExitCode = p.pid, hutch.ProcessRunning, nil
-	p.read(j.agent.logged, j.log.add)
+	p.readOutput(j.agent.logged, j.log.add)
 	if j.start.Health != nil {
 		j.rec.Health = unknownHealth(j.start)
 		j.agent.group.Go(func() { j.watchHealth(p) })
@@ -109,7 +109,7 @@ func exitCode(err error) int {
 func (j *job) supervise(p *running, err error) {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		began := time.Now()
-		x := j.wait(p, err)
+		x := j.awaitRun(p, err)
 		if time.Since(began) >= stable {
 			backoff = firstBackoff
 		}
@@ -118,11 +118,11 @@ func (j *job) supervise(p *running, err error) {
 		}
 		p, err = j.launch()
 	}
-	j.finish()
+	j.makeFinal()
 }
 
-// wait waits for the end of a run. A failed start counts as an end; the log says why.
-func (j *job) wait(p *running, err error) wire.Exit {
+// awaitRun waits for the end of a run. A failed start counts as an end; the log says why.
+func (j *job) awaitRun(p *running, err error) wire.Exit {
 	if err != nil {
 		j.log.add(wire.TypeStderr, []byte("hutch: "+hutch.AsError(unstarted(err)).Message+"\n"))
 		return wire.Exit{State: hutch.ProcessFailed, Code: max(exitCode(err), 126)}
@@ -136,7 +136,7 @@ func (j *job) wait(p *running, err error) wire.Exit {
 		p.in.Close()
 	}
 	p.clean()
-	return exit(status)
+	return exitOf(status)
 }
 
 // ended records how a run ended, and reports whether another is due.
@@ -170,8 +170,8 @@ func (j *job) pause(d time.Duration) bool {
 	return true
 }
 
-// finish makes the end final.
-func (j *job) finish() {
+// makeFinal makes the end final.
+func (j *job) makeFinal() {
 	j.mu.Lock()
 	j.rec.Status, j.rec.ExitCode, j.rec.Signal = j.last.State, &j.last.Code, j.last.Signal
 	j.rec.EndMS = time.Now().UnixMilli()
@@ -202,7 +202,7 @@ func (j *job) signal(sig syscall.Signal) {
 		t = j.run.tree
 	}
 	j.mu.Unlock()
-	t.signal(sig)
+	t.signalAll(sig)
 }
 
 var errHungUp = errors.New("hung up")
@@ -218,11 +218,11 @@ func (c *conn) attach(w *wire.Writer, a wire.Attach) error {
 	}
 	w.WriteJSON(wire.TypeStarted, j.record())
 	f := &follower{make(chan struct{})}
-	c.begin(f)
+	c.beginTask(f)
 	c.agent.group.Go(func() {
 		x, err := j.follow(w, a, f.gone)
 		if err == nil {
-			c.end()
+			c.endTask()
 			w.WriteJSON(wire.TypeExit, x)
 		}
 	})
@@ -240,7 +240,7 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 	now := j.log.last()
 	for {
 		if !a.Follow && cursor >= now {
-			return j.exit(min(cursor, j.log.last())), nil
+			return j.exitFrame(min(cursor, j.log.last())), nil
 		}
 		v := j.log.read(cursor, buf, a.Times)
 		if lost := v.cursor - cursor; lost > 0 {
@@ -262,7 +262,7 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 			continue
 		}
 		if v.closed || !a.Follow {
-			return j.exit(cursor), nil
+			return j.exitFrame(cursor), nil
 		}
 		select {
 		case <-v.changed:
@@ -272,8 +272,8 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 	}
 }
 
-// exit returns the frame that ends an attach at cursor.
-func (j *job) exit(cursor int64) wire.Exit {
+// exitFrame returns the frame that ends an attach at cursor.
+func (j *job) exitFrame(cursor int64) wire.Exit {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	x := wire.Exit{State: j.rec.Status}

@@ -53,18 +53,18 @@ func (js *jobs) start(s wire.Start) (wire.Process, error) {
 		}
 	}
 	j := newJob(js.agent, s)
-	if err := js.add(j); err != nil {
+	if err := js.addJob(j); err != nil {
 		return wire.Process{}, err
 	}
-	if err := j.begin(); err != nil {
+	if err := j.startFirst(); err != nil {
 		js.remove(j)
 		return wire.Process{}, err
 	}
 	return j.record(), nil
 }
 
-// add registers a job among the live ones, if there is room.
-func (js *jobs) add(j *job) error {
+// addJob registers a job among the live ones, if there is room.
+func (js *jobs) addJob(j *job) error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	switch {
@@ -210,7 +210,7 @@ func clip(text string, most int) string {
 	return text
 }
 
-func (js *jobs) signal(s wire.Signal) error {
+func (js *jobs) signalProcess(s wire.Signal) error {
 	if s.Signal < 1 || s.Signal > 64 {
 		return hutch.Errorf(hutch.Invalid, "there is no signal %d: use 1 to 64", s.Signal)
 	}

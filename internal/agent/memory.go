@@ -47,7 +47,7 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	case v.run != nil && v.all && thaw == nil:
 		v.run.tree.kill()
 	case v.run != nil:
-		v.finish(thaw != nil)
+		v.killRest(thaw != nil)
 	}
 	return wire.Relieved{Ended: len(v.pids)}
 }
@@ -71,9 +71,9 @@ func (a *agent) calm() (thaw func()) {
 // pseudo is about how many entries of /proc are not processes.
 const pseudo = 24
 
-// finish ends the rest of a victim. Unlike kill, it does not stop the tree first; frozen
+// killRest ends the rest of a victim. Unlike kill, it does not stop the tree first; frozen
 // says that the agent has stopped all processes.
-func (v *victim) finish(frozen bool) {
+func (v *victim) killRest(frozen bool) {
 	tree := v.run.tree
 	if frozen {
 		tree = tree.frozen()

@@ -39,7 +39,7 @@ func (c *children) bury() {
 	var alive []int
 	for n, looks := 0, 0; n != len(dead) && looks < mostLooks; looks++ {
 		n = len(dead)
-		alive = c.list.read()
+		alive = c.list.readPIDs()
 		dead = reapAll(dead) // who died before that look can have left what it found
 	}
 	c.inherit(alive, c.marksOf(dead))
@@ -131,7 +131,7 @@ func openList() list {
 	return list{fd, make([]byte, 4<<10)}
 }
 
-func (l *list) read() (pids []int) {
+func (l *list) readPIDs() (pids []int) {
 	n, err := syscall.Pread(l.fd, l.buf, 0)
 	for n == len(l.buf) {
 		l.buf = make([]byte, 2*n)

@@ -75,7 +75,7 @@ func TestFloodOfOutput(t *testing.T) {
 	var got atomic.Int64
 	flooded := make(chan struct{})
 	run := &running{agent: a, outs: []*os.File{r}, over: make(chan struct{})}
-	run.read(p, func(_ wire.Type, data []byte) {
+	run.readOutput(p, func(_ wire.Type, data []byte) {
 		if got.Add(int64(len(data))) == 64*free {
 			close(flooded)
 		}

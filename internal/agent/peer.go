@@ -29,23 +29,23 @@ func (p *peer) output(kind wire.Type, data []byte) {
 	}
 }
 
-// finish sends the frame that ends the request.
-func (p *peer) finish(send func()) {
+// sendLast sends the frame that ends the request.
+func (p *peer) sendLast(send func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.conn.end()
+	p.conn.endTask()
 	send()
 }
 
-func (p *peer) fail(err error) { p.finish(func() { refuse(p.w, err) }) }
+func (p *peer) fail(err error) { p.sendLast(func() { refuse(p.w, err) }) }
 
 func (p *peer) hangUp() { close(p.gone) }
 
-func (p *peer) stdin(data []byte) bool { return p.feed == nil || p.feed.add(data) }
+func (p *peer) stdin(data []byte) bool { return p.feed == nil || p.feed.addInput(data) }
 
 func (p *peer) stdinEnd() {
 	if p.feed != nil {
-		p.feed.end()
+		p.feed.endInput()
 	}
 }

@@ -172,8 +172,8 @@ func (p *running) closeOuts() {
 // clean removes the source file.
 func (p *running) clean() { p.user.removeSource(p.source) }
 
-// read starts to pass output to out, no faster than rate allows, until the last process has closed the pipes.
-func (p *running) read(rate *pace, out sink) {
+// readOutput starts to pass output to out, no faster than rate allows, until the last process has closed the pipes.
+func (p *running) readOutput(rate *pace, out sink) {
 	p.agent.track(p)
 	out = rate.of(out)
 	p.drained.Add(len(p.outs))
@@ -274,8 +274,8 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// exit describes the end of a root with that status.
-func exit(status syscall.WaitStatus) wire.Exit {
+// exitOf describes the end of a root with that status.
+func exitOf(status syscall.WaitStatus) wire.Exit {
 	x := wire.Exit{State: hutch.ProcessFailed, Code: status.ExitStatus()}
 	if status.Signaled() {
 		x.Signal = int(status.Signal())

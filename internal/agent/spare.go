@@ -36,7 +36,7 @@ func (cs *contexts) spare(req wire.Context) error {
 	if err != nil {
 		return err
 	}
-	err = i.tell(req.Prepare)
+	err = i.sendText(req.Prepare)
 	if err == nil {
 		err = i.prepare()
 	}
@@ -94,7 +94,7 @@ func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 	}
 	env[wire.ProcessEnv] = s.mark
 	text, _ := json.Marshal(env) // of texts only
-	if s.gone() || s.tell(s.news+strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
+	if s.gone() || s.sendText(s.news+strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
 		s.tree.kill()
 		return nil
 	}
@@ -113,8 +113,8 @@ func (cs *contexts) findSpare(fits func(*spare) bool) *spare {
 	return s
 }
 
-// tell sends an interpreter a text that is not a run.
-func (i *interpreter) tell(text string) error {
+// sendText sends an interpreter a text that is not a run.
+func (i *interpreter) sendText(text string) error {
 	i.control.SetWriteDeadline(time.Now().Add(becomeTime))
 	defer i.control.SetWriteDeadline(time.Time{})
 	_, err := i.control.WriteString(text)

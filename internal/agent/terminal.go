@@ -38,7 +38,7 @@ func (p *running) terminal(size hutch.Size) (files [3]int, err error) {
 	if files[0], err = p.farEnd(fd); err != nil {
 		return files, err
 	}
-	if err := resize(fd, size); err != nil {
+	if err := setSize(fd, size); err != nil {
 		return files, err
 	}
 	for i := 1; i < 3; i++ {
@@ -68,7 +68,7 @@ func (p *running) farEnd(fd int) (int, error) {
 	return int(far), nil
 }
 
-func resize(fd int, s hutch.Size) error {
+func setSize(fd int, s hutch.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows)})
 }
 

@@ -48,8 +48,8 @@ func (t tree) frozen() tree {
 	return t
 }
 
-// signal signals every process of the tree.
-func (t tree) signal(sig syscall.Signal) {
+// signalAll signals every process of the tree.
+func (t tree) signalAll(sig syscall.Signal) {
 	if sig == syscall.SIGKILL {
 		t.kill()
 		return
@@ -66,14 +66,14 @@ func (t tree) kill() {
 	defer t.killRoot() // where /proc cannot be read
 	c := newCensus(t)
 	switch {
-	case c.stop(time.Now().Add(hurry)):
+	case c.stopTree(time.Now().Add(hurry)):
 	case t.freeze != nil:
 		defer t.freeze()()
 		t = t.frozen()
 		c.tree = t
-		c.stop(end)
+		c.stopTree(end)
 	default:
-		c.stop(end)
+		c.stopTree(end)
 	}
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids := t.members()
@@ -127,11 +127,11 @@ func newCensus(t tree) *census {
 	return &census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 }
 
-// stop stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
+// stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
 // stopped first, so that nothing waits for children that fork and end: as zombies they show that there are more, and
 // at the limit of pids there cannot be more. Its process group is stopped with it, which is most of the tree, in one
 // call.
-func (c *census) stop(end time.Time) bool {
+func (c *census) stopTree(end time.Time) bool {
 	if root := c.root(); root != 0 {
 		syscall.Kill(-root, syscall.SIGSTOP)
 	}
