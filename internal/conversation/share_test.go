@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/conversation"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/fakeengine"
 )
 
 // TestConversationsOfAnOwnerAreBounded: one owner neither fills the disk with many conversations nor affects
@@ -89,4 +91,28 @@ func TestListOfConversations(t *testing.T) {
 	if resp, err := http.Get(base + "/conversations?all=maybe"); err != nil || resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("all=maybe: %v, %v", resp.Status, err)
 	}
+}
+
+// surfaceOf notes through which surface sandboxes are destroyed, as the audit log does.
+type surfaceOf struct {
+	hutch.Service
+	surface string
+}
+
+func (s *surfaceOf) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	s.surface = caller.From(ctx).Origin.Surface
+	return s.Service.Destroy(ctx, id, force)
+}
+
+// TestDeleteNamesItsSurface: the record of a destroyed sandbox says that it went with its conversation.
+func TestDeleteNamesItsSurface(t *testing.T) {
+	t.Parallel()
+	svc := &surfaceOf{Service: fakeengine.Start(t)}
+	s, _ := open(t, svc, conversation.Options{})
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, serve(t, s)+"/conversations/a", nil)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != http.StatusNoContent || svc.surface != "conversation" {
+		t.Fatalf("%v, %v, by the surface %q", resp, err, svc.surface)
+	}
+	resp.Body.Close()
 }

@@ -278,3 +278,27 @@ func TestSlowNames(t *testing.T) {
 	cancel()
 	flows.Wait()
 }
+
+// What one sandbox looked up is not answered sooner to another one, which would learn what the first one does.
+func TestAnswersAreOfOneSandbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	opt := w.options()
+	asks := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.asked)
+	}
+	for _, c := range []struct {
+		sandbox string
+		outside bool
+	}{{"one", true}, {"one", false}, {"other", true}, {"other", false}} {
+		before := asks()
+		if addrs, err := opt.Resolver.lookup(t.Context(), c.sandbox, allowedName); err != nil || len(addrs) != 1 || addrs[0].String() != shared {
+			t.Fatalf("%s: %v, %v", c.sandbox, addrs, err)
+		}
+		if asked := asks() > before; asked != c.outside {
+			t.Errorf("a lookup of the sandbox %s asks outside: %v", c.sandbox, asked)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver/fake"
@@ -56,5 +58,58 @@ func TestUpgradeThatCannotKeepFilesRemovesNothing(t *testing.T) {
 	b.boot(t)
 	if got := b.run(t, "a", "cat kept"); got != "kept\n" {
 		t.Errorf("the file is %q", got)
+	}
+}
+
+// untimed is a connection to an agent that keeps no times of output, as those of earlier versions.
+type untimed struct {
+	net.Conn
+	frames *wire.Reader
+	rest   bytes.Buffer
+}
+
+func (u *untimed) Read(b []byte) (int, error) {
+	for u.rest.Len() == 0 {
+		kind, payload, err := u.frames.Next()
+		if err != nil {
+			return 0, err
+		}
+		if kind != wire.TypeTime {
+			wire.NewWriter(&u.rest).Write(kind, payload)
+		}
+	}
+	return u.rest.Read(b)
+}
+
+// A process that an earlier version started has no times of its output: a request for them is refused, and says what to
+// do. The output itself can be read.
+func TestNoTimesOfAnEarlierAgent(t *testing.T) {
+	b := start(t, nil)
+	b.driver.Break(fake.Faults{Through: func(_ string, c net.Conn) net.Conn {
+		return &untimed{Conn: c, frames: wire.NewReader(c, wire.MaxReply)}
+	}})
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	p, err := b.StartProcess(t.Context(), "a", hutch.ProcessRequest{Command: "echo here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Wait(t.Context(), "a", p.ID, hutch.WaitRequest{Timeout: 30}); err != nil {
+		t.Fatal(err)
+	}
+	read := func(req hutch.LogsRequest) (text string, err error) {
+		req.SandboxID, req.ProcessID = "a", p.ID
+		_, err = b.Logs(t.Context(), req, func(o hutch.Output) error {
+			text += string(o.Data)
+			return nil
+		})
+		return text, err
+	}
+	for _, req := range []hutch.LogsRequest{{Times: true}, {Since: time.Now().Add(-time.Hour)}} {
+		if text, err := read(req); !errors.Is(err, hutch.Unsupported) || text != "" {
+			t.Errorf("times %v, since %v: %q, %v", req.Times, req.Since, text, err)
+		}
+	}
+	if text, err := read(hutch.LogsRequest{}); err != nil || text != "here\n" {
+		t.Errorf("without times: %q, %v", text, err)
 	}
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -85,6 +86,29 @@ func TestOutputIsChargedOnce(t *testing.T) {
 		}
 		if rest, _ := all.Open("other"); !rest.Take(total - c.most) {
 			t.Errorf("%s: more than the result's %d bytes are charged", name, c.most)
+		}
+		end()
+	}
+}
+
+// The output of git is charged to its caller, and is an error where the budget is too small for it.
+func TestGitIsCharged(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	b.run(t, "a", "git init -q -b main . && seq 200000 > f && git add f && git -c user.name=n -c user.email=e commit -q -m one && seq 200001 400000 > f")
+	for _, c := range []struct {
+		total int
+		fits  bool
+	}{{1 << 20, false}, {8 << 20, true}} {
+		all := room.New(c.total, c.total)
+		budget, end := all.Open("one")
+		diff, err := b.GitDiff(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", hutch.GitDiffRequest{})
+		if c.fits != (err == nil) || !c.fits && !errors.Is(err, hutch.Exhausted) || c.fits && len(diff) < 2_000_000 {
+			t.Errorf("with a budget of %d bytes: a difference of %d bytes, %v", c.total, len(diff), err)
+		}
+		const free = 64 << 10 // more than what is kept without a charge
+		if rest, _ := all.Open("other"); rest.Take(c.total - len(diff) + free) {
+			t.Errorf("with a budget of %d bytes: of a difference of %d bytes, much is not charged", c.total, len(diff))
 		}
 		end()
 	}

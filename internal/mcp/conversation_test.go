@@ -103,3 +103,24 @@ func TestConversationFailures(t *testing.T) {
 		}
 	})
 }
+
+// A model reads in the result of sandbox.run_code what the network denied; a hostile name cannot write into that
+// sentence.
+func TestDeniedInConversation(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		denied := []string{"api.example.com", "x\x1b[2Jy"}
+		res := do(t, converse(t, era, talks{end: hutch.ExecResult{ExitCode: 6, Denied: denied}}), "sandbox.run_code", code)
+		var got struct{ Denied []string }
+		fill(t, res, &got)
+		if len(got.Denied) != 2 || got.Denied[0] != "api.example.com" {
+			t.Errorf("denied is %q", got.Denied)
+		}
+		if s := text(res); !strings.Contains(s, "[the network denied api.example.com, ") || strings.Contains(s, "\x1b") {
+			t.Errorf("text %q", s)
+		}
+		f := mustFail(t, converse(t, era, talks{end: hutch.ExecResult{TimedOut: true, ExitCode: 137, Denied: denied[:1]}}), "sandbox.run_code", code, -32002)
+		if list, _ := f.Data["denied"].([]any); len(list) != 1 || list[0] != "api.example.com" {
+			t.Errorf("after the time limit, denied is %v", f.Data["denied"])
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/secret"
 )
 
 // kept is a resumable command that has ended, whose output is kept from a byte on.
@@ -69,5 +70,23 @@ func TestResumedResult(t *testing.T) {
 				t.Errorf("without %d to %d: %q, %v", head, tail, got, err)
 			}
 		}
+	}
+}
+
+// The result of a resumed command is no longer than it was before its secrets were replaced: no more memory is charged
+// for it. A marker can be longer than its secret.
+func TestResumedResultIsNoLonger(t *testing.T) {
+	t.Parallel()
+	r := secret.NewRedactor(map[string][]string{"A_NAME_THAT_IS_LONGER_THAN_ITS_VALUE": {"12345678"}})
+	secrets := strings.Repeat("12345678 ", 100)
+	kept := &kept{res: hutch.ExecResult{Stdout: []byte("begin " + secrets + "end"), Stderr: []byte(secrets)}}
+	svc := secret.Redact(kept, func(context.Context) *secret.Redactor { return r })
+	res, err := svc.ResumeExec(t.Context(), "a", "x", 0, nil)
+	out := string(res.Stdout)
+	if err != nil || !res.Truncated || len(out) > len(kept.res.Stdout) || len(res.Stderr) > len(kept.res.Stderr) {
+		t.Errorf("%d and %d bytes of %d and %d, truncated is %v, %v", len(out), len(res.Stderr), len(kept.res.Stdout), len(kept.res.Stderr), res.Truncated, err)
+	}
+	if !strings.HasPrefix(out, "begin [redacted:") || !strings.HasSuffix(out, "end") || strings.Contains(out, "12345678") {
+		t.Errorf("%q", out)
 	}
 }

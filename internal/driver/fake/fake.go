@@ -30,6 +30,8 @@ type Faults struct {
 	Archive func(id string) error // before anything is written
 	// Converse, when set, answers every connection in place of the agent.
 	Converse func(id string, conn net.Conn)
+	// Through, when set, stands between the engine and the agent: it returns the connection that the engine gets.
+	Through func(id string, conn net.Conn) net.Conn
 }
 
 // Driver creates places. They live as long as this process, not as long as the engine: a new engine on this driver
@@ -214,7 +216,11 @@ func (p *place) Dial(ctx context.Context) (net.Conn, error) {
 		return ours, nil
 	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", p.address)
+	c, err := d.DialContext(ctx, "tcp", p.address)
+	if err == nil && faults.Through != nil {
+		c = faults.Through(p.id, c)
+	}
+	return c, err
 }
 
 func (p *place) Usage(context.Context) (driver.Usage, error) {
