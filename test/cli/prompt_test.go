@@ -198,3 +198,42 @@ func TestNoLimitAtATerminal(t *testing.T) {
 	p.sees("allow more with --timeout")
 	p.leaves(137)
 }
+
+// TestMCPAtATerminal: a person who starts `hutch mcp` learns what it waits for, and can end it.
+func TestMCPAtATerminal(t *testing.T) {
+	t.Parallel()
+	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
+	p := sit(t, env, "mcp", "--runtime", "native")
+	p.sees(`{"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`)
+	p.sees("Ctrl-D ends it.")
+	p.types("\x04", "")
+	p.leaves(0)
+}
+
+// TestRequestsAtATerminal: at a terminal a server shows no requests, which would hide its URL, unless it is asked to.
+func TestRequestsAtATerminal(t *testing.T) {
+	t.Parallel()
+	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
+	for _, flag := range []string{"", "--verbose"} {
+		env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
+		p := sit(t, env, strings.Fields("serve --listen 127.0.0.1:0 --runtime native "+flag)...)
+		p.sees("HUTCH_URL=")
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			list := exec.Command(hutchtest.Program(t, "hutch"), "ls")
+			list.Env = env
+			out, err := list.CombinedOutput()
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		io.WriteString(p.tty, "\x03")
+		p.leaves(0)
+		if shown := strings.Contains(p.shown(), "/v1/sandboxes"); shown != (flag != "") {
+			t.Errorf("with the flag %q, a request is shown: %v; %q", flag, shown, p.shown())
+		}
+	}
+}

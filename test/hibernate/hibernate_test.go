@@ -130,6 +130,10 @@ func TestEverythingSleeps(t *testing.T) {
 	r := newRoom(t)
 	id, process := r.sleeper(t, hutch.CreateRequest{})
 	r.run(t, id, "echo kept > /workspace/file; mkfifo /tmp/pipe")
+	if _, err := r.Wait(t.Context(), id, process, hutch.WaitRequest{Text: "said 1"}); err != nil {
+		t.Fatal(err)
+	}
+	_, began := r.log(t, hutch.LogsRequest{SandboxID: id, ProcessID: process, Times: true})
 	if _, err := r.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: "x = 41"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -155,13 +159,11 @@ func TestEverythingSleeps(t *testing.T) {
 			}
 		}
 	}
-	var text strings.Builder
-	_, err := r.Logs(t.Context(), hutch.LogsRequest{SandboxID: id, ProcessID: process}, func(o hutch.Output) error {
-		text.Write(o.Data)
-		return nil
-	})
-	if err != nil || text.String() != "said 1\nsaid 2\n" {
-		t.Errorf("its log: %q, %v", text.String(), err)
+	text, times := r.log(t, hutch.LogsRequest{SandboxID: id, ProcessID: process, Times: true})
+	if text != "said 1\nsaid 2\n" || len(began) != 1 || len(times) != 2 || !times[0].Equal(began[0]) || !times[1].After(times[0]) {
+		t.Errorf("its log: %q at %v; before it slept, it began at %v", text, times, began)
+	} else if text, _ := r.log(t, hutch.LogsRequest{SandboxID: id, ProcessID: process, Since: times[1]}); text != "said 2\n" {
+		t.Errorf("its log since it woke: %q", text)
 	}
 	res, err := r.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: "x + 1"}, nil)
 	if err != nil || len(res.Results) != 1 || string(res.Results[0].Data["text/plain"]) != `"42"` {
@@ -170,6 +172,20 @@ func TestEverythingSleeps(t *testing.T) {
 	if left := r.left(t); len(left) != 0 {
 		t.Errorf("awake, it has left %q", left)
 	}
+}
+
+// log reads the output of a process, and the times of its pieces.
+func (r room) log(t *testing.T, req hutch.LogsRequest) (text string, times []time.Time) {
+	t.Helper()
+	_, err := r.Logs(t.Context(), req, func(o hutch.Output) error {
+		text += string(o.Data)
+		times = append(times, o.Time)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return text, times
 }
 
 // left lists what is kept of sleepers.
