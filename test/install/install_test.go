@@ -28,6 +28,45 @@ func run(t *testing.T, dir, program string, args ...string) string {
 	return string(out)
 }
 
+// TestWithoutGo: `make` on a machine without Go, or with one that is too old, says what is needed and where it is.
+func TestWithoutGo(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("make")
+	if err != nil {
+		hutchtest.Skip(t, "make is missing: apt-get install make")
+	}
+	programs := t.TempDir()
+	for _, name := range []string{"find", "git", "head", "sed"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hint := func(want ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, "GO=go", "go")
+		cmd.Dir, cmd.Env = root, []string{"PATH=" + programs}
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("it succeeds: %s", out)
+		}
+		for _, want := range append(want, "https://go.dev/dl", "docs/install.md") {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%q is not in %s", want, out)
+			}
+		}
+	}
+	hint("Go is missing. Hutch needs Go 1.")
+	old := "#!/bin/sh\n[ $1 = version ] && echo go version go1.19.8 linux/amd64\n" // Debian 12's, which cannot read go.mod
+	if err := os.WriteFile(filepath.Join(programs, "go"), []byte(old), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hint("go version go1.19.8 linux/amd64 cannot build Hutch, which needs Go 1.")
+}
+
 func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
