@@ -16,8 +16,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// An archive is made by tar inside a sandbox, and is only ever read by tar inside a
-// sandbox: to the daemon it is so many bytes. An image of a registry may have no tar,
+// An archive is made by tar inside a sandbox, and is only ever unpacked by tar inside a
+// sandbox: to the daemon it is a stream of bytes, which package compare can read. An image of a registry may have no tar,
 // so there the agent program is one.
 
 // records are 128 KiB of an archive that tar reads and writes at once. Its usual
@@ -80,6 +80,18 @@ func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) err
 		return fmt.Errorf("restore files: %w", err)
 	}
 	return nil
+}
+
+// ReadArchive calls read with the bytes of an archive that WriteArchive wrote, from their beginning.
+func ReadArchive(f *os.File, read func(io.Reader) error) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read files: %w", err)
+	}
+	z, err := expander(f)
+	if err != nil {
+		return fmt.Errorf("read files: %w", err)
+	}
+	return read(z)
 }
 
 // UnpackStream puts the files of an archive into a sandbox with an image.
