@@ -35,6 +35,10 @@ type Snapshots interface {
 	// idempotent. Sandboxes that started from the snapshot do not need it.
 	DeleteSnapshot(ctx context.Context, snapshot string) error
 
+	// DiffSnapshot compares the written files of a snapshot with those of another snapshot, or of a sandbox as it is now. A snapshot that
+	// the caller cannot see, and a sandbox of another owner, is NotFound. It runs nothing, and wakes a sandbox only with req.Wake.
+	DiffSnapshot(ctx context.Context, snapshot string, req SnapshotDiffRequest) (SnapshotDiff, error)
+
 	// Fork makes copies of the sandbox's present state, all or none, with new ids. It waits for a moment as Snapshot
 	// does.
 	Fork(ctx context.Context, sandbox string, req ForkRequest) ([]Sandbox, error)

@@ -205,6 +205,8 @@ var types = map[string]any{
 	"Port":                 hutch.Port{},
 	"Snapshot":             hutch.Snapshot{},
 	"SnapshotRequest":      hutch.SnapshotRequest{},
+	"SnapshotDiff":         hutch.SnapshotDiff{},
+	"FileChange":           hutch.FileChange{},
 	"HibernateRequest":     hutch.HibernateRequest{},
 	"SnapshotTag":          hutch.SnapshotTag{},
 	"ForkRequest":          hutch.ForkRequest{},
@@ -345,6 +347,8 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Stream]():         "stderr",
 	reflect.TypeFor[hutch.Kind]():           "invalid",
 	reflect.TypeFor[hutch.FileType]():       "file",
+	reflect.TypeFor[hutch.ChangeKind]():     "changed",
+	reflect.TypeFor[hutch.PatchOmission]():  "large",
 	reflect.TypeFor[hutch.EventType]():      "move",
 	reflect.TypeFor[hutch.Scope]():          "exec",
 	reflect.TypeFor[hutch.TimelineKind]():   "file",
@@ -643,7 +647,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -663,6 +667,7 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	values["token"] = hutch.NewID("someone")
 	post("/v1/tokens", `{"name":"`+values["token"]+`"}`)
 	post("/v1/sandboxes/"+values["id"]+"/contexts", `{"contextId":"notebook","language":"python"}`)
+	values["snapshot"] = fmt.Sprint(post("/v1/sandboxes/"+values["id"]+"/snapshots", `{"name":"python-warm"}`)["snapshotId"])
 	values["name"] = "GITHUB_TOKEN"
 	values["port"] = "8000"
 	post("/v1/sandboxes/"+values["id"]+"/ports", `{"port":8000}`)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/url"
 
 	"hutch"
 )
@@ -30,6 +31,22 @@ func (c *Client) TagSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 func (c *Client) DeleteSnapshot(ctx context.Context, snapshot string) error {
 	_, err := call[struct{}](ctx, c, at("DeleteSnapshot", snapshot), nil)
 	return err
+}
+
+// DiffSnapshot implements hutch.Service.
+func (c *Client) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	q := url.Values{}
+	for name, value := range map[string]string{"to": req.To, "sandboxId": req.SandboxID, "path": req.Path} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for name, set := range map[string]bool{"text": req.Text, "wake": req.Wake} {
+		if set {
+			q.Set(name, "true")
+		}
+	}
+	return call[hutch.SnapshotDiff](ctx, c, at("DiffSnapshot", snapshot).check(req.Check()).with(q), nil)
 }
 
 // Fork implements hutch.Service.

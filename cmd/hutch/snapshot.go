@@ -20,10 +20,11 @@ func newSnapshot(h *home, std streams) *cobra.Command {
 gvisor, its processes, their memory and its code contexts. The sandbox runs on.
 ` + remoteHelp,
 		Example: `  hutch snapshot create demo --name before
+  hutch snapshot diff before
   hutch restore before
   hutch snapshot rm before`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotTag(h, std, "snapshot"), newSnapshotRemove(h, std))
+	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotDiff(h, std), newSnapshotTag(h, std, "snapshot"), newSnapshotRemove(h, std))
 	return c
 }
 

@@ -110,6 +110,8 @@ type lifecycle struct {
 	snaps     *snapshots.Catalog
 	closed    bool
 
+	comparing comparing // comparisons of snapshots
+
 	exposed  *exposure.Table
 	networks networks
 	secrets  secretUses
@@ -144,7 +146,7 @@ func New(opt Options) *Engine {
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log},
-		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
+		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)},
 	}
 	e.stats = newStatsTable(e)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))

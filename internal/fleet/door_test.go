@@ -502,6 +502,38 @@ func TestTagsOverNodes(t *testing.T) {
 	}
 }
 
+// TestDiffOverNodes: any node compares a snapshot with what is on the node of the snapshot, and says where the rest is.
+func TestDiffOverNodes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	for i, n := range b.nodes {
+		name := []string{"one", "two"}[i]
+		if err := errors.Join(b.dir.SetState(t.Context(), b.nodes[1-i].id.Node, hutch.NodeCordoned), b.dir.SetState(t.Context(), n.id.Node, hutch.NodeReady)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Create(t.Context(), hutch.CreateRequest{ID: name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Snapshot(t.Context(), name, hutch.SnapshotRequest{Name: "of-" + name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range b.nodes {
+		for _, req := range []hutch.SnapshotDiffRequest{{}, {To: "of-two"}, {SandboxID: "two"}} {
+			if _, err := n.DiffSnapshot(t.Context(), "of-two", req); err != nil {
+				t.Errorf("%s: %+v: %v", n.id.Node, req, err)
+			}
+		}
+		for req, want := range map[hutch.SnapshotDiffRequest]hutch.Kind{
+			{To: "of-one"}: hutch.Conflict, {SandboxID: "one"}: hutch.Conflict, {To: "none"}: hutch.NotFound, {SandboxID: "none"}: hutch.NotFound,
+		} {
+			if _, err := n.DiffSnapshot(t.Context(), "of-two", req); hutch.KindOf(err) != want {
+				t.Errorf("%s: %+v: %v", n.id.Node, req, err)
+			}
+		}
+	}
+}
+
 // TestANodeGoesAway: what it holds is shown, and nothing is done to it; new sandboxes go elsewhere; and its ids are free when it
 // is removed.
 func TestANodeGoesAway(t *testing.T) {

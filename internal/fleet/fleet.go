@@ -697,6 +697,60 @@ func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.Snap
 	return tagged, plain(err)
 }
 
+// DiffSnapshot implements hutch.Service. Both sides have to be on one node, because the files of a snapshot do not leave the node that has it.
+func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	if err := req.Check(); err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	all, err := f.snapshots(ctx)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	i := indexSnapshot(all, snapshot)
+	if i < 0 {
+		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports what is missing
+	}
+	if err := f.beside(ctx, all, i, req); err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	at, err := f.nodeOf(all[i].node)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	d, err := at.DiffSnapshot(ctx, snapshot, req)
+	return d, plain(err)
+}
+
+// beside refuses to compare a snapshot with what is on another node, or only in the bucket.
+func (f *Fleet) beside(ctx context.Context, all []placed, i int, req hutch.SnapshotDiffRequest) error {
+	node := all[i].node
+	if req.To != "" {
+		if j := indexSnapshot(all, req.To); j >= 0 && all[j].node != node {
+			return hutch.Errorf(hutch.Conflict, "the snapshot %q is on the node %s and %q on the node %s, and only snapshots on one node can be compared: restore both, and compare their files", all[i].ID, node, req.To, all[j].node)
+		}
+		return nil
+	}
+	id := req.SandboxID
+	if id == "" && all[i].Owner == nameIn(ctx, "").Owner {
+		id = all[i].SandboxID
+	}
+	if id == "" {
+		return nil // the node refuses it
+	}
+	name := nameIn(ctx, id)
+	if node == f.node.info.ID && f.resident.has(name) {
+		return nil
+	}
+	h, ok, err := f.dir.holder(ctx, name)
+	if err != nil || !ok {
+		return err
+	}
+	if h.Node != node || f.isAway(h) {
+		return hutch.Errorf(hutch.Conflict, "the snapshot %q is on the node %s and the sandbox %q is not, and only what is on one node can be compared: make a snapshot of the sandbox, restore both, and compare their files", all[i].ID, node, id).Naming(hutch.AboutSandbox, id)
+	}
+	return nil
+}
+
 // withSnapshot returns the node that has a snapshot, by id or name; this node if none has it.
 func (f *Fleet) withSnapshot(ctx context.Context, snapshot string) (hutch.Service, error) {
 	all, err := f.snapshots(ctx)

@@ -47,7 +47,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 
 		"Network": h.network, "SetNetwork": posts(h, h.setNetwork), "Connections": h.netConnections,
 
-		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "TagSnapshot": posts(h, h.tagSnapshot), "DeleteSnapshot": h.deleteSnapshot,
+		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "TagSnapshot": posts(h, h.tagSnapshot), "DeleteSnapshot": h.deleteSnapshot, "DiffSnapshot": h.diffSnapshot,
 		"Fork": posts(h, h.fork), "Pause": h.pause, "Hibernate": posts(h, h.hibernate), "Resume": h.resume,
 	}
 }

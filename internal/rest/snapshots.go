@@ -27,6 +27,30 @@ func (h *Handler) deleteSnapshot(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.svc.DeleteSnapshot(r.Context(), r.PathValue("snapshot")))
 }
 
+func (h *Handler) diffSnapshot(w http.ResponseWriter, r *http.Request) {
+	req, err := snapshotDiffRequest(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	diff, err := h.svc.DiffSnapshot(r.Context(), r.PathValue("snapshot"), req)
+	diff.Files = orEmpty(diff.Files)
+	reply(h, w, r)(diff, err)
+}
+
+func snapshotDiffRequest(r *http.Request) (req hutch.SnapshotDiffRequest, err error) {
+	q, err := query(r, "to", "sandboxId", "path", "text", "wake")
+	if err != nil {
+		return req, err
+	}
+	req = hutch.SnapshotDiffRequest{To: q.Get("to"), SandboxID: q.Get("sandboxId"), Path: q.Get("path")}
+	if req.Text, err = flag(q, "text"); err != nil {
+		return req, err
+	}
+	req.Wake, err = flag(q, "wake")
+	return req, err
+}
+
 func (h *Handler) fork(r *http.Request, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
 	forks, err := h.svc.Fork(r.Context(), r.PathValue("id"), req)
 	return orEmpty(forks), err

@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -84,6 +85,50 @@ func named(v hutch.Snapshot, names []string) hutch.Snapshot {
 		v.Name = names[0]
 	}
 	return v
+}
+
+// DiffSnapshot finds a file of each kind of change, with text if it is asked for.
+func (s *Service) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	if err := req.Check(); err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	all, _ := s.Snapshots(ctx)
+	find := func(name string) (hutch.Snapshot, error) {
+		i := slices.IndexFunc(all, func(v hutch.Snapshot) bool { return v.IsCalled(name) })
+		if i < 0 {
+			return hutch.Snapshot{}, hutch.Errorf(hutch.NotFound, "there is no snapshot %q", name)
+		}
+		return all[i], nil
+	}
+	v, err := find(snapshot)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	diff := hutch.SnapshotDiff{Snapshot: v.ID, Added: 1, Changed: 1, Deleted: 1}
+	if req.To != "" {
+		with, err := find(req.To)
+		if err != nil {
+			return hutch.SnapshotDiff{}, err
+		}
+		diff.To = with.ID
+	} else {
+		diff.SandboxID = cmp.Or(req.SandboxID, v.SandboxID)
+		if _, err := s.Sandbox(ctx, diff.SandboxID); err != nil {
+			return hutch.SnapshotDiff{}, err
+		}
+	}
+	file := func(name string, size int64) *hutch.FileInfo {
+		return &hutch.FileInfo{Path: "/workspace/" + name, Name: name, Type: hutch.RegularFile, Size: size, Mode: 0o644, Modified: v.CreatedAt}
+	}
+	diff.Files = []hutch.FileChange{
+		{Kind: hutch.AddedFile, After: file("added", 4)},
+		{Kind: hutch.ChangedFile, Before: file("changed", 4), After: file("changed", 6)},
+		{Kind: hutch.DeletedFile, Before: file("deleted", 1<<20)},
+	}
+	if req.Text {
+		diff.Files[0].Patch, diff.Files[1].Patch, diff.Files[2].NoPatch = "@@ -0,0 +1 @@\n+new\n", "@@ -1 +1 @@\n-old\n+newer\n", hutch.LargeFile
+	}
+	return diff, nil
 }
 
 func (s *Service) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {

@@ -536,6 +536,10 @@ func (l *leaks) TagSnapshot(context.Context, string, hutch.SnapshotTag) (hutch.S
 	return full[hutch.Snapshot](), l.err()
 }
 
+func (l *leaks) DiffSnapshot(context.Context, string, hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	return full[hutch.SnapshotDiff](), l.err()
+}
+
 func (l *leaks) DeleteSnapshot(context.Context, string) error { return l.err() }
 
 func (l *leaks) Fork(context.Context, string, hutch.ForkRequest) ([]hutch.Sandbox, error) {

@@ -3,7 +3,11 @@ package servicetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"hutch"
@@ -19,6 +23,9 @@ func (s *suite) snapshots() map[string]func(*testing.T) {
 		"Shared": s.sharesFiles,
 		"Pause":  s.pauses,
 		"Errors": s.snapshotErrors,
+
+		"Diff":       s.comparesSnapshots,
+		"DiffAsleep": s.comparesAsleep,
 
 		"Hibernate":          s.hibernates,
 		"HibernateFilesOnly": s.hibernatesFilesOnly,
@@ -209,6 +216,155 @@ func (s *suite) sharesFiles(t *testing.T) {
 	}
 }
 
+// diff compares, and describes each change of a file in the folder of the tests.
+func (s *suite) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, map[string]string) {
+	t.Helper()
+	if req.Path == "" && !s.NoIsolation {
+		req.Path = "/workspace"
+	}
+	d, err := s.svc.DiffSnapshot(bounded(t), snapshot, req)
+	if err != nil {
+		t.Fatalf("compare %s with %+v: %v", snapshot, req, err)
+	}
+	side := func(f *hutch.FileInfo) string {
+		switch {
+		case f == nil:
+			return "-"
+		case f.Type == hutch.RegularFile:
+			return fmt.Sprint(f.Mode, " ", f.Size)
+		}
+		return string(f.Type) + f.Target
+	}
+	changes := map[string]string{}
+	for _, f := range d.Files {
+		name := strings.TrimPrefix(strings.TrimPrefix(f.Path(), "/workspace"), "/")
+		changes[name] = fmt.Sprint(f.Kind, ": ", side(f.Before), " > ", side(f.After))
+	}
+	if n := d.Added + d.Changed + d.Deleted; n != len(changes) || d.Truncated {
+		t.Errorf("%d changes in a list of %d, truncated: %t", n, len(changes), d.Truncated)
+	}
+	return d, changes
+}
+
+// What differs between two snapshots, and between a snapshot and the sandbox as it is now.
+func (s *suite) comparesSnapshots(t *testing.T) {
+	id := s.open(t)
+	s.run(t, id, `umask 22; mkdir d dir; printf 'one\ntwo\nthree\n' >text; echo same >same; echo gone >gone; ln -s here link; echo x >mode; chmod 600 mode; printf '\0a' >binary
+		head -c 200000 /dev/zero >large; echo first >named; ln named other; mkfifo pipe`)
+	before := s.keep(t, id, hutch.SnapshotRequest{FilesOnly: true})
+	s.run(t, id, `umask 22; printf 'one\n2\nthree\n' >text; touch same; rm gone; echo new >d/added; ln -sfn there link; chmod 755 mode; printf '\0b' >binary
+		echo more >>large; echo second >named; rmdir dir; echo file >dir`)
+	after := s.keep(t, id, hutch.SnapshotRequest{})
+	want := map[string]string{
+		"text": "changed: 0644 14 > 0644 12", "gone": "deleted: 0644 5 > -", "d/added": "added: - > 0644 4", "link": "changed: symlinkhere > symlinkthere", "mode": "changed: 0600 2 > 0755 2",
+		"binary": "changed: 0644 2 > 0644 2", "large": "changed: 0644 200000 > 0644 200005", "named": "changed: 0644 6 > 0644 7", "other": "changed: 0644 6 > 0644 7", "dir": "changed: directory > 0644 5",
+	}
+	d, got := s.diff(t, before.ID, hutch.SnapshotDiffRequest{To: after.ID})
+	if !maps.Equal(got, want) || d.Snapshot != before.ID || d.To != after.ID || d.SandboxID != "" || d.Added != 1 || d.Deleted != 1 {
+		t.Errorf("%s with %s, of %q: %d added, %d deleted, %v", d.Snapshot, d.To, d.SandboxID, d.Added, d.Deleted, got)
+	}
+	if !slices.IsSortedFunc(d.Files, func(a, b hutch.FileChange) int { return strings.Compare(a.Path(), b.Path()) }) {
+		t.Errorf("the order is %+v", d.Files)
+	}
+	if _, got := s.diff(t, after.ID, hutch.SnapshotDiffRequest{To: before.ID}); got["gone"] != "added: - > 0644 5" || got["d/added"] != "deleted: 0644 4 > -" || len(got) != len(want) {
+		t.Errorf("the other way: %v", got)
+	}
+	root := ""
+	if !s.NoIsolation {
+		root = "/workspace"
+	}
+	if _, got := s.diff(t, before.ID, hutch.SnapshotDiffRequest{To: after.ID, Path: root + "/d"}); len(got) != 1 || got["d/added"] == "" {
+		t.Errorf("in one folder: %v", got)
+	}
+	for _, req := range []hutch.SnapshotDiffRequest{{To: after.ID}, {}} {
+		if d, got := s.diff(t, after.ID, req); len(got) != 0 || req.To == "" && d.SandboxID != id {
+			t.Errorf("with what is the same: %v, of %q", got, d.SandboxID)
+		}
+	}
+	s.run(t, id, "echo now >text")
+	for _, req := range []hutch.SnapshotDiffRequest{{}, {SandboxID: id}} {
+		if _, got := s.diff(t, after.ID, req); !maps.Equal(got, map[string]string{"text": "changed: 0644 12 > 0644 4"}) {
+			t.Errorf("with the sandbox now: %v", got)
+		}
+	}
+	s.comparesText(t, before.ID, after.ID)
+}
+
+// comparesText looks at the text of the changes that comparesSnapshots made.
+func (s *suite) comparesText(t *testing.T, before, after string) {
+	t.Helper()
+	d, _ := s.diff(t, before, hutch.SnapshotDiffRequest{To: after, Text: true})
+	want := map[string]string{
+		"text": "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "gone": "@@ -1 +0,0 @@\n-gone\n", "added": "@@ -0,0 +1 @@\n+new\n", "dir": "@@ -0,0 +1 @@\n+file\n",
+		"binary": "binary", "large": "large", "mode": "", "link": "",
+	}
+	linked := 0
+	for _, f := range d.Files {
+		name, text := path.Base(f.Path()), f.Patch+string(f.NoPatch)
+		switch expected, ok := want[name]; {
+		case ok && text != expected:
+			t.Errorf("the text of %s is %q, not %q", name, text, expected)
+		case !ok && f.NoPatch == hutch.LinkedFile:
+			linked++
+		case !ok && f.Patch != "@@ -1 +1 @@\n-first\n+second\n":
+			t.Errorf("the text of %s is %q", name, text)
+		}
+	}
+	if linked == 0 || linked > 2 {
+		t.Errorf("%d names of one file have no text", linked)
+	}
+}
+
+// Comparing wakes no sandbox that sleeps or is paused, unless that is asked for.
+func (s *suite) comparesAsleep(t *testing.T) {
+	id := s.open(t)
+	s.run(t, id, "umask 22; echo before >file")
+	snap := s.keep(t, id, hutch.SnapshotRequest{FilesOnly: true}).ID
+	s.run(t, id, "echo after that >file")
+	changed := func(req hutch.SnapshotDiffRequest) {
+		t.Helper()
+		if _, got := s.diff(t, snap, req); !maps.Equal(got, map[string]string{"file": "changed: 0644 7 > 0644 11"}) {
+			t.Errorf("the changes are %v", got)
+		}
+	}
+	is := func(want hutch.Status) {
+		t.Helper()
+		if sb, err := s.svc.Sandbox(bounded(t), id); err != nil || sb.Status != want {
+			t.Errorf("it is %s (%v), not %s", sb.Status, err, want)
+		}
+	}
+	refused := func(status hutch.Status) {
+		t.Helper()
+		_, err := s.svc.DiffSnapshot(bounded(t), snap, hutch.SnapshotDiffRequest{})
+		wantKind(t, hutch.Conflict, err, "compare with a sandbox that is %s", status)
+		is(status)
+		changed(hutch.SnapshotDiffRequest{Wake: true})
+		is(hutch.Running)
+	}
+	if _, err := s.svc.Hibernate(bounded(t), id, hutch.HibernateRequest{FilesOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	changed(hutch.SnapshotDiffRequest{})
+	is(hutch.Stopped)
+	changed(hutch.SnapshotDiffRequest{Wake: true})
+	is(hutch.Running)
+	sb, err := s.svc.Hibernate(bounded(t), id, hutch.HibernateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sb.Status == hutch.Hibernated {
+		refused(hutch.Hibernated)
+	}
+	if _, err := s.svc.Pause(bounded(t), id); err == nil {
+		refused(hutch.Paused)
+	} else if !errors.Is(err, hutch.Unsupported) {
+		t.Error(err)
+	}
+	s.remove(t, id)
+	_, err = s.svc.DiffSnapshot(bounded(t), snap, hutch.SnapshotDiffRequest{})
+	wantKind(t, hutch.NotFound, err, "compare with a sandbox that is gone")
+}
+
 // A paused sandbox does not run, can be looked at, and continues for a caller that uses it.
 func (s *suite) pauses(t *testing.T) {
 	id := s.open(t)
@@ -344,6 +500,17 @@ func (s *suite) snapshotErrors(t *testing.T) {
 	_, err = s.svc.Fork(bounded(t), id, hutch.ForkRequest{Count: hutch.MaxForks})
 	wantKind(t, hutch.Exhausted, err, "forks beyond the limit")
 	snap := s.keep(t, id, hutch.SnapshotRequest{FilesOnly: true})
+	_, err = s.svc.DiffSnapshot(bounded(t), gone, hutch.SnapshotDiffRequest{})
+	wantKind(t, hutch.NotFound, err, "compare no snapshot")
+	for kind, req := range map[hutch.Kind][]hutch.SnapshotDiffRequest{
+		hutch.NotFound: {{To: gone}, {SandboxID: gone}},
+		hutch.Invalid:  {{To: snap.ID, SandboxID: id}, {To: "A/b"}, {SandboxID: "A/b"}, {Path: "relative"}, {Path: "/a\x00"}, {To: snap.ID, Wake: true}},
+	} {
+		for _, req := range req {
+			_, err = s.svc.DiffSnapshot(bounded(t), snap.ID, req)
+			wantKind(t, kind, err, "compare with %+v", req)
+		}
+	}
 	_, err = s.svc.Create(bounded(t), hutch.CreateRequest{Snapshot: snap.ID, Limits: hutch.Limits{Memory: 64}})
 	wantKind(t, hutch.Invalid, err, "other limits than the snapshot's")
 }

@@ -147,6 +147,7 @@ var table = []Verb{
 	keeping("Snapshots", see, "GET /v1/snapshots").looks(),
 	keeping("TagSnapshot", run, "POST /v1/snapshots/{snapshot}/tag"),
 	keeping("DeleteSnapshot", run, "DELETE /v1/snapshots/{snapshot}").frees(),
+	keeping("DiffSnapshot", read, "GET /v1/snapshots/{snapshot}/diff").looks(),
 	owning("Fork", run, "POST "+sandbox+"/fork"),
 	acting("Pause", run, "POST "+sandbox+"/pause"),
 	acting("Hibernate", run, "POST "+sandbox+"/hibernate"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"strings"
 
 	"hutch"
 	"hutch/internal/verb"
@@ -111,6 +112,14 @@ func (s *Service) TagSnapshot(ctx context.Context, snapshot string, req hutch.Sn
 func (s *Service) DeleteSnapshot(ctx context.Context, snapshot string) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteSnapshot", Target: snapshot}, func(ctx context.Context) error {
 		return next(ctx, s).DeleteSnapshot(ctx, snapshot)
+	})
+}
+
+// DiffSnapshot implements hutch.Snapshots.
+func (s *Service) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	target := strings.TrimRight(snapshot+" "+req.To, " ")
+	return Around(ctx, s.Hook, verb.Call{Verb: "DiffSnapshot", Sandbox: req.SandboxID, Target: target, Request: req}, func(ctx context.Context) (hutch.SnapshotDiff, error) {
+		return next(ctx, s).DiffSnapshot(ctx, snapshot, req)
 	})
 }
 

@@ -61,3 +61,29 @@ func TestTemplates(t *testing.T) {
 		t.Errorf("one more than ada's template allows: %d %s", a.status, a.body)
 	}
 }
+
+// TestSnapshotDiffs: eve compares nothing of ada's, by whatever name, and learns not whether it is there.
+func TestSnapshotDiffs(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	for who, c := range map[string]*tenant{"ada": ada, "eve": eve} {
+		c.want(t, "POST", "/v1/sandboxes", fmt.Sprintf(`{"sandboxId":"%ss-box"}`, who))
+		c.want(t, "PUT", "/v1/sandboxes/"+who+"s-box/files/content?path=secret", "of "+who)
+		c.want(t, "POST", "/v1/sandboxes/"+who+"s-box/snapshots", fmt.Sprintf(`{"name":"%ss-snap","filesOnly":true}`, who))
+	}
+	for _, path := range []string{"/v1/snapshots/NAME-snap/diff", "/v1/snapshots/NAME-snap/diff?to=eves-snap", "/v1/snapshots/eves-snap/diff?to=NAME-snap", "/v1/snapshots/eves-snap/diff?sandboxId=NAME-box&text=true&wake=true"} {
+		at := func(name string) string {
+			a := eve.ask(t, "GET", strings.ReplaceAll(path, "NAME", name), "")
+			if a.status != http.StatusNotFound {
+				t.Errorf("%s with %s: %d %s", path, name, a.status, a.body)
+			}
+			return fmt.Sprint(a.status, strings.ReplaceAll(a.body, name, "NAME"))
+		}
+		if hers, none := at("adas"), at("none"); hers != none {
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", path, hers, none)
+		}
+	}
+	ada.want(t, "GET", "/v1/snapshots/adas-snap/diff?text=true", "")
+	eve.want(t, "GET", "/v1/snapshots/eves-snap/diff?to=eves-snap", "")
+}

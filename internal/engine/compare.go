@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compare"
+	"hutch/internal/pipe"
+	"hutch/internal/saved"
+	"hutch/internal/snapshots"
+	"hutch/internal/turn"
+	"hutch/internal/wire"
+)
+
+const (
+	// compareTime bounds a comparison, which reads all files of both sides.
+	compareTime = 10 * time.Minute
+	// comparisons is how many run at once: each uses a processor. An owner has one at a time.
+	comparisons = 2
+)
+
+// comparing bounds how many comparisons run.
+type comparing struct {
+	owners turn.Locks
+	all    chan struct{}
+}
+
+// begin waits until a comparison of an owner can run. The caller calls end after it.
+func (c *comparing) begin(ctx context.Context, owner string) (end func(), err error) {
+	if err := c.owners.Take(ctx, owner); err != nil {
+		return nil, err
+	}
+	select {
+	case c.all <- struct{}{}:
+		return func() {
+			<-c.all
+			c.owners.Put(owner)
+		}, nil
+	case <-ctx.Done():
+		c.owners.Put(owner)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// side is one side of a comparison. The caller closes it.
+type side struct {
+	compare.Archive
+	close func()
+}
+
+// DiffSnapshot implements hutch.Snapshots.
+func (e *Engine) DiffSnapshot(ctx context.Context, id string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+	if err := req.Check(); err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	snap, err := e.snaps.Find(viewer(ctx), id)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, compareTime, hutch.Errorf(hutch.Timeout, "the comparison took longer than %v: name a folder with path", compareTime))
+	defer cancel()
+	end, err := e.comparing.begin(ctx, viewer(ctx).Owner)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	defer end()
+	before, err := snapshotSide(snap)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	defer before.close()
+	after, names, err := e.otherSide(ctx, snap, req)
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	defer after.close()
+	diff, err := compare.Archives(ctx, before.Archive, after.Archive, compare.Options{Path: req.Path, Text: req.Text, Take: caller.From(ctx).Budget.Take})
+	if err != nil {
+		return hutch.SnapshotDiff{}, err
+	}
+	diff.Snapshot, diff.To, diff.SandboxID = snap.Snapshot.ID, names.To, names.SandboxID
+	return diff, nil
+}
+
+// otherSide finds what a snapshot is compared with; names has its id.
+func (e *lifecycle) otherSide(ctx context.Context, snap *snapshots.Snapshot, req hutch.SnapshotDiffRequest) (s side, names hutch.SnapshotDiff, err error) {
+	if req.To != "" {
+		with, err := e.snaps.Find(viewer(ctx), req.To)
+		if err != nil {
+			return side{}, names, err
+		}
+		names.To = with.Snapshot.ID
+		s, err = snapshotSide(with)
+		return s, names, err
+	}
+	names.SandboxID = req.SandboxID
+	if names.SandboxID != "" {
+		s, err = e.presentSide(ctx, names.SandboxID, req.Wake)
+		return s, names, err
+	}
+	v := snap.Snapshot
+	if owner, owned := caller.OwnerOf(ctx); owned && owner.ID != v.Owner {
+		return side{}, names, hutch.Errorf(hutch.Invalid, "the snapshot %q is shared with you, and its sandbox is not: name a snapshot or a sandbox of yours to compare it with", v.ID)
+	}
+	names.SandboxID = v.SandboxID
+	s, err = e.presentSide(ctx, v.SandboxID, req.Wake)
+	if errors.Is(err, hutch.NotFound) {
+		err = hutch.Errorf(hutch.NotFound, "the sandbox %q, which the snapshot %q was made of, is gone: name another snapshot or a sandbox to compare it with", v.SandboxID, v.ID).Naming(hutch.AboutSandbox, v.SandboxID)
+	}
+	return s, names, err
+}
+
+// snapshotSide is the files of a snapshot, which stay readable if it is deleted meanwhile.
+func snapshotSide(snap *snapshots.Snapshot) (side, error) {
+	if err := snap.Verify(); err != nil {
+		return side{}, err
+	}
+	return fileSide("the snapshot "+quoted(snap.Snapshot.ID), snap.Archive(), snap.Snapshot.Limits)
+}
+
+func quoted(id string) string { return `"` + id + `"` }
+
+func fileSide(name, path string, l hutch.Limits) (side, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return side{}, err
+	}
+	read := func(_ context.Context, read func(io.Reader) error) error { return saved.ReadArchive(f, read) }
+	return side{compare.Archive{Name: name, Most: saved.Most(l), Read: read}, func() { f.Close() }}, nil
+}
+
+// presentSide is the files of a sandbox as they are now. One that sleeps or is paused stays so, unless wake is set.
+func (e *lifecycle) presentSide(ctx context.Context, id string, wake bool) (x side, err error) {
+	if wake {
+		s, agent, err := e.use(ctx, id)
+		if err != nil {
+			return side{}, err
+		}
+		return e.runningSide(s, agent), nil
+	}
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return side{}, err
+	}
+	if agent := s.BeginUse(); agent != nil {
+		return e.runningSide(s, agent), nil
+	}
+	err = e.hold(ctx, id, func(s *sandbox) (err error) {
+		if agent := s.BeginUse(); agent != nil { // it was being made, or woke
+			x = e.runningSide(s, agent)
+			return nil
+		}
+		x, err = e.keptSide(s)
+		return err
+	})
+	return x, err
+}
+
+// runningSide is the files of a sandbox in use, which tar inside packs.
+func (e *lifecycle) runningSide(s *sandbox, agent *wire.Client) side {
+	v := s.Record().Sandbox
+	most := saved.Most(v.Limits)
+	pack := func(ctx context.Context, read func(io.Reader) error) error {
+		var failed error
+		err := pipe.Through(func(w io.Writer) error {
+			failed = saved.Pack(ctx, agent, v.Image, saved.Bounded(w, most))
+			return failed
+		}, read)
+		if err != nil && errors.Is(err, failed) {
+			err = e.diagnose(ctx, s, agent, err)
+		}
+		return err
+	}
+	return side{compare.Archive{Name: "the sandbox " + quoted(v.ID), Most: most, Read: pack}, s.EndUse}
+}
+
+// keptSide is the files of a sandbox that was stopped. The caller holds the lifecycle lock.
+func (e *lifecycle) keptSide(s *sandbox) (side, error) {
+	v := s.Record().Sandbox
+	switch {
+	case s.Gone():
+		return side{}, notFound(v.ID)
+	case v.Status == hutch.Stopped && !e.saved.HasMemory(s.Place()):
+		return fileSide("the sandbox "+quoted(v.ID), e.saved.Archive(s.Place()), v.Limits)
+	case v.Status == hutch.Failed:
+		return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q has failed, and its files are lost: compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
+	}
+	return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q sleeps or is paused, and its files can only be read when it is awake: ask for that with wake, or compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
+}
