@@ -208,6 +208,9 @@ var table = map[string]call{
 	"tagSnapshot": on(func(c calls, ctx context.Context, a arguments) (hutch.Snapshot, error) {
 		return c.TagSnapshot(ctx, a.text("snapshot"), request[hutch.SnapshotTag](a))
 	}),
+	"diffSnapshot": on(func(c calls, ctx context.Context, a arguments) (hutch.SnapshotDiff, error) {
+		return c.DiffSnapshot(ctx, a.text("snapshot"), request[hutch.SnapshotDiffRequest](a))
+	}),
 	"deleteSnapshot": nothing(func(c calls, ctx context.Context, a arguments) error {
 		return c.DeleteSnapshot(ctx, a.text("snapshot"))
 	}),

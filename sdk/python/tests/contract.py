@@ -465,6 +465,10 @@ class Calls:
     async def tag_snapshot(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.hutch.tag_snapshot(**a)
 
+    async def diff_snapshot(self, a: dict[str, Any], stop: str | None) -> Any:
+        choices: dict[str, Any] = {name: a[name] for name in ("path", "text", "wake") if name in a}
+        return await self.hutch.diff_snapshot(a["snapshot"], a.get("to"), sandbox=a.get("sandboxId"), **choices)
+
     async def delete_snapshot(self, a: dict[str, Any], stop: str | None) -> Any:
         await self.hutch.delete_snapshot(a["snapshot"])
 

@@ -75,6 +75,7 @@ classes = {
             "Repair",
             "Resources",
             "ScreenAction",
+            "SnapshotDiff",
             "Stats",
             "StatsReport",
             "TokenLimits",

@@ -10,8 +10,22 @@ import { Operations, part } from "./operations.js"
 import { follow } from "./output.js"
 import { Sandbox } from "./sandbox.js"
 import type {
-  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotTag, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
+  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotDiff, SnapshotTag, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
+
+/** What a snapshot is compared with, and what of it. */
+export interface SnapshotDiffOptions {
+  /** Another snapshot, by id or name. */
+  to?: string
+  /** A sandbox, as it is now. */
+  sandboxId?: string
+  /** An absolute path: only this file, or this folder and all that is below it. */
+  path?: string
+  /** Adds the difference of the text of files. */
+  text?: boolean
+  /** Wakes the sandbox if it sleeps or is paused. */
+  wake?: boolean
+}
 
 /** Which sandboxes are listed. */
 export interface ListSandboxesOptions extends Abortable {
@@ -145,6 +159,12 @@ export class Hutch extends Operations {
   tagSnapshot(snapshot: string, name: string, options: Abortable & Omit<SnapshotTag, "name"> = {}): Promise<Snapshot> {
     const { signal, ...rest } = options
     return this.connection.json("POST", `/v1/snapshots/${part(snapshot)}/tag`, { json: { name, ...rest }, signal })
+  }
+
+  /** Compares the files of a snapshot with those of another one, or of a sandbox as it is now: by default the one that the snapshot was made of. */
+  diffSnapshot(snapshot: string, options: Abortable & SnapshotDiffOptions = {}): Promise<SnapshotDiff> {
+    const { signal, ...query } = options
+    return this.connection.json("GET", `/v1/snapshots/${part(snapshot)}/diff`, { query, signal })
   }
 
   /** Deletes a snapshot or template, by its id or its last name. A name of several is only removed. */

@@ -6,7 +6,7 @@
  * a text such as "10m".
  * @module
  */
-export { Hutch, getSandbox, type ListSandboxesOptions } from "./client.js"
+export { Hutch, getSandbox, type ListSandboxesOptions, type SnapshotDiffOptions } from "./client.js"
 export { Operations, type AuditOptions, type PullOptions } from "./operations.js"
 export { Sandbox, Session, shellQuote, type ContextOptions, type ExecCallbacks, type ExecOptions, type ExecStreamOptions, type ProcessOptions } from "./sandbox.js"
 export type { SandboxOptions } from "./base.js"

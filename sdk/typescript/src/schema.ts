@@ -2237,6 +2237,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/snapshots/{snapshot}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example python-warm
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Compare the files of a snapshot with those of another one, or of a sandbox now.
+         * @description The other side is the snapshot in to, the sandbox in sandboxId as it is now, or, with neither, the sandbox that the snapshot was made of. The files that programs have written are compared, by type, mode, owner, size, target and content. A sandbox that is stopped stays so; one whose files are only in its memory, because it sleeps or is paused, is a Problem of kind conflict without wake. At most 5000 changes are listed.
+         */
+        get: operations["diffSnapshot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/snapshots": {
         parameters: {
             query?: never;
@@ -3053,6 +3079,40 @@ export interface components {
             name: string;
             /** @description Moves the name from the snapshot that has it, which is deleted if it has no other. */
             replace?: boolean;
+        };
+        /** @description What differs between the written files of a snapshot and those of another one, or of a sandbox. */
+        SnapshotDiff: {
+            /** @description The first side. */
+            snapshotId: string;
+            /** @description The id of the other snapshot. */
+            to?: string;
+            /** @description Or the sandbox. */
+            sandboxId?: string;
+            /** @description The number of files that only the other side has. */
+            added: number;
+            changed: number;
+            /** @description The number of files that only the snapshot has. */
+            deleted: number;
+            /** @description Sorted by path. */
+            files: components["schemas"]["FileChange"][];
+            /** @description True if there were too many changes for one answer. The numbers count all of them. */
+            truncated?: boolean;
+        };
+        /** @description A file that differs: in its type, mode, owner, size, target or content. */
+        FileChange: {
+            /** @enum {string} */
+            change: "added" | "changed" | "deleted";
+            /** @description In the snapshot; left out for an added file. */
+            before?: components["schemas"]["FileInfo"];
+            /** @description On the other side; left out for a deleted file. */
+            after?: components["schemas"]["FileInfo"];
+            /** @description The hunks of a unified difference, if the text was asked for and the content differs. */
+            patch?: string;
+            /**
+             * @description Why the text that was asked for is missing: one side is not UTF-8, has more than 128 KiB, is another name of a file, or the answer has as much text as it can have.
+             * @enum {string}
+             */
+            noPatch?: "binary" | "large" | "link" | "limit";
         };
         /** @description The record of a snapshot. */
         Snapshot: {
@@ -10019,6 +10079,99 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    diffSnapshot: {
+        parameters: {
+            query?: {
+                /** @description The id or a name of another snapshot. */
+                to?: string;
+                /** @description A sandbox, as it is now. */
+                sandboxId?: string;
+                /**
+                 * @description An absolute path: only this file, or this folder and all that is below it.
+                 * @example /workspace
+                 */
+                path?: string;
+                /**
+                 * @description Add the difference of the text of files of at most 128 KiB.
+                 * @example true
+                 */
+                text?: boolean;
+                /** @description Wake the sandbox if it sleeps or is paused. */
+                wake?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example python-warm
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What differs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "snapshotId": "snap-qmszgwkvvisb",
+                     *       "sandboxId": "user-42",
+                     *       "added": 0,
+                     *       "changed": 1,
+                     *       "deleted": 1,
+                     *       "files": [
+                     *         {
+                     *           "change": "changed",
+                     *           "before": {
+                     *             "path": "/workspace/main.go",
+                     *             "name": "main.go",
+                     *             "type": "file",
+                     *             "size": 4,
+                     *             "mode": "0644",
+                     *             "uid": 1000,
+                     *             "gid": 1000,
+                     *             "modified": "2026-11-22T08:21:53Z"
+                     *           },
+                     *           "after": {
+                     *             "path": "/workspace/main.go",
+                     *             "name": "main.go",
+                     *             "type": "file",
+                     *             "size": 6,
+                     *             "mode": "0644",
+                     *             "uid": 1000,
+                     *             "gid": 1000,
+                     *             "modified": "2026-11-22T08:25:11Z"
+                     *           },
+                     *           "patch": "@@ -1 +1 @@\n-old\n+newer\n"
+                     *         },
+                     *         {
+                     *           "change": "deleted",
+                     *           "before": {
+                     *             "path": "/workspace/tool",
+                     *             "name": "tool",
+                     *             "type": "file",
+                     *             "size": 1048576,
+                     *             "mode": "0755",
+                     *             "uid": 1000,
+                     *             "gid": 1000,
+                     *             "modified": "2026-11-22T08:21:53Z"
+                     *           },
+                     *           "noPatch": "large"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SnapshotDiff"];
                 };
             };
             default: components["responses"]["Problem"];

@@ -287,6 +287,7 @@ export const calls = {
   createTemplate: (h, a) => h.createTemplate(a),
   listSnapshots: (h) => h.listSnapshots(),
   tagSnapshot: (h, { snapshot, name, ...a }) => h.tagSnapshot(snapshot, name, a),
+  diffSnapshot: (h, { snapshot, ...a }) => h.diffSnapshot(snapshot, a),
   deleteSnapshot: (h, a) => h.deleteSnapshot(a.snapshot),
   createBackup: (h, { id, ...a }) => h.sandbox(id).createBackup(a),
   listBackups: (h) => h.listBackups(),

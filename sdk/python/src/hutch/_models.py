@@ -594,6 +594,43 @@ class ExposedPort:
 
 
 @dataclass
+class FileChange:
+    """A file that differs: in its type, mode, owner, size, target or content."""
+
+    change: Literal["added", "changed", "deleted"]
+    #: In the snapshot; left out for an added file.
+    before: FileInfo | None = None
+    #: On the other side; left out for a deleted file.
+    after: FileInfo | None = None
+    #: The hunks of a unified difference, if the text was asked for and the content differs.
+    patch: str | None = None
+    #: Why the text that was asked for is missing: one side is not UTF-8, has more than 128 KiB, is another name of a file, or the answer has as much text as it can have.
+    no_patch: Literal["binary", "large", "link", "limit"] | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> FileChange:
+        return cls(
+            change=v['change'],
+            before=FileInfo.from_json(v['before']) if v.get('before') is not None else None,
+            after=FileInfo.from_json(v['after']) if v.get('after') is not None else None,
+            patch=v.get('patch'),
+            no_patch=v.get('noPatch'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'change': self.change,
+                'before': self.before,
+                'after': self.after,
+                'patch': self.patch,
+                'noPatch': self.no_patch,
+            }
+        )
+        return made
+
+
+@dataclass
 class FileEvent:
     """One change."""
 
@@ -2025,6 +2062,55 @@ class SecretInfo:
 
 
 @dataclass
+class SnapshotDiff:
+    """What differs between the written files of a snapshot and those of another one, or of a sandbox."""
+
+    #: The first side.
+    snapshot_id: str
+    #: The number of files that only the other side has.
+    added: int
+    changed: int
+    #: The number of files that only the snapshot has.
+    deleted: int
+    #: Sorted by path.
+    files: list[FileChange]
+    #: The id of the other snapshot.
+    to: str | None = None
+    #: Or the sandbox.
+    sandbox_id: str | None = None
+    #: True if there were too many changes for one answer. The numbers count all of them.
+    truncated: bool = False
+
+    @classmethod
+    def from_json(cls, v: Any) -> SnapshotDiff:
+        return cls(
+            snapshot_id=v['snapshotId'],
+            added=v['added'],
+            changed=v['changed'],
+            deleted=v['deleted'],
+            files=[FileChange.from_json(x) for x in v['files'] or []],
+            to=v.get('to'),
+            sandbox_id=v.get('sandboxId'),
+            truncated=v.get('truncated') or False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'snapshotId': self.snapshot_id,
+                'added': self.added,
+                'changed': self.changed,
+                'deleted': self.deleted,
+                'files': self.files,
+                'to': self.to,
+                'sandboxId': self.sandbox_id,
+                'truncated': self.truncated or None,
+            }
+        )
+        return made
+
+
+@dataclass
 class SnapshotInfo:
     """The record of a snapshot."""
 
@@ -2885,6 +2971,7 @@ __all__ = [
     'Examination',
     'ExaminedPart',
     'ExposedPort',
+    'FileChange',
     'FileEvent',
     'FileInfo',
     'Finding',
@@ -2922,6 +3009,7 @@ __all__ = [
     'ScreenAction',
     'ScreenInfo',
     'SecretInfo',
+    'SnapshotDiff',
     'SnapshotInfo',
     'Stats',
     'StatsReport',

@@ -27,6 +27,7 @@ from .._models import (
     RemovedNode,
     SandboxInfo,
     SecretInfo,
+    SnapshotDiff,
     SnapshotInfo,
     StatsReport,
     TokenInfo,
@@ -376,6 +377,21 @@ class Hutch:
     def tag_snapshot(self, snapshot: str, name: str, *, replace: bool = False) -> SnapshotInfo:
         """Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other."""
         return SnapshotInfo.from_json(self._call("POST", at("/v1/snapshots/{snapshot}/tag", snapshot=snapshot), {"name": name, "replace": replace}))
+
+    def diff_snapshot(
+        self,
+        snapshot: str,
+        to: str | None = None,
+        *,
+        sandbox: str | None = None,
+        path: str | None = None,
+        text: bool = False,
+        wake: bool = False,
+    ) -> SnapshotDiff:
+        """Compares the files of a snapshot with those of another one, or of a sandbox as it is now: by default the one that the
+        snapshot was made of. text adds the difference of the text of files. A sandbox that sleeps is woken only with wake."""
+        query = query_of(to=to, sandboxId=sandbox, path=path, text=text, wake=wake)
+        return SnapshotDiff.from_json(self._call("GET", at("/v1/snapshots/{snapshot}/diff", snapshot=snapshot) + query))
 
     def delete_snapshot(self, snapshot: str) -> None:
         """Deletes a snapshot or template, by its id or its last name. A name of several is only removed."""
