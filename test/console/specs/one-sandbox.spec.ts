@@ -90,6 +90,58 @@ test("snapshots and copies are a tree", async ({ page, makeSandbox }) => {
   }
 })
 
+test("two snapshots, and a snapshot and the sandbox now, are compared @runtimes", async ({ page, makeSandbox, expected }) => {
+  expected.push(/409 \(Conflict\).*\/diff/) // of the sandbox that sleeps
+  const id = await makeSandbox()
+  const run = (command: string) => api("POST", `/v1/sandboxes/${id}/exec`, { command })
+  const keep = (name: string) => api<{ snapshotId: string }>("POST", `/v1/sandboxes/${id}/snapshots`, { name, filesOnly: true })
+  const first = `first-${id}`, second = `second-${id}`
+  await run("umask 22; echo old > text; echo gone > gone; echo x > tool; printf '\\0a' > binary")
+  await keep(first)
+  await run("umask 22; echo '<b>newer</b>' > text; rm gone; chmod 755 tool; printf '\\0b' > binary; touch \"$(printf 'evil\\033[31m\\342\\200\\256name')\"")
+  await keep(second)
+  try {
+    await open(page, `/sandboxes/${id}/snapshots`)
+    await page.getByRole("button", { name: "Compare", exact: true }).click()
+    await page.getByLabel("Before").selectOption({ label: first })
+    await page.getByLabel("After").selectOption({ label: second })
+    await page.getByLabel("Folder").fill("/workspace")
+    await page.getByLabel("Folder").press("Enter")
+    await expect(page.getByText("1 added, 3 changed, 1 deleted")).toBeVisible()
+    const list = page.getByRole("grid", { name: "Differences" })
+    await expect(list.getByRole("row", { name: "/workspace/gone" })).toContainText("Deleted")
+    await expect(list.getByRole("row", { name: "/workspace/tool" })).toContainText("0644 → 0755")
+    await expect(list.getByRole("row", { name: "/workspace/evil" })).toContainText("evil\\u{1b}[31m\\u{202e}name") // what steers the display is seen
+    await expect(list.getByRole("row", { name: "/workspace/text" })).toContainText("4 B → 13 B")
+    await list.getByRole("button", { name: "/workspace/text" }).click()
+    const text = page.getByRole("region", { name: "The text of /workspace/text" })
+    await expect(text).toContainText("-old")
+    await expect(text).toContainText("+<b>newer</b>") // as text
+    await checkAccessibility(page)
+    await list.getByRole("button", { name: "/workspace/binary" }).click()
+    await expect(page.getByText("It is not text.")).toBeVisible()
+
+    await page.getByLabel("After").selectOption({ label: "The sandbox now" })
+    await page.getByLabel("Before").selectOption({ label: second })
+    const again = page.getByRole("button", { name: "Compare", exact: true }).last()
+    await again.click()
+    await expect(page.getByRole("heading", { name: "Nothing differs" })).toBeVisible()
+    await run("echo now > text")
+    await again.click()
+    await expect(page.getByText("0 added, 1 changed, 0 deleted")).toBeVisible()
+
+    const { status } = await api<{ status: string }>("POST", `/v1/sandboxes/${id}/hibernate`, {})
+    await again.click()
+    if (status === "hibernated") { // its files are in its memory
+      await expect(page.getByRole("alert")).toContainText("sleeps or is paused")
+      await page.getByRole("button", { name: "Wake it and compare" }).click()
+    }
+    await expect(page.getByText("0 added, 1 changed, 0 deleted")).toBeVisible()
+  } finally {
+    for (const name of [first, second]) await api("DELETE", `/v1/snapshots/${name}`)
+  }
+})
+
 test("variables are set and unset, and secrets have no value", async ({ page, makeSandbox }) => {
   const id = await makeSandbox()
   await open(page, `/sandboxes/${id}/environment`)

@@ -1,10 +1,12 @@
-import { Box, Camera, GitFork, RotateCcw, Trash2 } from "lucide-react"
+import { Box, Camera, FileDiff, GitFork, RotateCcw, Trash2 } from "lucide-react"
 import { useMemo, useState } from "react"
 import { Link } from "wouter"
 import type { SandboxRecord, Snapshot } from "hutch"
 import { can, hutch } from "../../../session"
 import { Badge, Button, Confirm, Empty, ErrorNote, format, IconButton, Loading, plainLine, State, Table, useCall, type Column } from "../../../ui"
 import type { TabProps } from "../tabs"
+import { label } from "./changes"
+import { Compare } from "./compare"
 import { ForkSandbox, MakeSnapshot, RestoreSnapshot } from "./dialogs"
 import { family, rows, type Row } from "./tree"
 
@@ -16,19 +18,23 @@ export default function SnapshotsTab({ sandbox }: TabProps) {
   })
   const [making, setMaking] = useState(false)
   const [forking, setForking] = useState(false)
+  const [comparing, setComparing] = useState(false)
   const [restoring, setRestoring] = useState<Snapshot>()
   const [deleting, setDeleting] = useState<Snapshot>()
   const columns = useMemo(() => treeColumns(sandbox.id, { restore: setRestoring, remove: setDeleting }), [sandbox.id])
   if (data === undefined) return error === undefined ? <Loading /> : <ErrorNote error={error} onRetry={reload} />
+  const snapshots = data.flatMap(({ node }) => node.snapshot ?? [])
   return (
     <>
       <div className="toolbar">
         {can("Snapshot") && <Button look="primary" icon={Camera} onClick={() => setMaking(true)}>Make a snapshot</Button>}
         {can("Fork") && <Button icon={GitFork} onClick={() => setForking(true)}>Fork</Button>}
+        {can("DiffSnapshot") && snapshots.length > 0 && <Button icon={FileDiff} aria-expanded={comparing} onClick={() => setComparing(!comparing)}>Compare</Button>}
       </div>
       {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
       <Table label="Snapshots and copies" rows={data} columns={columns} rowKey={(r) => r.node.key} />
       {data.length === 1 && <Empty icon={Camera} title="No snapshots yet">A snapshot keeps the sandbox as it is now. New sandboxes can begin as it, again and again.</Empty>}
+      {comparing && snapshots.length > 0 && <Compare sandbox={sandbox} snapshots={snapshots} onClose={() => setComparing(false)} />}
       <MakeSnapshot sandbox={sandbox} open={making} onClose={() => setMaking(false)} onDone={reload} />
       <ForkSandbox sandbox={sandbox} open={forking} onClose={() => setForking(false)} onDone={reload} />
       <RestoreSnapshot key={restoring?.snapshotId} snapshot={restoring} onClose={() => setRestoring(undefined)} />
@@ -67,10 +73,6 @@ function treeColumns(here: string, on: Handlers): Column<Row>[] {
       ),
     },
   ]
-}
-
-function label(snapshot: Snapshot): string {
-  return plainLine(snapshot.name ?? snapshot.snapshotId)
 }
 
 function Created({ time }: { time: string | undefined }) {
