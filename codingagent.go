@@ -2,6 +2,7 @@ package hutch
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 )
 
@@ -13,7 +14,12 @@ type AgentRequest struct {
 	// Prompt says what the agent is to do.
 	Prompt string `json:"prompt"`
 	// Repository is cloned; its field dir is not used.
-	Repository GitCloneRequest `json:"repository"`
+	Repository GitCloneRequest `json:"repository,omitzero"`
+	// Archive has the files, in place of a repository to clone: a tar archive, plain or compressed with gzip, or a zip archive. Its
+	// settings of git and its hooks are left out. It is read once.
+	Archive io.Reader `json:"-"`
+	// Tries is how many agents do the same at once, each in a copy: 1 to MaxTries for several tries, 0 for the one of RunAgent.
+	Tries int `json:"tries,omitempty"`
 
 	// The following are as in CreateRequest. Those that are left out are what the definition says.
 
@@ -39,6 +45,9 @@ type AgentPrompt struct {
 // MaxPrompt is the longest prompt, in bytes.
 const MaxPrompt = 1 << 20
 
+// MaxTries is the highest number of tries at once.
+const MaxTries = 16
+
 // Check refuses a request that no server can answer.
 func (r AgentRequest) Check() error {
 	if r.Agent != "" && r.Definition != "" {
@@ -47,10 +56,38 @@ func (r AgentRequest) Check() error {
 	if err := (AgentPrompt{Prompt: r.Prompt, Timeout: r.Timeout}).Check(); err != nil {
 		return err
 	}
-	if err := r.Repository.Check(); err != nil {
-		return err
+	switch {
+	case r.Archive == nil:
+		if err := r.Repository.Check(); err != nil {
+			return err
+		}
+	case r.Repository != GitCloneRequest{}:
+		return Errorf(Invalid, "the request has an archive and a repository to clone: give one").Naming(AboutField, "repository")
+	}
+	if r.Tries < 0 || r.Tries > MaxTries {
+		return errTries(r.Tries)
 	}
 	return checkLife(0, r.Keep, "")
+}
+
+// CheckTries is Check for a request of several tries.
+func (r AgentRequest) CheckTries() error {
+	if r.Tries == 0 {
+		return errTries(0)
+	}
+	return r.Check()
+}
+
+func errTries(n int) error {
+	return Errorf(Invalid, "tries is %d: give 1 to %d", n, MaxTries).Naming(AboutField, "tries")
+}
+
+// CheckOne is Check for a request of one session.
+func (r AgentRequest) CheckOne() error {
+	if r.Tries != 0 {
+		return Errorf(Invalid, "tries asks for several sessions: send the request to POST /agents/tries, or leave tries out").Naming(AboutField, "tries")
+	}
+	return r.Check()
 }
 
 // Check refuses a prompt that no agent can follow.
@@ -81,6 +118,7 @@ type AgentEvent struct {
 	Failed    bool           `json:"failed,omitempty"`
 	Continues bool           `json:"continues,omitempty"` // Text continues that of the event before
 	Usage     *AgentUsage    `json:"usage,omitempty"`     // of AgentEnded
+	Try       int            `json:"try,omitempty"`       // which of several tries, from 1
 }
 
 // AgentUsage is what an agent says it has used; 0 for what it does not say.
@@ -142,4 +180,20 @@ func (r *AgentResult) UnmarshalJSON(b []byte) error {
 	}
 	*r = AgentResult{j.SandboxID, j.Agent, j.Success, j.ExitCode, j.TimedOut, j.Duration, j.Answer, j.Usage, j.Diff, j.Files, j.Added, j.Removed}
 	return nil
+}
+
+// AgentTries are what came of several tries.
+type AgentTries struct {
+	// ID finds the tries again. It is the value of the label hutch.agent.tries of their sandboxes.
+	ID    string     `json:"id"`
+	Tries []AgentTry `json:"tries"`
+}
+
+// AgentTry is one of several tries.
+type AgentTry struct {
+	Try    int         `json:"try"` // from 1
+	Result AgentResult `json:"result"`
+	// Kind and Error say why there is no result. The session can still be there.
+	Kind  Kind   `json:"kind,omitempty"`
+	Error string `json:"error,omitempty"`
 }

@@ -145,6 +145,8 @@ var types = map[string]any{
 	"AgentPrompt":          hutch.AgentPrompt{},
 	"AgentRequest":         hutch.AgentRequest{},
 	"AgentResult":          hutch.AgentResult{},
+	"AgentTries":           hutch.AgentTries{},
+	"AgentTry":             hutch.AgentTry{},
 	"AgentUsage":           hutch.AgentUsage{},
 	"Answer":               hutch.Answer{},
 	"AnswerEvent":          hutch.AnswerEvent{},

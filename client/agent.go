@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/url"
 
 	"hutch"
@@ -12,17 +13,40 @@ import (
 // not nil, is called with the id of the session as soon as it is there, and show with what the agent does. The agent works on
 // if ctx ends after that: see FollowAgent.
 func (c *Client) RunAgent(ctx context.Context, req hutch.AgentRequest, session func(id string), show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
-	return c.agent(ctx, endpoint{method: "POST", path: "/agents"}.check(req.Check()), req, session, show)
+	var pass func(agentSession)
+	if session != nil {
+		pass = func(s agentSession) { session(s.ID) }
+	}
+	return beginAgents[hutch.AgentResult](ctx, c, endpoint{method: "POST", path: "/agents"}.check(req.CheckOne()), req, pass, show)
+}
+
+// TryAgent lets req.Tries agents do the same at once, each in a copy of one sandbox, and waits for all. session, if not nil, is called with
+// the id of the tries, by which [Client.FollowTries] finds them, and with each session; show with what the agents do.
+func (c *Client) TryAgent(ctx context.Context, req hutch.AgentRequest, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
+	return beginAgents[hutch.AgentTries](ctx, c, endpoint{method: "POST", path: "/agents/tries"}.check(req.CheckTries()), req, ofTries(session), show)
+}
+
+// FollowTries follows several tries from the beginning of their prompt, and waits until all their agents have ended.
+func (c *Client) FollowTries(ctx context.Context, tries string, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
+	to := endpoint{method: "GET", path: "/agents/tries/" + url.PathEscape(tries)}.check(hutch.CheckID(tries))
+	return agents[hutch.AgentTries](ctx, c, to, nil, ofTries(session), show)
+}
+
+func ofTries(session func(tries string, try int, id string)) func(agentSession) {
+	if session == nil {
+		return nil
+	}
+	return func(s agentSession) { session(s.Tries, s.Try, s.ID) }
 }
 
 // PromptAgent gives the agent of a session its next prompt, and waits as RunAgent does.
 func (c *Client) PromptAgent(ctx context.Context, session string, p hutch.AgentPrompt, show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
-	return c.agent(ctx, ofSession("POST", session, "").check(p.Check()), p, nil, show)
+	return agents[hutch.AgentResult](ctx, c, ofSession("POST", session, "").check(p.Check()), p, nil, show)
 }
 
 // FollowAgent follows the last prompt of a session from its beginning, and waits until the agent has ended.
 func (c *Client) FollowAgent(ctx context.Context, session string, show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
-	return c.agent(ctx, ofSession("GET", session, ""), nil, nil, show)
+	return agents[hutch.AgentResult](ctx, c, ofSession("GET", session, ""), nil, nil, show)
 }
 
 // StopAgent ends the agent of a session, and keeps the session.
@@ -35,23 +59,45 @@ func ofSession(method, session, more string) endpoint {
 	return endpoint{method: method, path: "/agents/" + url.PathEscape(session) + more}.check(hutch.CheckID(session))
 }
 
-// agent makes a request, and passes on its events.
-func (c *Client) agent(ctx context.Context, to endpoint, body any, session func(string), show func(hutch.AgentEvent) error) (res hutch.AgentResult, err error) {
+// agentSession is the event session.
+type agentSession struct {
+	ID    string `json:"sandboxId"`
+	Tries string `json:"tries"`
+	Try   int    `json:"try"`
+}
+
+// beginAgents makes a request that can have an archive, and passes on its events.
+func beginAgents[T any](ctx context.Context, c *Client, to endpoint, req hutch.AgentRequest, session func(agentSession), show func(hutch.AgentEvent) error) (res T, err error) {
+	if to.err != nil || req.Archive == nil {
+		return agents[T](ctx, c, to, req, session, show)
+	}
+	resp, end, err := c.sendForm(ctx, to, req, "archive", req.Archive)
+	defer func() { err = end(err) }()
+	if err != nil {
+		return res, err
+	}
+	return followAgents[T](ctx, c, resp, session, show)
+}
+
+// agents makes a request, and passes on its events.
+func agents[T any](ctx context.Context, c *Client, to endpoint, body any, session func(agentSession), show func(hutch.AgentEvent) error) (res T, err error) {
 	resp, err := c.do(ctx, to, body, "text/event-stream")
 	if err != nil {
 		return res, err
 	}
+	return followAgents[T](ctx, c, resp, session, show)
+}
+
+func followAgents[T any](ctx context.Context, c *Client, resp *http.Response, session func(agentSession), show func(hutch.AgentEvent) error) (res T, err error) {
 	defer resp.Body.Close()
 	return res, c.followEvents(ctx, resp, map[string]func([]byte) error{
 		"session": func(data []byte) error {
-			var s struct {
-				ID string `json:"sandboxId"`
-			}
+			var s agentSession
 			if err := json.Unmarshal(data, &s); err != nil {
 				return c.fault(ctx, err)
 			}
 			if session != nil {
-				session(s.ID)
+				session(s)
 			}
 			return nil
 		},

@@ -20,30 +20,10 @@ func (c *Client) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	if progress == nil {
 		progress = func(hutch.BuildEvent) error { return nil }
 	}
-	r, w := io.Pipe()
-	form := multipart.NewWriter(w)
-	sent := make(chan error, 1)
-	go func() {
-		err := writeBuild(form, req, files)
-		w.CloseWithError(err)
-		sent <- err
-	}()
-	defer func() {
-		r.CloseWithError(errUnread)
-		if failed := <-sent; failed != nil && failed != errUnread && !errors.Is(failed, io.ErrClosedPipe) && err != nil {
-			err = failed // what the context is read from says why; a server that answers before it has read all says it better
-		}
-	}()
-	call, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, r)
+	resp, end, err := c.sendForm(ctx, to, req, "context", files)
+	defer func() { err = end(err) }()
 	if err != nil {
-		return img, hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
-	}
-	call.Header = c.header(ctx)
-	call.Header.Set("Content-Type", form.FormDataContentType())
-	call.Header.Set("Accept", "text/event-stream")
-	resp, err := c.HTTP.Do(call)
-	if err != nil {
-		return img, c.fault(ctx, err)
+		return img, err
 	}
 	defer resp.Body.Close()
 	return img, c.followAnswer(ctx, resp, "progress", func(data []byte) error {
@@ -55,16 +35,48 @@ func (c *Client) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	}, &img)
 }
 
-var errUnread = hutch.Errorf(hutch.Unavailable, "the server did not read the whole context")
+var errUnread = hutch.Errorf(hutch.Unavailable, "the server did not read the whole archive")
 
-// writeBuild writes the two parts of a build.
-func writeBuild(form *multipart.Writer, req hutch.BuildRequest, files io.Reader) error {
+// sendForm makes a request whose body is a form: the request in JSON and, in the part of that name, an archive, unless it is nil. The
+// answer has events. The caller calls end with the error of the call, when it has read the answer; end returns what to report.
+func (c *Client) sendForm(ctx context.Context, to endpoint, req any, name string, files io.Reader) (resp *http.Response, end func(error) error, err error) {
+	r, w := io.Pipe()
+	form := multipart.NewWriter(w)
+	sent := make(chan error, 1)
+	go func() {
+		err := writeForm(form, req, name, files)
+		w.CloseWithError(err)
+		sent <- err
+	}()
+	end = func(err error) error {
+		r.CloseWithError(errUnread)
+		if failed := <-sent; failed != nil && failed != errUnread && !errors.Is(failed, io.ErrClosedPipe) && err != nil {
+			return failed // what the archive is read from says why; a server that answers before it has read all says it better
+		}
+		return err
+	}
+	call, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, r)
+	if err != nil {
+		return nil, end, hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
+	}
+	call.Header = c.header(ctx)
+	call.Header.Set("Content-Type", form.FormDataContentType())
+	call.Header.Set("Accept", "text/event-stream")
+	resp, err = c.HTTP.Do(call)
+	if err != nil {
+		return nil, end, c.fault(ctx, err)
+	}
+	return resp, end, nil
+}
+
+// writeForm writes the parts of a form.
+func writeForm(form *multipart.Writer, req any, name string, files io.Reader) error {
 	part, err := form.CreateFormField("request")
 	if err == nil {
 		err = json.NewEncoder(part).Encode(req)
 	}
 	if err == nil && files != nil {
-		if part, err = form.CreateFormFile("context", "context.tar"); err == nil {
+		if part, err = form.CreateFormFile(name, name+".tar"); err == nil {
 			_, err = io.Copy(part, files)
 		}
 	}

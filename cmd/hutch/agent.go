@@ -178,9 +178,6 @@ func (f *agentRun) flags(c *cobra.Command) {
 	f.placement.flags(c)
 }
 
-// maxTries bounds how many agents work at once.
-const maxTries = 16
-
 func (f *agentRun) check(stdin *os.File) (err error) {
 	switch {
 	case f.repo == "":
@@ -189,8 +186,8 @@ func (f *agentRun) check(stdin *os.File) (err error) {
 		return usageError{errors.New("--prompt is missing: say what the agent is to do")}
 	case f.prompt == "-" && f.passwordIn:
 		return usageError{errors.New("--prompt - and --password-stdin both read the standard input: set HUTCH_GIT_PASSWORD")}
-	case f.tries < 1 || f.tries > maxTries:
-		return usageError{fmt.Errorf("--tries is %d: give 1 to %d", f.tries, maxTries)}
+	case f.tries < 1 || f.tries > hutch.MaxTries:
+		return usageError{fmt.Errorf("--tries is %d: give 1 to %d", f.tries, hutch.MaxTries)}
 	case f.tries > 1 && (f.destination.apply || f.destination.branch != "" || f.detach):
 		return usageError{errors.New("--tries gives several changes: choose one with `hutch agent apply SESSION FOLDER`, and leave --apply, --branch and --detach out")}
 	case f.detach && (f.rm || f.destination.apply || f.destination.branch != ""):

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/compat"
 )
 
 const (
@@ -98,7 +99,7 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 	s := &Session{svc: svc, definition: d, ID: sb.ID}
 	defer func() {
 		if err != nil {
-			svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+			s.destroy(ctx)
 		}
 	}()
 	if err := s.fetch(ctx, repo); err != nil {
@@ -121,10 +122,17 @@ func Begin(ctx context.Context, svc Service, d Definition, req hutch.CreateReque
 	}
 	process, err := s.Start(ctx, prompt, timeout)
 	if err != nil {
-		svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+		s.destroy(ctx)
 		return nil, "", err
 	}
 	return s, process, nil
+}
+
+// destroy removes the session, also when its caller has gone or has reached a limit.
+func (s *Session) destroy(ctx context.Context) {
+	ctx, cancel := compat.Cleanup(ctx)
+	defer cancel()
+	s.svc.Destroy(ctx, s.ID, true)
 }
 
 // request is what the sandbox is created with.
@@ -237,6 +245,11 @@ func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Ses
 
 // Fork makes sessions that begin with what this one is now, or none. They are there for as long as this one was to be.
 func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
+	return s.fork(ctx, count, func(int) map[string]string { return map[string]string{Label: s.definition.Name} })
+}
+
+// fork is Fork with labels for each copy.
+func (s *Session) fork(ctx context.Context, count int, labels func(copy int) map[string]string) ([]*Session, error) {
 	sb, err := s.svc.Sandbox(ctx, s.ID)
 	if err != nil {
 		return nil, err
@@ -252,15 +265,13 @@ func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
 	sessions := make([]*Session, len(list))
 	for i, sb := range list {
 		sessions[i] = &Session{svc: s.svc, definition: s.definition, ID: sb.ID}
-		_, uerr := s.svc.Update(ctx, sb.ID, hutch.UpdateRequest{Labels: map[string]string{Label: s.definition.Name}, Timeout: &keep})
+		_, uerr := s.svc.Update(ctx, sb.ID, hutch.UpdateRequest{Labels: labels(i), Timeout: &keep})
 		err = cmp.Or(err, uerr)
 	}
 	if err == nil {
 		return sessions, nil
 	}
-	for _, copy := range sessions {
-		s.svc.Destroy(context.WithoutCancel(ctx), copy.ID, true)
-	}
+	destroyAll(ctx, sessions)
 	return nil, err
 }
 

@@ -2,6 +2,7 @@ package coding
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -38,6 +39,33 @@ func FromFolder(dir string) func(context.Context, hutch.Service, string, string)
 		return err
 	}
 }
+
+// FromArchive brings the files of an archive into the sandbox, as [FromFolder] does those of a folder. The archive is unpacked inside,
+// and nothing of it is read elsewhere.
+func FromArchive(r io.Reader) func(context.Context, hutch.Service, string, string) error {
+	return func(ctx context.Context, svc hutch.Service, sandbox, folder string) error {
+		in := bufio.NewReader(r)
+		switch _, err := in.Peek(1); {
+		case err == io.EOF:
+			return hutch.Errorf(hutch.Invalid, "the archive has 0 bytes: send one with the files of the repository").Naming(hutch.AboutField, "archive")
+		case err != nil:
+			return err
+		}
+		if err := svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: folder}, in); err != nil {
+			return err
+		}
+		res, err := svc.Exec(ctx, sandbox, hutch.ExecRequest{Command: leaveOutScript, Args: []string{folder}, Timeout: hutch.InSeconds(setUpTime), StreamOnly: true}, nil)
+		if err == nil && !res.Success() {
+			err = hutch.Errorf(hutch.Conflict, "the settings and hooks of git in the archive cannot be left out (exit code %d): send an archive without them", res.ExitCode)
+		}
+		return err
+	}
+}
+
+// leaveOutScript removes what leftOut names. It runs in the sandbox before the agent does.
+const leaveOutScript = `cd "$1" && find . \( -name .git ! -type d -o -path '*/.git/hooks' -o -path '*/.git/config*' -o \
+	\( -path '*/.git/modules/*' -o -path '*/.git/worktrees/*' \) \( -name 'config*' -o -name hooks \) \) -prune -exec rm -rf {} +
+`
 
 var errLeft = errors.New("the sandbox takes no more files")
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -26,7 +27,23 @@ const Prefix = "/agents"
 // writeTime is how long a client can take to read a piece of an answer.
 const writeTime = time.Minute
 
-type handler struct{ svc Service }
+// pingTime is the time between comments in an answer that has nothing else to say.
+const pingTime = 15 * time.Second
+
+type handler struct {
+	svc  Service
+	ping time.Duration
+}
+
+// Uploads reports whether a request's body has an archive, which is never held in memory.
+func Uploads(r *http.Request) bool {
+	return r.Method == http.MethodPost && (r.URL.Path == Prefix || r.URL.Path == Prefix+"/tries") && isForm(r)
+}
+
+func isForm(r *http.Request) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind == "multipart/form-data"
+}
 
 // NewHandler returns the API of coding agents:
 //
@@ -34,13 +51,19 @@ type handler struct{ svc Service }
 //	POST /agents/{session}        an AgentPrompt
 //	GET  /agents/{session}        follows the last prompt again
 //	POST /agents/{session}/stop   ends the agent, and keeps its session
+//	POST /agents/tries            an AgentRequest: begins several sessions
+//	GET  /agents/tries/{tries}    follows them again
 //
-// The answer is an AgentResult, when the agent has ended or, with Accept text/event-stream, events: session, with its id;
-// event, an AgentEvent; and last end or error. The agent works on when the client leaves. What the API does is verbs
+// The answer is an AgentResult or, of several tries, AgentTries, when the agents have ended or, with Accept text/event-stream, events:
+// session, with its id; event, an AgentEvent; and last end or error. The agents work on when the client leaves. What the API does is verbs
 // of svc, so it gives a token no more than the verbs do.
-func NewHandler(svc Service) http.Handler {
+//
+// The body of a request that begins is JSON, or a form with the parts request, in JSON, and archive, with the files.
+func NewHandler(svc Service) http.Handler { return newHandler(svc, pingTime) }
+
+func newHandler(svc Service, ping time.Duration) http.Handler {
 	mux := http.NewServeMux()
-	for route, answer := range (&handler{svc}).routes() {
+	for route, answer := range (&handler{svc, ping}).routes() {
 		mux.HandleFunc(route, answer)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +77,8 @@ func (h *handler) routes() map[string]http.HandlerFunc {
 		"POST " + Prefix + "/{session}":      h.prompt,
 		"GET " + Prefix + "/{session}":       h.follow,
 		"POST " + Prefix + "/{session}/stop": h.stop,
+		"POST " + Prefix + "/tries":          h.try,
+		"GET " + Prefix + "/tries/{tries}":   h.followTries,
 	}
 }
 
@@ -66,9 +91,13 @@ func body(w http.ResponseWriter, r *http.Request, to any) error {
 	if err != nil {
 		return err
 	}
+	return decode(b, to)
+}
+
+func decode(b []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
-	err = dec.Decode(to)
+	err := dec.Decode(to)
 	if err == nil && dec.More() {
 		err = errors.New("there is something behind it")
 	}
@@ -78,21 +107,116 @@ func body(w http.ResponseWriter, r *http.Request, to any) error {
 	return nil
 }
 
-func (h *handler) open(w http.ResponseWriter, r *http.Request) {
-	var req hutch.AgentRequest
-	err := body(w, r, &req)
-	if err == nil {
-		err = req.Check()
+// asked is the request of a body in JSON, or of a form with an archive after it.
+func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err error) {
+	if !isForm(r) {
+		return req, body(w, r, &req)
 	}
-	d, derr := given(cmp.Or(req.Agent, "claude"), req.Definition)
-	if err = cmp.Or(err, derr); err != nil {
+	http.NewResponseController(w).EnableFullDuplex() // otherwise a comment in the answer would cut the archive off
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return req, hutch.Errorf(hutch.Invalid, "the form in the body has no boundary").Because(err)
+	}
+	part, err := parts.NextPart()
+	if err != nil || part.FormName() != "request" {
+		return req, errors.Join(hutch.Errorf(hutch.Invalid, "the first part of the form must be request, with the JSON of the request; the second is archive, with the files"), err)
+	}
+	text, err := io.ReadAll(io.LimitReader(part, compat.MaxRequest+1))
+	switch {
+	case err != nil:
+		return req, errNotWhole(err)
+	case len(text) > compat.MaxRequest:
+		return req, compat.ErrTooLarge
+	case !caller.From(r.Context()).Budget.TakeJSON(text):
+		return req, compat.ErrNoRoom
+	}
+	if err := decode(text, &req); err != nil {
+		return req, err
+	}
+	switch part, err = parts.NextPart(); {
+	case errors.Is(err, io.EOF):
+		return req, hutch.Errorf(hutch.Invalid, "the form has no part archive: add it, or send the request as JSON")
+	case err != nil:
+		return req, errNotWhole(err)
+	case part.FormName() != "archive":
+		return req, hutch.Errorf(hutch.Invalid, "the form has a part %.60q: after request comes archive", part.FormName())
+	}
+	req.Archive = arriving{part}
+	return req, nil
+}
+
+// arriving is an archive whose client can go away before its end.
+type arriving struct{ part io.Reader }
+
+func (a arriving) Read(b []byte) (int, error) {
+	n, err := a.part.Read(b)
+	if err != nil && err != io.EOF {
+		err = errNotWhole(err)
+	}
+	return n, err
+}
+
+func errNotWhole(err error) error {
+	return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+}
+
+// begin reads what a request that begins sessions asks for.
+func begin(w http.ResponseWriter, r *http.Request, check func(hutch.AgentRequest) error) (req hutch.AgentRequest, d Definition, err error) {
+	if req, err = asked(w, r); err != nil {
+		return req, d, err
+	}
+	if err = check(req); err != nil {
+		return req, d, err
+	}
+	d, err = given(cmp.Or(req.Agent, "claude"), req.Definition)
+	return req, d, err
+}
+
+// sandboxOf is what the sandbox of a request is created with, and repositoryOf where its files come from.
+func sandboxOf(req hutch.AgentRequest) hutch.CreateRequest {
+	return hutch.CreateRequest{Image: req.Image, Runtime: req.Runtime, Env: req.Env, Network: req.Network, Limits: req.Limits, Timeout: req.Keep}
+}
+
+func repositoryOf(req hutch.AgentRequest) Repository {
+	if req.Archive != nil {
+		return Repository{Unpack: FromArchive(req.Archive)}
+	}
+	return Repository{GitCloneRequest: req.Repository}
+}
+
+func (h *handler) open(w http.ResponseWriter, r *http.Request) {
+	req, d, err := begin(w, r, hutch.AgentRequest.CheckOne)
+	if err != nil {
 		problem.Write(w, err)
 		return
 	}
-	h.answer(w, r, req.Detach, func(ctx context.Context) (*Session, string, error) {
-		return Begin(ctx, h.svc, d, hutch.CreateRequest{
-			Image: req.Image, Runtime: req.Runtime, Env: req.Env, Network: req.Network, Limits: req.Limits, Timeout: req.Keep,
-		}, Repository{GitCloneRequest: req.Repository}, req.Prompt, req.Timeout.Duration())
+	h.answer(w, r, req.Detach, func(ctx context.Context) (work, error) {
+		s, process, err := Begin(ctx, h.svc, d, sandboxOf(req), repositoryOf(req), req.Prompt, req.Timeout.Duration())
+		return one{s, process}, err
+	})
+}
+
+func (h *handler) try(w http.ResponseWriter, r *http.Request) {
+	req, d, err := begin(w, r, hutch.AgentRequest.CheckTries)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	h.answer(w, r, req.Detach, func(ctx context.Context) (work, error) {
+		t, err := Try(ctx, h.svc, d, sandboxOf(req), repositoryOf(req), req.Prompt, req.Timeout.Duration(), req.Tries)
+		return several{t}, err
+	})
+}
+
+func (h *handler) followTries(w http.ResponseWriter, r *http.Request) {
+	d, err := given("", r.URL.Query().Get("definition"))
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	h.answer(w, r, false, func(ctx context.Context) (work, error) {
+		t, err := FindTries(ctx, h.svc, r.PathValue("tries"), d)
+		return several{t}, err
 	})
 }
 
@@ -118,13 +242,13 @@ func (h *handler) prompt(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	h.answer(w, r, p.Detach, func(ctx context.Context) (*Session, string, error) {
+	h.answer(w, r, p.Detach, func(ctx context.Context) (work, error) {
 		s, err := Find(ctx, h.svc, r.PathValue("session"), d)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		process, err := s.Start(ctx, p.Prompt, p.Timeout.Duration())
-		return s, process, err
+		return one{s, process}, err
 	})
 }
 
@@ -135,13 +259,13 @@ func (h *handler) follow(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	h.answer(w, r, false, func(ctx context.Context) (*Session, string, error) {
+	h.answer(w, r, false, func(ctx context.Context) (work, error) {
 		s, err := Find(ctx, h.svc, r.PathValue("session"), d)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		p, err := s.Last(ctx)
-		return s, p.ID, err
+		return one{s, p.ID}, err
 	})
 }
 
@@ -157,21 +281,70 @@ func (h *handler) stop(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// work is what an answer follows: one agent, or several.
+type work interface {
+	// sessions are what the client gets before the agents have ended.
+	sessions() []begunSession
+	// begun is the result of a request that does not wait.
+	begun() any
+	follow(ctx context.Context, show func(Event) error) (any, error)
+}
+
+// begunSession is the event session.
+type begunSession struct {
+	SandboxID string `json:"sandboxId"`
+	Agent     string `json:"agent"`
+	Tries     string `json:"tries,omitempty"` // the id of several tries
+	Try       int    `json:"try,omitempty"`   // which of them
+}
+
+type one struct {
+	*Session
+	process string
+}
+
+func (o one) sessions() []begunSession {
+	return []begunSession{{SandboxID: o.ID, Agent: o.definition.Name}}
+}
+
+func (o one) begun() any { return hutch.AgentResult{SandboxID: o.ID, Agent: o.definition.Name} }
+
+func (o one) follow(ctx context.Context, show func(Event) error) (any, error) {
+	return o.Follow(ctx, o.process, show)
+}
+
+type several struct{ *Tries }
+
+func (s several) sessions() (list []begunSession) {
+	for _, x := range s.list {
+		list = append(list, begunSession{x.session.ID, x.session.definition.Name, s.ID, x.number})
+	}
+	return list
+}
+
+func (s several) begun() any { return s.Begun() }
+
+func (s several) follow(ctx context.Context, show func(Event) error) (any, error) {
+	return s.Follow(ctx, show)
+}
+
 // answer begins a prompt or finds one, and follows it.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, detach bool, begin func(context.Context) (*Session, string, error)) {
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, detach bool, begin func(context.Context) (work, error)) {
 	hw := httpio.NewWriter(w, r, writeTime)
-	es := httpio.NewEvents(hw, 15*time.Second)
+	es := httpio.NewEvents(hw, h.ping)
 	defer es.Close()
 	streams := wantsEvents(r)
 	if !streams {
 		es.Close() // a comment would begin an answer of another type
 	}
-	s, process, err := begin(r.Context())
-	var res hutch.AgentResult
+	var res any
+	found, err := begin(r.Context())
 	if err == nil {
-		res = hutch.AgentResult{SandboxID: s.ID, Agent: s.definition.Name}
+		res = found.begun()
 		if streams {
-			err = send(es, "session", map[string]string{"sandboxId": s.ID, "agent": s.definition.Name})
+			for _, s := range found.sessions() {
+				err = cmp.Or(err, send(es, "session", s))
+			}
 		}
 	}
 	if err == nil && !detach {
@@ -179,7 +352,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, detach bool, be
 		if streams {
 			show = func(e Event) error { return send(es, "event", e) }
 		}
-		res, err = s.Follow(r.Context(), process, show)
+		res, err = found.follow(r.Context(), show)
 	}
 	switch {
 	case err != nil && es.Begun():

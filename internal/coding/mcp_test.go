@@ -69,6 +69,11 @@ func TestOverMCP(t *testing.T) {
 		{map[string]any{"sandboxId": "none"}, "none"},
 		{map[string]any{"sandboxId": s.ID, "prompt": "x"}, "definition"},
 		{map[string]any{"sandboxId": s.ID, "prompt": "x", "timeout": -1}, "timeout"},
+		{map[string]any{"repository": "https://example.com/x.git", "prompt": "x", "tries": 17}, "1 to 16"},
+		{map[string]any{"repository": "https://example.com/x.git", "prompt": "x", "tries": -1}, "1 to 16"},
+		{map[string]any{"repository": "https://example.com/x.git", "prompt": "x", "tries": 2}, "ANTHROPIC_API_KEY"},
+		{map[string]any{"repository": "https://example.com/x.git", "sandboxId": s.ID, "prompt": "x", "tries": 2}, "sandboxId"},
+		{map[string]any{"sandboxId": s.ID, "prompt": "x", "tries": 2}, "new session"},
 	} {
 		if text, res := ask(wrong.args); !res.IsError || !strings.Contains(text, wrong.word) {
 			t.Errorf("%v gave %.300s", wrong.args, text)

@@ -169,7 +169,7 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 
 // unbounded reports whether the body of a request can have any size.
 func (s surfaces) unbounded(r *http.Request) bool {
-	return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" || e2b.Uploads(r) ||
+	return rest.Uploads(r) || coding.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" || e2b.Uploads(r) ||
 		slices.ContainsFunc(s.foreign, func(f foreign) bool { return f.uploads != nil && f.uploads(r) })
 }
 

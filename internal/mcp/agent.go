@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -20,6 +21,7 @@ func (s *server) addAgentTool() {
 		Name: "runAgent", Title: "Let a coding agent work",
 		Description: "Let a coding agent, such as Claude Code, work on a git repository in a sandbox of its own, wait for it, and show what it changed as a diff. " +
 			"Give repository and prompt to begin; give the returned sandboxId and a prompt to go on, or sandboxId alone to follow a prompt again. " +
+			"With tries, several agents do the same at once, each in a copy, and the results are shown beside each other. " +
 			"The agent works on if this call ends early. It takes minutes.",
 		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
 		InputSchema:  schema[runAgentArgs](nil),
@@ -35,6 +37,7 @@ type runAgentArgs struct {
 	Agent      string  `json:"agent,omitempty" jsonschema:"claude (default), codex, gemini or opencode"`
 	Image      string  `json:"image,omitempty" jsonschema:"template or image with the agent's program"`
 	Timeout    float64 `json:"timeout,omitempty" jsonschema:"seconds; default 3600"`
+	Tries      int     `json:"tries,omitempty" jsonschema:"with repository: how many agents try at once, 1 to 16; default 1"`
 }
 
 // ranAgent is the structured result of runAgent.
@@ -50,11 +53,29 @@ type ranAgent struct {
 	Added     int              `json:"added"`
 	Removed   int              `json:"removed"`
 	Usage     hutch.AgentUsage `json:"usage"`
+	Tries     []triedAgent     `json:"tries,omitempty" jsonschema:"of several tries, each; the fields beside it are those of the first that succeeded, or of the first"`
+}
+
+// triedAgent is one of several tries in the structured result of runAgent.
+type triedAgent struct {
+	Try       int              `json:"try"`
+	SandboxID string           `json:"sandboxId"`
+	Success   bool             `json:"success"`
+	Error     string           `json:"error,omitempty"`
+	Diff      string           `json:"diff"`
+	Truncated bool             `json:"truncated"`
+	Files     int              `json:"files"`
+	Added     int              `json:"added"`
+	Removed   int              `json:"removed"`
+	Usage     hutch.AgentUsage `json:"usage"`
 }
 
 func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply, error) {
 	c.sandbox = in.SandboxID
 	c.keepAlive()
+	if in.Tries != 0 && in.Repository != "" {
+		return s.tryAgent(ctx, c, in)
+	}
 	session, process, err := s.beginAgent(ctx, in)
 	if err != nil {
 		return reply{}, err
@@ -68,11 +89,21 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	if err != nil {
 		return reply{}, err
 	}
-	diff := readable(printed{[]byte(res.Diff), int64(len(res.Diff))}.excerpt(maxShown))
-	ran := ranAgent{
-		SandboxID: res.SandboxID, Success: res.Success, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Answer: tail(readable([]byte(res.Answer)), maxShown), Diff: diff,
-		Truncated: len(res.Diff) > maxShown || !utf8.ValidString(res.Diff), Files: res.Files, Added: res.Added, Removed: res.Removed, Usage: res.Usage,
+	ran := ranOf(res, maxShown)
+	return reply{fmt.Sprintf("%s\n%s\n\n%s", lineOf(res), ran.Answer, ran.Diff), ran}, nil
+}
+
+// ranOf is a result of which most bytes of the difference are shown.
+func ranOf(res hutch.AgentResult, most int) ranAgent {
+	return ranAgent{
+		SandboxID: res.SandboxID, Success: res.Success, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Answer: tail(readable([]byte(res.Answer)), maxShown),
+		Diff:      readable(printed{[]byte(res.Diff), int64(len(res.Diff))}.excerpt(most)),
+		Truncated: len(res.Diff) > most || !utf8.ValidString(res.Diff), Files: res.Files, Added: res.Added, Removed: res.Removed, Usage: res.Usage,
 	}
+}
+
+// lineOf describes a result in one line.
+func lineOf(res hutch.AgentResult) string {
 	verdict := "done"
 	switch {
 	case res.TimedOut:
@@ -80,15 +111,72 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	case !res.Success:
 		verdict = fmt.Sprintf("failed with exit code %d", res.ExitCode)
 	}
-	text := fmt.Sprintf("%s · session %s · %s · %d files, +%d -%d\n%s\n\n%s", verdict, res.SandboxID, length(time.Duration(res.Duration)*time.Millisecond), res.Files, res.Added, res.Removed, ran.Answer, diff)
-	return reply{text, ran}, nil
+	return fmt.Sprintf("%s · session %s · %s · %d files, +%d -%d", verdict, res.SandboxID, length(time.Duration(res.Duration)*time.Millisecond), res.Files, res.Added, res.Removed)
 }
+
+// tryAgent is runAgent for several tries.
+func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply, error) {
+	req, d, err := agentOf(in)
+	if err == nil {
+		err = req.CheckTries()
+	}
+	if err == nil && in.SandboxID != "" {
+		err = errBoth
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	tries, err := coding.Try(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository}, in.Prompt, req.Timeout.Duration(), req.Tries)
+	if err != nil {
+		return reply{}, err
+	}
+	out := follow(ctx, c.req, hutch.Seconds(in.Timeout))
+	var one sync.Mutex // the agents speak at once
+	all, err := tries.Follow(ctx, func(e hutch.AgentEvent) error {
+		one.Lock()
+		defer one.Unlock()
+		return out.add(hutch.Output{Stream: hutch.Stdout, Data: fmt.Appendf(nil, "%d: %s\n", e.Try, strings.TrimSpace(e.Tool+" "+e.Text))})
+	})
+	out.close()
+	if err != nil {
+		return reply{}, err
+	}
+	return triedReply(all), nil
+}
+
+// triedReply shows tries beside each other. They share the length of an answer.
+func triedReply(all hutch.AgentTries) reply {
+	most := maxShown / len(all.Tries)
+	best := 0
+	var lines, diffs strings.Builder
+	var list []triedAgent
+	for i, t := range all.Tries {
+		if t.Result.Success && !all.Tries[best].Result.Success {
+			best = i
+		}
+		ran := ranOf(t.Result, most)
+		list = append(list, triedAgent{t.Try, ran.SandboxID, ran.Success, t.Error, ran.Diff, ran.Truncated, ran.Files, ran.Added, ran.Removed, ran.Usage})
+		line := lineOf(t.Result)
+		if t.Error != "" {
+			line = "session " + t.Result.SandboxID + " · " + t.Error
+		}
+		fmt.Fprintf(&lines, "try %d: %s\n", t.Try, line)
+		fmt.Fprintf(&diffs, "\n# try %d\n%s", t.Try, ran.Diff)
+	}
+	ran := ranOf(all.Tries[best].Result, most)
+	ran.Tries = list
+	return reply{lines.String() + diffs.String(), ran}
+}
+
+var errBoth = hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to go on").Naming(hutch.AboutField, "repository")
 
 // beginAgent begins a session, goes on in one, or finds its last prompt.
 func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
 	switch {
 	case (in.Repository == "") == (in.SandboxID == ""):
-		return nil, "", hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to go on").Naming(hutch.AboutField, "repository")
+		return nil, "", errBoth
+	case in.Tries != 0:
+		return nil, "", hutch.Errorf(hutch.Invalid, "tries is for a new session: give it with repository, or leave it out").Naming(hutch.AboutField, "tries")
 	case in.Repository != "":
 		return s.openAgent(ctx, in)
 	}
@@ -109,13 +197,24 @@ func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Sessi
 }
 
 func (s *server) openAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
-	req := hutch.AgentRequest{Prompt: in.Prompt, Repository: hutch.GitCloneRequest{URL: in.Repository, Branch: in.Branch}, Timeout: hutch.Seconds(in.Timeout)}
-	if err := req.Check(); err != nil {
-		return nil, "", err
+	req, d, err := agentOf(in)
+	if err == nil {
+		err = req.CheckOne()
 	}
-	d, err := coding.Named(cmp.Or(in.Agent, "claude"))
 	if err != nil {
 		return nil, "", err
 	}
 	return coding.Begin(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository}, in.Prompt, req.Timeout.Duration())
+}
+
+// agentOf is the request of the arguments, not checked yet, and its agent.
+func agentOf(in runAgentArgs) (hutch.AgentRequest, coding.Definition, error) {
+	req := hutch.AgentRequest{
+		Prompt: in.Prompt, Repository: hutch.GitCloneRequest{URL: in.Repository, Branch: in.Branch}, Timeout: hutch.Seconds(in.Timeout), Tries: in.Tries,
+	}
+	if err := req.Check(); err != nil {
+		return req, coding.Definition{}, err
+	}
+	d, err := coding.Named(cmp.Or(in.Agent, "claude"))
+	return req, d, err
 }

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -16,7 +17,63 @@ type hears struct {
 }
 
 func (c calls) runAgent(ctx context.Context, a arguments, h hears) (hutch.AgentResult, error) {
-	return c.RunAgent(ctx, request[hutch.AgentRequest](a), h.session, h.event)
+	return c.RunAgent(ctx, agentRequest(a), h.session, h.event)
+}
+
+// agentRequest is the request of a case, which can have an archive in base64.
+func agentRequest(a arguments) hutch.AgentRequest {
+	req := request[hutch.AgentRequest](a)
+	if archive := a.text("archive"); archive != "" {
+		req.Archive = base64.NewDecoder(base64.StdEncoding, strings.NewReader(archive))
+	}
+	return req
+}
+
+func (c calls) tryAgent(ctx context.Context, a arguments, session func(string, int, string), event func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
+	return c.TryAgent(ctx, agentRequest(a), session, event)
+}
+
+func (c calls) followTries(ctx context.Context, a arguments, session func(string, int, string), event func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
+	return c.FollowTries(ctx, a.text("tries"), session, event)
+}
+
+// triesSteps is a call of several agents whose answer has each step.
+func triesSteps(of func(calls, context.Context, arguments, func(string, int, string), func(hutch.AgentEvent) error) (hutch.AgentTries, error)) call {
+	return func(c calls, ctx context.Context, a arguments) (any, error) {
+		all, sessions, events := "", []int{}, []hutch.AgentEvent{}
+		res, err := of(c, ctx, a, func(tries string, try int, _ string) { all, sessions = tries, append(sessions, try) }, func(e hutch.AgentEvent) error {
+			events = append(events, e)
+			if a.stopAt != "" && strings.Contains(e.Text, a.stopAt) {
+				return errStop
+			}
+			return nil
+		})
+		if errors.Is(err, errStop) {
+			return map[string]any{"tries": all, "sessions": sessions, "events": events, "result": nil}, nil
+		}
+		return map[string]any{"tries": all, "sessions": sessions, "events": events, "result": tried(res)}, err
+	}
+}
+
+// wholeTries is one whose answer is what came of each.
+func wholeTries(of func(calls, context.Context, arguments, func(string, int, string), func(hutch.AgentEvent) error) (hutch.AgentTries, error)) call {
+	return func(c calls, ctx context.Context, a arguments) (any, error) {
+		res, err := of(c, ctx, a, nil, nil)
+		return tried(res), err
+	}
+}
+
+// tried is what came of tries, whose differences are bytes.
+func tried(all hutch.AgentTries) any {
+	list := []any{}
+	for _, t := range all.Tries {
+		fields := map[string]any{"try": t.Try, "result": worked(t.Result)}
+		if t.Error != "" {
+			fields["kind"], fields["error"] = t.Kind, t.Error
+		}
+		list = append(list, fields)
+	}
+	return map[string]any{"id": all.ID, "tries": list}
 }
 
 func (c calls) promptAgent(ctx context.Context, a arguments, h hears) (hutch.AgentResult, error) {

@@ -57,6 +57,10 @@ var table = map[string]call{
 	"promptAgentStream": steps(calls.promptAgent),
 	"followAgent":       whole(calls.followAgent),
 	"followAgentStream": steps(calls.followAgent),
+	"tryAgent":          wholeTries(calls.tryAgent),
+	"tryAgentStream":    triesSteps(calls.tryAgent),
+	"followTries":       wholeTries(calls.followTries),
+	"followTriesStream": triesSteps(calls.followTries),
 	"stopAgent":         nothing(func(c calls, ctx context.Context, a arguments) error { return c.StopAgent(ctx, a.text("session")) }),
 
 	"run":       calls.run,

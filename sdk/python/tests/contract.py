@@ -13,6 +13,7 @@ from typing import Any
 
 from hutch import (
     AgentResult,
+    AgentTries,
     Answer,
     AnswerOutput,
     AnswerText,
@@ -94,6 +95,11 @@ def answered(answer: Answer) -> dict[str, Any]:
 def worked(result: AgentResult) -> dict[str, Any]:
     fields = {camel(k): v for k, v in asdict(result).items() if k not in ("diff_bytes", "usage")}
     return fields | {"diff": plain(result.diff_bytes), "usage": result.usage.to_json()}
+
+
+def tried(all: AgentTries) -> dict[str, Any]:
+    tries = [{"try": t.number, "result": worked(t.result)} | ({"kind": t.kind, "error": t.error} if t.error else {}) for t in all.tries]
+    return {"id": all.id, "tries": tries}
 
 
 # Calls: each takes the client and the arguments by their names in the API.
@@ -235,7 +241,9 @@ class Calls:
         return {"events": events, "result": answered(stream.result)}
 
     def session(self, a: dict[str, Any]) -> dict[str, Any]:
-        fields = snake(a, "repository")
+        fields = snake(a, "repository", "archive")
+        if "archive" in a:
+            fields |= {"repository": base64.b64decode(a["archive"])}
         if "repository" in a:
             fields |= {"repository": a["repository"]["url"], **snake(a["repository"], "url")}
         return fields
@@ -245,6 +253,27 @@ class Calls:
 
     async def run_agent_stream(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.agent_of(self.hutch.run_agent_stream(**self.session(a)), stop)
+
+    async def try_agent(self, a: dict[str, Any], stop: str | None) -> Any:
+        return tried(await self.hutch.try_agent(**self.session(a)))
+
+    async def try_agent_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.tries_of(self.hutch.try_agent_stream(**self.session(a)), stop)
+
+    async def follow_tries(self, a: dict[str, Any], stop: str | None) -> Any:
+        return tried(await self.hutch.follow_tries(**snake(a)))
+
+    async def follow_tries_stream(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.tries_of(self.hutch.follow_tries_stream(**snake(a)), stop)
+
+    async def tries_of(self, stream: Any, stop: str | None) -> Any:
+        events: list[Any] = []
+        async with stream:
+            async for event in stream:
+                events.append(event.to_json())
+                if stop and stop in (event.text or ""):
+                    return {"tries": stream.tries, "sessions": list(stream.sessions), "events": events, "result": None}
+        return {"tries": stream.tries, "sessions": list(stream.sessions), "events": events, "result": tried(stream.result)}
 
     async def prompt_agent(self, a: dict[str, Any], stop: str | None) -> Any:
         return worked(await self.hutch.prompt_agent(**snake(a)))

@@ -456,6 +456,35 @@ def test_an_agent_is_asked_for_what_was_given() -> None:
     assert len(server.requests) == 1
 
 
+def test_an_archive_is_sent_as_a_form() -> None:
+    for archive in (b"\x00\xff", iter([b"\x00", b"\xff"])):
+        server = Server((404, problem(404, "not_found")[1]))
+        with pytest.raises(hutch.NotFoundError):
+            server.client().try_agent(archive, "go", 3, agent="codex")
+        request = server.requests[0]
+        request.read()
+        kind, _, boundary = request.headers["Content-Type"].partition("; boundary=")
+        assert (request.url.path, kind) == ("/agents/tries", "multipart/form-data")
+        _, first, second, last = request.content.split(b"--" + boundary.encode())
+        assert json.loads(first.partition(b"\r\n\r\n")[2]) == {"prompt": "go", "tries": 3, "agent": "codex"}
+        assert b'name="archive"' in second
+        assert second.partition(b"\r\n\r\n")[2] == b"\x00\xff\r\n"
+        assert last == b"--\r\n"
+
+
+def test_several_tries_are_compared() -> None:
+    begun = "".join(f'event: session\ndata: {{"sandboxId": "s{n}", "agent": "claude", "tries": "tries-1", "try": {n}}}\n\n' for n in (1, 2))
+    said = 'event: event\ndata: {"type": "said", "text": "x", "try": 2}\n\n'
+    all = {"id": "tries-1", "tries": [{"try": 1, "result": WORKED}, {"try": 2, "result": WORKED, "kind": "exhausted", "error": "too long"}]}
+    with asked(begun + said + "event: end\ndata: " + json.dumps(all) + "\n\n").follow_tries_stream("tries-1") as stream:
+        assert [(e.text, e.try_) for e in stream] == [("x", 2)]
+        assert (stream.tries, stream.sessions) == ("tries-1", {1: "s1", 2: "s2"})
+        assert [(t.number, t.result.diff_bytes, t.error) for t in stream.result.tries] == [(1, b"+\xe9\n", None), (2, b"+\xe9\n", "too long")]
+    with pytest.raises(hutch.UnavailableError, match="follow_tries") as caught:
+        asked(begun + said).try_agent("https://x.test/r.git", "go", 2)
+    assert caught.value.data == {"tries": "tries-1"}
+
+
 @pytest.mark.parametrize("text", [BEGUN, BEGUN + 'event: event\ndata: {"type": "said"}\n\n'])
 def test_an_agent_whose_connection_is_lost_works_on(text: str) -> None:
     with pytest.raises(hutch.UnavailableError, match="works on: follow it") as caught:

@@ -90,7 +90,7 @@ classes = {
     },
 }
 #: Words that Python keeps for itself.
-renamed = {"from": "from_path", "as": "as_"}
+renamed = {"from": "from_path", "as": "as_", "try": "try_"}
 
 head = '''"""What the server returns and takes, as dataclasses. Written by tools/models.py from api/openapi.yaml: do not change it by hand."""
 

@@ -2,7 +2,7 @@ import { type Call, type Connection } from "./connection.js"
 import { dataBytes, dataText, defined, fromMilliseconds, inSeconds, mergeEnv } from "./encoding.js"
 import { HutchError, problemError, unreachable } from "./error.js"
 import { readEvents } from "./events.js"
-import type { Abortable, AgentEvent, AgentPrompt, AgentRequest, AgentResultRecord, Duration, Env, GitCloneRequest } from "./types.js"
+import type { Abortable, AgentEvent, AgentPrompt, AgentRequest, AgentResultRecord, AgentTriesRecord, AgentTryRecord, Duration, Env, GitCloneRequest } from "./types.js"
 
 /** How a session with an agent is followed. */
 export interface AgentFollowOptions extends Abortable {
@@ -32,19 +32,41 @@ export interface AgentResult extends Omit<AgentResultRecord, "encoding"> {
   diffBytes: Uint8Array
 }
 
-/** One step of a session: which it is, what the agent does, and last what came of it. */
-export type AgentStep =
-  | { type: "session"; sandboxId: string; agent: string }
-  | AgentEvent
-  | { type: "complete"; result: AgentResult }
+/** One of several tries: `error` and `kind` say why there is no result; the session can still be there. */
+export interface AgentTry extends Omit<AgentTryRecord, "result"> {
+  result: AgentResult
+}
 
-/** The body of a request that begins a session. */
-export function agentRequest(url: string, prompt: string, options: AgentOptions): AgentRequest {
-  const { agent, definition, image, runtime, network, limits, detach, branch, depth, username, password, env, timeout, keep } = options
-  return {
-    ...defined({ agent, definition, image, runtime, network, limits, detach, env: mergeEnv(env), timeout: fromMilliseconds(timeout) }),
-    ...(keep === undefined ? {} : { keep: inSeconds(keep) }), prompt, repository: { url, ...defined({ branch, depth, username, password }) },
+/** What came of several tries; `id` is for `followTries`. */
+export interface AgentTries extends Omit<AgentTriesRecord, "tries"> {
+  tries: AgentTry[]
+}
+
+/** One step: which session it is, what its agent does, and last what came of it. Of several tries, a session has the id of all and its number. */
+export type Step<T> =
+  | { type: "session"; sandboxId: string; agent: string; tries?: string; try?: number }
+  | AgentEvent
+  | { type: "complete"; result: T }
+
+export type AgentStep = Step<AgentResult>
+export type TriesStep = Step<AgentTries>
+
+/** Where the files come from: the URL of a repository, or an archive with them (tar, tar.gz or zip). */
+export type AgentSource = string | Uint8Array | ArrayBuffer | Blob
+
+/** The call that begins a session, or several. */
+export function agentCall(source: AgentSource, prompt: string, options: AgentOptions, tries?: number): Call {
+  const { agent, definition, image, runtime, network, limits, detach, branch, depth, username, password, env, timeout, keep, signal } = options
+  const clone = defined({ branch, depth, username, password })
+  const request: AgentRequest = {
+    ...defined({ agent, definition, image, runtime, network, limits, detach, tries, env: mergeEnv(env), timeout: fromMilliseconds(timeout) }),
+    ...(keep === undefined ? {} : { keep: inSeconds(keep) }), prompt,
   }
+  if (typeof source === "string") return { json: { ...request, repository: { url: source, ...clone } }, signal }
+  const form = new FormData()
+  form.append("request", JSON.stringify(Object.keys(clone).length === 0 ? request : { ...request, repository: clone })) // the server says what is wrong
+  form.append("archive", source instanceof Blob ? source : new Blob([source as BlobPart]), "archive.tar")
+  return { form, signal }
 }
 
 /** The body of a later prompt. */
@@ -57,23 +79,24 @@ export function agentPrompt(prompt: string, options: AgentPromptOptions): AgentP
  * Makes a request, and reports each step; the last one is `complete`. The agent works on when the loop is left, when the signal is aborted and
  * when the connection is lost.
  */
-export async function* streamAgent(connection: Connection, method: "GET" | "POST", path: string, call: Call): AsyncGenerator<AgentStep, void, undefined> {
+export async function* streamAgents<T>(connection: Connection, method: "GET" | "POST", path: string, call: Call, read: (data: unknown) => T): AsyncGenerator<Step<T>, void, undefined> {
   const response = await connection.send(method, path, { ...call, accept: "text/event-stream" })
-  let session: string | undefined, lost: unknown
+  let session: string | undefined, tries: string | undefined, lost: unknown
   try {
     for await (const e of readEvents(response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } }))) {
       const data: unknown = JSON.parse(e.data)
       switch (e.event) { // one that a newer server has is passed over
         case "session": {
-          const { sandboxId, agent } = data as AgentResultRecord
-          session = sandboxId
-          yield { type: "session", sandboxId, agent }
+          const begun = data as { sandboxId: string; agent: string; tries?: string; try?: number }
+          session = begun.sandboxId
+          tries = begun.tries
+          yield { type: "session", ...begun }
           break
         }
         case "event": yield data as AgentEvent; break
         case "error": throw problemError(data, 500)
         case "end":
-          yield { type: "complete", result: agentResult(data as AgentResultRecord) }
+          yield { type: "complete", result: read(data) }
           return
       }
     }
@@ -83,15 +106,22 @@ export async function* streamAgent(connection: Connection, method: "GET" | "POST
     lost = cause
   }
   if (session === undefined) throw unreachable(connection.url, lost)
+  if (tries !== undefined) throw new HutchError("unavailable", `the connection is lost, and the agents of ${tries} work on: follow them with followTries`, { data: { tries }, cause: lost })
   throw new HutchError("unavailable", `the connection is lost, and the agent of ${session} works on: follow it with followAgent`, { data: { sandboxId: session }, cause: lost })
 }
 
-function agentResult({ encoding, ...rest }: AgentResultRecord): AgentResult {
+export function agentTries(data: unknown): AgentTries {
+  const { id, tries } = data as AgentTriesRecord
+  return { id, tries: tries.map(({ result, ...rest }) => ({ ...rest, result: agentResult(result) })) }
+}
+
+export function agentResult(data: unknown): AgentResult {
+  const { encoding, ...rest } = data as AgentResultRecord
   return { ...rest, diff: dataText(rest.diff, encoding ?? ""), diffBytes: dataBytes(rest.diff, encoding ?? "") }
 }
 
 /** The result at the end of the steps. */
-export async function lastOf(steps: AsyncGenerator<AgentStep, void, undefined>): Promise<AgentResult> {
+export async function lastOf<T>(steps: AsyncGenerator<Step<T>, void, undefined>): Promise<T> {
   for await (const s of steps) if (s.type === "complete") return s.result
   throw new HutchError("unavailable", "the session has no end: follow it again")
 }

@@ -1,5 +1,6 @@
 import {
-  type AgentFollowOptions, type AgentOptions, agentPrompt, type AgentPromptOptions, agentRequest, type AgentResult, type AgentStep, lastOf, streamAgent,
+  agentCall, type AgentFollowOptions, type AgentOptions, agentPrompt, type AgentPromptOptions, agentResult, type AgentResult, type AgentSource, type AgentStep, agentTries,
+  type AgentTries, lastOf, streamAgents, type TriesStep,
 } from "./agent.js"
 import { type AskEvent, type AskOptions, type AskResult, streamAnswer } from "./ask.js"
 import { createRequest, type SandboxOptions } from "./base.js"
@@ -114,14 +115,37 @@ export class Hutch extends Operations {
    * ```ts
    * const { diff, sandboxId } = await hutch.runAgent("https://example.com/repo.git", "update the docs")
    * ```
+   *
+   * An archive with the files, in place of the URL, is a tar archive, plain or compressed with gzip, or a zip archive.
    */
-  runAgent(repository: string, prompt: string, options: AgentOptions = {}): Promise<AgentResult> {
+  runAgent(repository: AgentSource, prompt: string, options: AgentOptions = {}): Promise<AgentResult> {
     return lastOf(this.runAgentStream(repository, prompt, options))
   }
 
   /** The same, with each step as it happens. The agent works on when the loop is left: see {@link followAgent} and {@link stopAgent}. */
-  runAgentStream(repository: string, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
-    return streamAgent(this.connection, "POST", "/agents", { json: agentRequest(repository, prompt, options), signal: options.signal })
+  runAgentStream(repository: AgentSource, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
+    return streamAgents(this.connection, "POST", "/agents", agentCall(repository, prompt, options), agentResult)
+  }
+
+  /** Lets several agents do the same at once, 1 to 16, each in a copy of one sandbox, and waits for all. */
+  tryAgent(repository: AgentSource, prompt: string, tries: number, options: AgentOptions = {}): Promise<AgentTries> {
+    return lastOf(this.tryAgentStream(repository, prompt, tries, options))
+  }
+
+  /** The same, with each step as it happens. The agents work on when the loop is left: see {@link followTries}. */
+  tryAgentStream(repository: AgentSource, prompt: string, tries: number, options: AgentOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
+    return streamAgents(this.connection, "POST", "/agents/tries", agentCall(repository, prompt, options, tries), agentTries)
+  }
+
+  /** Waits for several tries, which can have ended. */
+  followTries(tries: string, options: AgentFollowOptions = {}): Promise<AgentTries> {
+    return lastOf(this.followTriesStream(tries, options))
+  }
+
+  /** The same, with each step from the beginning of the prompt. */
+  followTriesStream(tries: string, options: AgentFollowOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
+    const { signal, definition } = options
+    return streamAgents(this.connection, "GET", `/agents/tries/${part(tries)}`, { query: { definition }, signal }, agentTries)
   }
 
   /** Gives the agent of a session its next prompt, and waits for it. The difference is everything since the session began. */
@@ -131,7 +155,7 @@ export class Hutch extends Operations {
 
   /** The same, with each step as it happens. */
   promptAgentStream(session: string, prompt: string, options: AgentPromptOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
-    return streamAgent(this.connection, "POST", `/agents/${part(session)}`, { json: agentPrompt(prompt, options), signal: options.signal })
+    return streamAgents(this.connection, "POST", `/agents/${part(session)}`, { json: agentPrompt(prompt, options), signal: options.signal }, agentResult)
   }
 
   /** Waits for the last prompt of a session, which can have ended. */
@@ -142,7 +166,7 @@ export class Hutch extends Operations {
   /** The same, with each step from the beginning of the prompt. */
   followAgentStream(session: string, options: AgentFollowOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
     const { signal, definition } = options
-    return streamAgent(this.connection, "GET", `/agents/${part(session)}`, { query: { definition }, signal })
+    return streamAgents(this.connection, "GET", `/agents/${part(session)}`, { query: { definition }, signal }, agentResult)
   }
 
   /** Ends the agent of a session, and keeps the session. */

@@ -32,6 +32,8 @@ export interface Call extends Abortable {
   query?: Query
   /** Sent as JSON. */
   json?: unknown
+  /** Sent as a form. */
+  form?: FormData
   /** Sent as bytes. */
   content?: Content | undefined
   /** Hears how much of the content was sent, where that is known. */
@@ -130,6 +132,7 @@ export class Connection {
       // Redirects are not followed: they would take the token elsewhere.
       const init: ProgressInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "manual", signal: call.signal ?? null }
       if (call.json !== undefined) init.body = JSON.stringify(call.json)
+      if (call.form !== undefined) init.body = call.form
       if (call.content !== undefined) {
         init.body = call.content as BodyInit
         if (call.content instanceof ReadableStream) init.duplex = "half"

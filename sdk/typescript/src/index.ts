@@ -12,7 +12,7 @@ export { Sandbox, Session, shellQuote, type ContextOptions, type ExecCallbacks, 
 export type { SandboxOptions } from "./base.js"
 export type { GitCheckoutOptions, ListOptions, ReadOptions, WriteOptions } from "./files.js"
 export { CodeContext, Result, type Execution, type OutputMessage, type RunEvent, type RunOptions } from "./code.js"
-export type { AgentFollowOptions, AgentOptions, AgentPromptOptions, AgentResult, AgentStep } from "./agent.js"
+export type { AgentFollowOptions, AgentOptions, AgentPromptOptions, AgentResult, AgentSource, AgentStep, AgentTries, AgentTry, Step, TriesStep } from "./agent.js"
 export type { AnswerFile, AskEvent, AskOptions, AskResult } from "./ask.js"
 export { CodeRun } from "./run.js"
 export { Process, ProcessHandle, type LogMatch, type LogOptions, type WaitOptions } from "./process.js"

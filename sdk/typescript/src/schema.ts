@@ -155,7 +155,7 @@ export interface paths {
         put?: never;
         /**
          * Let a coding agent work on a repository, in a new sandbox.
-         * @description Answered when the agent has ended; with detach, at once, with the first two fields. With Accept text/event-stream the events are session with {"sandboxId", "agent"}, event with an AgentEvent for each thing that the agent does, and last end with the result, or error with a Problem. The agent works on when the client leaves, and the session stays. An agent that fails has a result; it is no error. Needs the scopes exec and files.
+         * @description Answered when the agent has ended; with detach, at once, with the first two fields. With Accept text/event-stream the events are session with {"sandboxId", "agent"}, event with an AgentEvent for each thing that the agent does, and last end with the result, or error with a Problem. The agent works on when the client leaves, and the session stays. An agent that fails has a result; it is no error. A form has an archive with the files in place of a repository to clone, in the part after the request; settings of git and hooks in it are left out. Needs the scopes exec and files.
          */
         post: operations["runAgent"];
         delete?: never;
@@ -211,6 +211,52 @@ export interface paths {
         put?: never;
         /** End the agent of a session, and keep the session. */
         post: operations["stopAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/tries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let several agents do the same at once, each in a copy of one repository.
+         * @description tries says how many. The repository is brought in once, and the sandbox is forked: the first agent works in it, each other one in a copy. All sessions begin, or none. Answered as runAgent, with what came of each; the event session has the id of the tries and the number of each, too, and events have the number. With detach, the results have the first two fields only.
+         */
+        post: operations["tryAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/tries/{tries}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the tries.
+                 * @example tries-bwxmepxhgaii
+                 */
+                tries: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Follow several tries from the beginning of their last prompts.
+         * @description Answered as tryAgent, also when the agents have ended. Sessions that were destroyed are not in the list.
+         */
+        get: operations["followTries"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2930,8 +2976,8 @@ export interface components {
             definition?: string;
             /** @description What the agent is to do: at most 1 MiB. */
             prompt: string;
-            /** @description Is cloned. Its folder is the server's choice: dir is not used. The network reaches its host only for the clone. */
-            repository: components["schemas"]["GitCloneRequest"];
+            /** @description Is cloned. Its folder is the server's choice: dir is not used. The network reaches its host only for the clone. Left out where the form of the request has an archive. */
+            repository?: components["schemas"]["GitCloneRequest"];
             /** @description An image, or the name of a template, with the program of the agent. */
             image?: string;
             /** @description As in CreateRequest. */
@@ -2948,6 +2994,24 @@ export interface components {
             keep?: number;
             /** @description Do not wait for the agent. */
             detach?: boolean;
+            /** @description Of tryAgent: how many agents work at once, 1 to 16. */
+            tries?: number;
+        };
+        /** @description What came of several tries. */
+        AgentTries: {
+            /** @description Finds the tries again; it is the value of the label hutch.agent.tries of their sandboxes. */
+            id: string;
+            tries: components["schemas"]["AgentTry"][];
+        };
+        /** @description One of several tries. */
+        AgentTry: {
+            /** @description Its number, from 1. */
+            try: number;
+            result: components["schemas"]["AgentResult"];
+            /** @description The kind of error because of which there is no result. Then only sandboxId and agent of the result are set, and the session can still be there. */
+            kind?: string;
+            /** @description What went wrong, and what to do next. */
+            error?: string;
         };
         /** @description What an agent is to do next, in a session. */
         AgentPrompt: {
@@ -2975,6 +3039,8 @@ export interface components {
             continues?: boolean;
             /** @description Of ended. */
             usage?: components["schemas"]["AgentUsage"];
+            /** @description Which of several tries, from 1. */
+            try?: number;
         };
         /** @description What a coding agent says it has used; 0 for what it does not say. */
         AgentUsage: {
@@ -5560,6 +5626,19 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["AgentRequest"];
+                /**
+                 * @example {
+                 *       "request": {
+                 *         "prompt": "say in the README how to build it"
+                 *       },
+                 *       "archive": "an archive"
+                 *     }
+                 */
+                "multipart/form-data": {
+                    request: components["schemas"]["AgentRequest"];
+                    /** @description The files: a tar archive, plain or compressed with gzip, or a zip archive. */
+                    archive: string;
+                };
             };
         };
         responses: {
@@ -5728,6 +5807,144 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    tryAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "repository": {
+                 *         "url": "https://example.com/repo.git"
+                 *       },
+                 *       "prompt": "make the parser faster",
+                 *       "tries": 4
+                 *     }
+                 */
+                "application/json": components["schemas"]["AgentRequest"];
+                /**
+                 * @example {
+                 *       "request": {
+                 *         "prompt": "say in the README how to build it",
+                 *         "tries": 4
+                 *       },
+                 *       "archive": "an archive"
+                 *     }
+                 */
+                "multipart/form-data": {
+                    request: components["schemas"]["AgentRequest"];
+                    /** @description The files: a tar archive, plain or compressed with gzip, or a zip archive. */
+                    archive: string;
+                };
+            };
+        };
+        responses: {
+            /** @description What came of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "tries-bwxmepxhgaii",
+                     *       "tries": [
+                     *         {
+                     *           "try": 1,
+                     *           "result": {
+                     *             "sandboxId": "sb-bwxmepxhgaii",
+                     *             "agent": "claude",
+                     *             "success": true,
+                     *             "exitCode": 0,
+                     *             "timedOut": false,
+                     *             "duration": 41200,
+                     *             "answer": "It is faster.",
+                     *             "usage": {
+                     *               "turns": 4,
+                     *               "inputTokens": 51230,
+                     *               "outputTokens": 1120,
+                     *               "cost": 0.19
+                     *             },
+                     *             "diff": "diff --git a/README b/README\n",
+                     *             "files": 1,
+                     *             "added": 3,
+                     *             "removed": 0
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AgentTries"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    followTries: {
+        parameters: {
+            query?: {
+                /** @description Of an agent that the server does not know, in YAML. Without it, what that agent prints is not read. */
+                definition?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the tries.
+                 * @example tries-bwxmepxhgaii
+                 */
+                tries: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What came of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "tries-bwxmepxhgaii",
+                     *       "tries": [
+                     *         {
+                     *           "try": 1,
+                     *           "result": {
+                     *             "sandboxId": "sb-bwxmepxhgaii",
+                     *             "agent": "claude",
+                     *             "success": true,
+                     *             "exitCode": 0,
+                     *             "timedOut": false,
+                     *             "duration": 41200,
+                     *             "answer": "It is faster.",
+                     *             "usage": {
+                     *               "turns": 4,
+                     *               "inputTokens": 51230,
+                     *               "outputTokens": 1120,
+                     *               "cost": 0.19
+                     *             },
+                     *             "diff": "diff --git a/README b/README\n",
+                     *             "files": 1,
+                     *             "added": 3,
+                     *             "removed": 0
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AgentTries"];
+                    "text/event-stream": string;
+                };
             };
             default: components["responses"]["Problem"];
         };

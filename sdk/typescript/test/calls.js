@@ -142,7 +142,24 @@ async function agentSteps(stream, stopAt) {
   return { session, events, result }
 }
 
-const agentOptions = ({ repository, prompt: _, session: __, timeout, ...rest }) => ({ ...rest, branch: repository?.branch, timeout: ms(timeout) })
+const triesDone = ({ id, tries }) => ({ id, tries: tries.map((t) => ({ ...t, result: agentDone(t.result) })) })
+
+async function triesSteps(stream, stopAt) {
+  const sessions = [], events = []
+  let tries, result = null
+  for await (const s of stream) {
+    if (s.type === "session") { sessions.push(s.try); tries = s.tries }
+    else if (s.type === "complete") result = triesDone(s.result)
+    else events.push(s)
+    if (stopAt !== undefined && s.text?.includes(stopAt)) break
+  }
+  return { tries, sessions, events, result }
+}
+
+/** Where the files come from: a URL, or an archive in base64. */
+const agentSource = ({ repository, archive }) => archive === undefined ? repository.url : Buffer.from(archive, "base64")
+
+const agentOptions = ({ repository, archive: _a, tries: _t, prompt: _, session: __, timeout, ...rest }) => ({ ...rest, branch: repository?.branch, timeout: ms(timeout) })
 
 async function collect(stream) {
   const chunks = []
@@ -305,8 +322,12 @@ export const calls = {
   saveVolumes: (h, a) => h.sandbox(a.id).saveVolumes(),
   ask: async (h, a) => answered(await h.ask(a.question, askOptions(a))),
   askStream: (h, a, { stopAt }) => askSteps(h.askStream(a.question, askOptions(a)), stopAt),
-  runAgent: async (h, a) => agentDone(await h.runAgent(a.repository.url, a.prompt, agentOptions(a))),
-  runAgentStream: (h, a, { stopAt }) => agentSteps(h.runAgentStream(a.repository.url, a.prompt, agentOptions(a)), stopAt),
+  runAgent: async (h, a) => agentDone(await h.runAgent(agentSource(a), a.prompt, agentOptions(a))),
+  runAgentStream: (h, a, { stopAt }) => agentSteps(h.runAgentStream(agentSource(a), a.prompt, agentOptions(a)), stopAt),
+  tryAgent: async (h, a) => triesDone(await h.tryAgent(agentSource(a), a.prompt, a.tries, agentOptions(a))),
+  tryAgentStream: (h, a, { stopAt }) => triesSteps(h.tryAgentStream(agentSource(a), a.prompt, a.tries, agentOptions(a)), stopAt),
+  followTries: async (h, a) => triesDone(await h.followTries(a.tries, agentOptions(a))),
+  followTriesStream: (h, a, { stopAt }) => triesSteps(h.followTriesStream(a.tries, agentOptions(a)), stopAt),
   promptAgent: async (h, a) => agentDone(await h.promptAgent(a.session, a.prompt, agentOptions(a))),
   promptAgentStream: (h, a, { stopAt }) => agentSteps(h.promptAgentStream(a.session, a.prompt, agentOptions(a)), stopAt),
   followAgent: async (h, a) => agentDone(await h.followAgent(a.session, agentOptions(a))),

@@ -32,5 +32,5 @@ export const parity: Record<string, true> = {
   SnapshotRequest: true satisfies Same<Missing<"SnapshotRequest", Argument<Sandbox["snapshot"], 0>>, never>,
   VolumeRequest: true satisfies Same<Missing<"VolumeRequest", Argument<Hutch["createVolume"], 1> | "name">, never>,
   GitCloneRequest: true satisfies Same<Missing<"GitCloneRequest", keyof GitCheckoutOptions | "url">, "dir">, // dir is targetDir
-  AgentRequest: true satisfies Same<Missing<"AgentRequest", keyof AgentOptions | "prompt" | "repository">, never>,
+  AgentRequest: true satisfies Same<Missing<"AgentRequest", keyof AgentOptions | "prompt" | "repository" | "tries">, never>,
 }

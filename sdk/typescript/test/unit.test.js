@@ -560,3 +560,25 @@ test("an agent is left by a signal", async () => {
     for await (const s of hutch.followAgentStream("s", { signal: gone.signal })) if (s.type === "session") gone.abort(reason)
   }, reason)
 })
+
+const ofTry = (number) => event("session", { sandboxId: `s${number}`, agent: "claude", tries: "tries-1", try: number })
+
+test("an archive is sent as a form, and several tries are compared", async () => {
+  const all = { id: "tries-1", tries: [{ try: 1, result: { ...worked, diff: "K+kK", encoding: "base64" } }, { try: 2, result: { ...worked, success: false }, kind: "exhausted", error: "too long" }] }
+  const { hutch, requests } = script(events(begun + event("end", worked)), events(ofTry(1) + ofTry(2) + event("event", { type: "said", text: "x", try: 2 }) + event("end", all)), events(ofTry(2) + event("end", all)))
+  await hutch.runAgent(new TextEncoder().encode("an archive"), "go", { agent: "codex" })
+  const [kind, boundary] = requests[0].headers.get("Content-Type").split("; boundary=")
+  assert.deepEqual([requests[0].path, kind], ["/agents", "multipart/form-data"])
+  const parts = requests[0].body.split(`--${boundary}`).slice(1, -1).map((part) => [/name="(\w+)"/.exec(part)[1], part.slice(part.indexOf("\r\n\r\n") + 4, -2)])
+  assert.deepEqual([parts[0][0], JSON.parse(parts[0][1])], ["request", { agent: "codex", prompt: "go" }])
+  assert.deepEqual(parts.slice(1), [["archive", "an archive"]])
+  const seen = []
+  for await (const s of hutch.tryAgentStream("https://x.test/r.git", "go", 2)) seen.push(s)
+  assert.deepEqual(JSON.parse(requests[1].body), { tries: 2, prompt: "go", repository: { url: "https://x.test/r.git" } })
+  assert.deepEqual(seen.slice(1, 3), [{ type: "session", sandboxId: "s2", agent: "claude", tries: "tries-1", try: 2 }, { type: "said", text: "x", try: 2 }])
+  const { id, tries } = seen[3].result
+  assert.deepEqual([id, tries[0].result.diffBytes, tries[1].error, tries[1].kind], ["tries-1", new Uint8Array([43, 233, 10]), "too long", "exhausted"])
+  assert.equal((await hutch.followTries("tries-1")).tries.length, 2)
+  assert.deepEqual(requests.slice(1).map((r) => `${r.method} ${r.path}`), ["POST /agents/tries", "GET /agents/tries/tries-1"])
+  await assert.rejects(script(events(ofTry(1), { broken: true })).hutch.tryAgent("https://x.test/r.git", "go", 2), { code: "unavailable", data: { tries: "tries-1" } })
+})

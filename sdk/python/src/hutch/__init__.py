@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         AsyncStatsWatch,
         AsyncTerminal,
         AsyncTimelineWatch,
+        AsyncTriesStream,
     )
     from ._models import (
         AgentEvent,
@@ -125,6 +126,8 @@ if TYPE_CHECKING:
     )
     from ._results import (
         AgentResult,
+        AgentTries,
+        AgentTry,
         Answer,
         AnswerEvent,
         AnswerFile,
@@ -157,6 +160,7 @@ if TYPE_CHECKING:
         StatsWatch,
         Terminal,
         TimelineWatch,
+        TriesStream,
     )
 
 #: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
@@ -177,6 +181,7 @@ _lazy = {
         "AsyncStatsWatch",
         "AsyncTerminal",
         "AsyncTimelineWatch",
+        "AsyncTriesStream",
     ],
     "_sync.client": ["Hutch"],
     "_sync.commands": ["CodeContext", "Session"],
@@ -194,9 +199,12 @@ _lazy = {
         "StatsWatch",
         "Terminal",
         "TimelineWatch",
+        "TriesStream",
     ],
     "_results": [
         "AgentResult",
+        "AgentTries",
+        "AgentTry",
         "Answer",
         "AnswerEvent",
         "AnswerFile",
@@ -234,6 +242,8 @@ def __dir__() -> list[str]:
 __all__ = [
     "AgentResult",
     "AgentStream",
+    "AgentTries",
+    "AgentTry",
     "Answer",
     "AnswerEvent",
     "AnswerFile",
@@ -256,6 +266,7 @@ __all__ = [
     "AsyncStatsWatch",
     "AsyncTerminal",
     "AsyncTimelineWatch",
+    "AsyncTriesStream",
     "AuthenticationError",
     "CodeContext",
     "CodeError",
@@ -292,6 +303,7 @@ __all__ = [
     "Session",
     "Terminal",
     "TimelineWatch",
+    "TriesStream",
     "UnavailableError",
     "UnsupportedError",
     "__version__",

@@ -23,6 +23,8 @@ class AgentEvent:
     continues: bool = False
     #: Of ended.
     usage: AgentUsage | None = None
+    #: Which of several tries, from 1.
+    try_: int | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> AgentEvent:
@@ -33,6 +35,7 @@ class AgentEvent:
             failed=v.get('failed') or False,
             continues=v.get('continues') or False,
             usage=AgentUsage.from_json(v['usage']) if v.get('usage') is not None else None,
+            try_=v.get('try'),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -44,6 +47,7 @@ class AgentEvent:
                 'failed': self.failed or None,
                 'continues': self.continues or None,
                 'usage': self.usage,
+                'try': self.try_,
             }
         )
         return made

@@ -515,3 +515,32 @@ class AgentResult:
             v["added"],
             v["removed"],
         )
+
+
+@dataclass
+class AgentTry:
+    """One of several tries."""
+
+    #: Its number, from 1. The field is `try` in the API.
+    number: int
+    result: AgentResult
+    #: The kind of error because of which there is no result, and its text. The session can still be there.
+    kind: str | None = None
+    error: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> AgentTry:
+        return cls(v["try"], AgentResult.from_json(v["result"]), v.get("kind"), v.get("error"))
+
+
+@dataclass
+class AgentTries:
+    """What came of several tries."""
+
+    #: For `follow_tries`.
+    id: str
+    tries: list[AgentTry]
+
+    @classmethod
+    def from_json(cls, v: Any) -> AgentTries:
+        return cls(v["id"], [AgentTry.from_json(t) for t in v["tries"]])

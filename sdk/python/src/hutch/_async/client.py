@@ -38,11 +38,11 @@ from .._models import (
     VolumeMount,
     WaitFor,
 )
-from .._results import AgentResult, Answer
+from .._results import AgentResult, AgentTries, Answer
 from .._wire import at, body_of, check_id, file_of, query_of
 from .base import Env
 from .sandbox import AsyncSandbox, OnIdle
-from .stream import AsyncAgentStream, AsyncAnswerStream, AsyncStatsWatch
+from .stream import AsyncAgentStream, AsyncAnswerStream, AsyncSource, AsyncStatsWatch, AsyncTriesStream, agent_request
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class AsyncHutch:
 
     async def run_agent(
         self,
-        repository: str,
+        repository: AsyncSource,
         prompt: str,
         *,
         agent: str | None = None,
@@ -279,8 +279,9 @@ class AsyncHutch:
     ) -> AgentResult:
         """Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays.
 
-        An agent that fails has a result too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there;
-        default a week. `definition` describes an agent that the server does not know, in YAML.
+        `repository` is a URL, or an archive with the files: tar, plain or compressed with gzip, or zip. An agent that fails has a result
+        too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there; default a week. `definition`
+        describes an agent that the server does not know, in YAML.
         """
         stream = self.run_agent_stream(
             repository,
@@ -305,7 +306,7 @@ class AsyncHutch:
 
     def run_agent_stream(
         self,
-        repository: str,
+        repository: AsyncSource,
         prompt: str,
         *,
         agent: str | None = None,
@@ -324,9 +325,9 @@ class AsyncHutch:
         detach: bool = False,
     ) -> AsyncAgentStream:
         """The same, with what the agent does as it happens. It works on when the stream is left: see `follow_agent` and `stop_agent`."""
+        clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
-            repository=body_of(url=repository, branch=branch, depth=depth, username=username, password=password),
             agent=agent,
             definition=definition,
             image=image,
@@ -338,7 +339,99 @@ class AsyncHutch:
             keep=keep,
             detach=detach or None,
         )
-        return AsyncAgentStream(self._transport, Request("POST", "/agents", body))
+        return AsyncAgentStream(self._transport, agent_request("/agents", repository, clone, body))
+
+    async def try_agent(
+        self,
+        repository: AsyncSource,
+        prompt: str,
+        tries: int,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> AgentTries:
+        """Lets several agents do the same at once, 1 to 16, each in a copy of one sandbox, and waits for all; see `run_agent`."""
+        stream = self.try_agent_stream(
+            repository,
+            prompt,
+            tries,
+            agent=agent,
+            definition=definition,
+            branch=branch,
+            depth=depth,
+            username=username,
+            password=password,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach,
+        )
+        async with stream:
+            return await stream.wait()
+
+    def try_agent_stream(
+        self,
+        repository: AsyncSource,
+        prompt: str,
+        tries: int,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> AsyncTriesStream:
+        """The same, with what the agents do as it happens. They work on when the stream is left: see `follow_tries`."""
+        clone = body_of(branch=branch, depth=depth, username=username, password=password)
+        body = body_of(
+            prompt=prompt,
+            tries=tries,
+            agent=agent,
+            definition=definition,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach or None,
+        )
+        return AsyncTriesStream(self._transport, agent_request("/agents/tries", repository, clone, body))
+
+    async def follow_tries(self, tries: str, *, definition: str | None = None) -> AgentTries:
+        """Waits for several tries, which can have ended."""
+        async with self.follow_tries_stream(tries, definition=definition) as stream:
+            return await stream.wait()
+
+    def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> AsyncTriesStream:
+        """The same, with what the agents do, from the beginning of the prompt."""
+        return AsyncTriesStream(self._transport, Request("GET", at("/agents/tries/{tries}", tries=tries) + query_of(definition=definition)))
 
     async def prompt_agent(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False

@@ -39,11 +39,11 @@ from .._models import (
     VolumeMount,
     WaitFor,
 )
-from .._results import AgentResult, Answer
+from .._results import AgentResult, AgentTries, Answer
 from .._wire import at, body_of, check_id, file_of, query_of
 from .base import Env
 from .sandbox import Sandbox, OnIdle
-from .stream import AgentStream, AnswerStream, StatsWatch
+from .stream import AgentStream, AnswerStream, Source, StatsWatch, TriesStream, agent_request
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Hutch:
 
     def run_agent(
         self,
-        repository: str,
+        repository: Source,
         prompt: str,
         *,
         agent: str | None = None,
@@ -280,8 +280,9 @@ class Hutch:
     ) -> AgentResult:
         """Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays.
 
-        An agent that fails has a result too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there;
-        default a week. `definition` describes an agent that the server does not know, in YAML.
+        `repository` is a URL, or an archive with the files: tar, plain or compressed with gzip, or zip. An agent that fails has a result
+        too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there; default a week. `definition`
+        describes an agent that the server does not know, in YAML.
         """
         stream = self.run_agent_stream(
             repository,
@@ -306,7 +307,7 @@ class Hutch:
 
     def run_agent_stream(
         self,
-        repository: str,
+        repository: Source,
         prompt: str,
         *,
         agent: str | None = None,
@@ -325,9 +326,9 @@ class Hutch:
         detach: bool = False,
     ) -> AgentStream:
         """The same, with what the agent does as it happens. It works on when the stream is left: see `follow_agent` and `stop_agent`."""
+        clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
-            repository=body_of(url=repository, branch=branch, depth=depth, username=username, password=password),
             agent=agent,
             definition=definition,
             image=image,
@@ -339,7 +340,99 @@ class Hutch:
             keep=keep,
             detach=detach or None,
         )
-        return AgentStream(self._transport, Request("POST", "/agents", body))
+        return AgentStream(self._transport, agent_request("/agents", repository, clone, body))
+
+    def try_agent(
+        self,
+        repository: Source,
+        prompt: str,
+        tries: int,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> AgentTries:
+        """Lets several agents do the same at once, 1 to 16, each in a copy of one sandbox, and waits for all; see `run_agent`."""
+        stream = self.try_agent_stream(
+            repository,
+            prompt,
+            tries,
+            agent=agent,
+            definition=definition,
+            branch=branch,
+            depth=depth,
+            username=username,
+            password=password,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach,
+        )
+        with stream:
+            return stream.wait()
+
+    def try_agent_stream(
+        self,
+        repository: Source,
+        prompt: str,
+        tries: int,
+        *,
+        agent: str | None = None,
+        definition: str | None = None,
+        branch: str | None = None,
+        depth: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        env: Env | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        keep: float | None = None,
+        detach: bool = False,
+    ) -> TriesStream:
+        """The same, with what the agents do as it happens. They work on when the stream is left: see `follow_tries`."""
+        clone = body_of(branch=branch, depth=depth, username=username, password=password)
+        body = body_of(
+            prompt=prompt,
+            tries=tries,
+            agent=agent,
+            definition=definition,
+            image=image,
+            runtime=runtime,
+            env=env,
+            network=network,
+            limits=limits,
+            timeout=timeout,
+            keep=keep,
+            detach=detach or None,
+        )
+        return TriesStream(self._transport, agent_request("/agents/tries", repository, clone, body))
+
+    def follow_tries(self, tries: str, *, definition: str | None = None) -> AgentTries:
+        """Waits for several tries, which can have ended."""
+        with self.follow_tries_stream(tries, definition=definition) as stream:
+            return stream.wait()
+
+    def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> TriesStream:
+        """The same, with what the agents do, from the beginning of the prompt."""
+        return TriesStream(self._transport, Request("GET", at("/agents/tries/{tries}", tries=tries) + query_of(definition=definition)))
 
     def prompt_agent(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
 from .._models import AgentEvent, AnswerOutput, FileEvent, PortEvent, ProcessInfo, Program, Repair, StatsReport, TerminalSize, TimelineEntry
-from .._results import AgentResult, Answer, AnswerEvent, AnswerText, CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
+from .._results import AgentResult, AgentTries, Answer, AnswerEvent, AnswerText, CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, query_of
 from ._platform import sleep
 from .transport import SILENCE, Events, Request, Transport
@@ -253,6 +254,74 @@ class AgentStream(Stream[AgentEvent]):
         for _ in self:
             pass
         return self.result
+
+
+class TriesStream(Stream[AgentEvent]):
+    """What the agents of several tries do as it happens; then `result` is what came of each. They work on when the stream is left."""
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        super().__init__(transport, request)
+        #: The id of the tries, once the stream has begun, for `follow_tries`.
+        self.tries: str | None = None
+        #: The sessions, by the number of the try.
+        self.sessions: dict[int, str] = {}
+        self._result: AgentTries | None = None
+
+    @property
+    def result(self) -> AgentTries:
+        if self._result is None:
+            raise HutchError("the agents have not ended: read their events to the end first, or call wait()")
+        return self._result
+
+    def _take(self, event: Event) -> AgentEvent | None:
+        if event.name == "session":
+            session = event.json()
+            self.tries, self.sessions[session["try"]] = session["tries"], session["sandboxId"]
+        elif event.name == "event":
+            return AgentEvent.from_json(event.json())
+        elif event.name == "end":
+            self._result, self._ended = AgentTries.from_json(event.json()), True
+        return None
+
+    def _next(self) -> Event:
+        try:
+            return super()._next()
+        except UnavailableError as e:
+            if self.tries is None:
+                raise
+            message = f"the connection is lost, and the agents of {self.tries} work on: follow them with follow_tries"
+            raise UnavailableError(message, data={"tries": self.tries}) from e
+
+    def wait(self) -> AgentTries:
+        """Reads to the end, and returns what came of each."""
+        for _ in self:
+            pass
+        return self.result
+
+
+#: Where an agent's files come from: the URL of a repository, or an archive with them.
+Source = str | bytes | Iterable[bytes]
+
+
+def agent_request(path: str, source: Source, clone: dict[str, Any], body: dict[str, Any]) -> Request:
+    """The request that begins a session, or several."""
+    if isinstance(source, str):
+        return Request("POST", path, body | {"repository": {"url": source, **clone}})
+    if clone:
+        body = body | {"repository": clone}  # the server says what is wrong
+    boundary = secrets.token_hex(16)
+    return Request("POST", path, content=_form(boundary, body, source), headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+
+
+def _form(boundary: str, body: dict[str, Any], archive: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    yield f'--{boundary}\r\nContent-Disposition: form-data; name="request"\r\n\r\n{json.dumps(body)}\r\n'.encode()
+    yield f'--{boundary}\r\nContent-Disposition: form-data; name="archive"; filename="archive.tar"\r\n\r\n'.encode()
+    if isinstance(archive, bytes):
+        yield archive
+    else:
+        for piece in archive:
+            yield piece
+    yield f"\r\n--{boundary}--\r\n".encode()
 
 
 class LogStream(Stream[Output]):

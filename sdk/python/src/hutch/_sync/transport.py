@@ -123,7 +123,7 @@ class Transport:
             content = json.dumps(request.body).encode()
             headers["Content-Type"] = "application/json"
         elif content is not None:
-            headers["Content-Type"] = "application/octet-stream"
+            headers.setdefault("Content-Type", "application/octet-stream")
         timeout = httpx.Timeout(request.patience, connect=30.0, write=None, pool=None)
         try:
             made = self.http.build_request(request.method, self.url + request.path, content=content, headers=headers, timeout=timeout)

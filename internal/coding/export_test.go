@@ -1,0 +1,4 @@
+package coding
+
+// NewHandlerThatPings is [NewHandler] with another time between comments.
+var NewHandlerThatPings = newHandler
