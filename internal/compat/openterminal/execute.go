@@ -74,6 +74,9 @@ func (c *call) processes() (any, error) {
 	}
 	all := []listed{}
 	for _, p := range list {
+		if isTerminal(p) {
+			continue
+		}
 		status, code := statusOf(p)
 		all = append(all, listed{p.ID, p.Command, status, code, nil})
 	}

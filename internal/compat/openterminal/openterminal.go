@@ -1,12 +1,14 @@
 // Package openterminal answers the clients of Open Terminal, which Open WebUI gives to models as tools: below
-// /openterminal/ are openapi.json, "execute" and "files".
+// /openterminal/ are openapi.json, "execute", "files", "ports" and "api/terminals".
 //
 // Each user has a sandbox. The header X-User-Id names the user, and is believed below the token that sends it: the
 // sandbox belongs to the token's owner, and its id is a hash of the user's. X-Session-Id names a chat, which has a
 // working folder of its own. Sandboxes sleep between messages, and are destroyed when nothing has used them for
 // Options.Keep.
 //
-// Terminals, ports and the proxy are not there: /api/config says so, and the routes are refused with status 501.
+// Terminals are for people, on Open WebUI's page. Their WebSockets bring the token in their first message: see [Front].
+//
+// The proxy, prompts and notebooks are not there; the routes are refused with status 501.
 package openterminal
 
 import (
@@ -53,14 +55,16 @@ type Options struct {
 
 // Handler serves the API.
 type Handler struct {
-	svc    hutch.Service
-	opt    Options
-	log    *slog.Logger
-	mux    *http.ServeMux
-	calls  *compat.Calls
-	kept   *compat.Keeper
-	dirs   dirs
-	routes []string
+	svc   hutch.Service
+	opt   Options
+	log   *slog.Logger
+	mux   *http.ServeMux
+	calls *compat.Calls
+	kept  *compat.Keeper
+	dirs  dirs
+	// attached are the terminals that have a client here.
+	attached attachments
+	routes   []string
 }
 
 // NewHandler returns a handler that calls svc.
@@ -77,18 +81,21 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"GET /files/grep": (*call).grep, "GET /files/glob": (*call).glob, "POST /files/upload": (*call).upload, "POST /files/archive": (*call).archive,
 		"GET /execute": (*call).processes, "POST /execute": (*call).execute, "GET /execute/{process}/status": (*call).status,
 		"POST /execute/{process}/input": (*call).input, "DELETE /execute/{process}": (*call).kill,
+		"GET /ports": (*call).ports, "POST /api/terminals": (*call).createTerminal, "GET /api/terminals": (*call).listTerminals,
+		"DELETE /api/terminals/{id}": (*call).deleteTerminal,
 	} {
 		h.handle(route, h.serve(f))
 	}
-	for _, route := range []string{"GET /ports", "/proxy/{port}/{path...}", "/api/terminals", "/api/terminals/{id}", "GET /system", "GET /info"} {
-		h.handle(route, func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, errLacks) })
+	for route, lack := range lacks {
+		h.handle(route, func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, lack) })
 	}
+	h.handle("GET /api/terminals/{id}", h.terminalRoute())
 	h.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, r *http.Request) { compat.Send(w, r, http.StatusOK, document) })
 	h.mux.HandleFunc("GET "+Prefix+"/health", func(w http.ResponseWriter, r *http.Request) {
 		compat.Send(w, r, http.StatusOK, []byte(`{"status":"ok"}`))
 	})
 	h.mux.HandleFunc("GET "+Prefix+"/api/config", func(w http.ResponseWriter, r *http.Request) {
-		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":false,"notebooks":false,"system":false}}`))
+		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":true,"notebooks":false,"system":false}}`))
 	})
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "Not Found"))
@@ -116,7 +123,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.Serv
 // Close ends the calls under way and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
-var errLacks = hutch.Errorf(hutch.Unsupported, "this server has no terminals, ports, proxy and prompts over Open Terminal's API: use the tools, or Hutch's own API")
+// lacks are the routes that are not translated, and what to use in their place.
+var lacks = map[string]error{
+	"/proxy/{port}/{path...}":        lack("proxy", "a page from a sandbox must not have the address of this server: give it a URL of its own with `hutch expose`, or POST /v1/sandboxes/{id}/ports"),
+	"GET /system":                    lack("system prompt", "write it in Open WebUI"),
+	"GET /info":                      lack("info", "write it into the prompt in Open WebUI"),
+	"/notebooks/{path...}":           lack("notebooks", "use the server at /jupyter"),
+	"GET /api/terminals/user/output": lack("read_user_terminal", "use run_command, which has the same files"),
+	"POST /api/terminals/user/input": lack("send_user_terminal_input", "use run_command, which has the same files"),
+}
+
+func lack(what, instead string) error {
+	return hutch.Errorf(hutch.Unsupported, "this server does not have %s of Open Terminal: %s", what, instead)
+}
 
 // call is a request of a user.
 type call struct {
@@ -293,7 +312,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, status, err)
 }
 
-// Refuse answers with an error, also for a guard that does not let a request in.
+// Refuse answers with an error, also for a guard that does not let a request in. The routes of terminals have it as error, the others as
+// detail; clients ignore the one that they do not know.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	compat.Answer(w, status, map[string]string{"detail": hutch.AsError(err).Message})
+	message := hutch.AsError(err).Message
+	compat.Answer(w, status, map[string]string{"detail": message, "error": message})
 }

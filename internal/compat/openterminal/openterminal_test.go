@@ -301,7 +301,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("there is no tool %s", id)
 		}
 	}
-	if text := u.ask("GET /api/config", nil, nil); !strings.Contains(text, `"terminal":false`) {
+	if text := u.ask("GET /api/config", nil, nil); !strings.Contains(text, `"terminal":true`) {
 		t.Error(text)
 	}
 }
@@ -330,7 +330,7 @@ func TestRefused(t *testing.T) {
 	if status, head, text := u.do("POST", "/files/archive", "application/json", `{"paths":["none"]}`); status != http.StatusNotFound || head.Get("Content-Disposition") != "" {
 		t.Errorf("an archive of nothing: %d %v %s", status, head, text)
 	}
-	for _, path := range []string{"/ports", "/proxy/80/x", "/api/terminals", "/api/terminals/x", "/system"} {
+	for _, path := range []string{"/proxy/80/x", "/system", "/info", "/notebooks/x", "/api/terminals/user/output"} {
 		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotImplemented {
 			t.Errorf("%s: %d %s", path, status, text)
 		}

@@ -1,0 +1,122 @@
+package openterminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	helloTime = 10 * time.Second // for the first message to arrive
+	maxHello  = 8 << 10          // bytes of it
+)
+
+// connection is the key of a context that has the WebSocket of a client, whose token came in its first message.
+type connection struct{}
+
+// first is a WebSocket after its first message.
+type first struct {
+	conn  *websocket.Conn
+	token string
+	taken bool // the handler has shown something on it
+}
+
+var terminalPath = regexp.MustCompile("^" + Prefix + "/api/terminals/[^/]+$")
+
+// Front lets in the WebSockets of Open Terminal's clients, which bring their token in the first message. Front reads that message, and then
+// asks next as if the token had come with the request: what guards next guards these clients, too. Until then a client has no more than a
+// connection, and ten seconds.
+func Front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !wantsSocket(r) || !terminalPath.MatchString(r.URL.Path) || r.Header.Get("Authorization") != "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // next checks the origin, before anything is done
+		if err != nil {
+			return // it has answered
+		}
+		defer conn.CloseNow()
+		f, err := hello(r.Context(), conn)
+		if err != nil {
+			conn.Close(closeAuth, err.Error())
+			return
+		}
+		asked := r.Clone(context.WithValue(r.Context(), connection{}, f))
+		asked.Header.Set("Authorization", "Bearer "+f.token)
+		for _, name := range []string{"Upgrade", "Connection", "Sec-Websocket-Protocol", "Cookie"} {
+			asked.Header.Del(name)
+		}
+		answer := &answer{header: http.Header{}}
+		next.ServeHTTP(answer, asked)
+		if !f.taken {
+			conn.Close(answer.code(), answer.reason())
+		}
+	})
+}
+
+var errHello = errors.New("Auth timeout or invalid payload")
+
+// hello reads the first message of a client.
+func hello(ctx context.Context, conn *websocket.Conn) (*first, error) {
+	late := time.AfterFunc(helloTime, func() { conn.Close(closeAuth, errHello.Error()) }) // a context that ends would close it without a reason
+	defer late.Stop()
+	conn.SetReadLimit(maxHello)
+	typ, b, err := conn.Read(ctx)
+	var m struct{ Type, Token string }
+	if err != nil || typ != websocket.MessageText || json.Unmarshal(b, &m) != nil || m.Type != "auth" {
+		return nil, errHello
+	}
+	return &first{conn: conn, token: m.Token}, nil
+}
+
+// answer is what next says about a client that has its connection already.
+type answer struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+const maxReason = 4 << 10 // bytes of an answer that are read
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	a.body = append(a.body, b[:min(len(b), maxReason-len(a.body))]...)
+	return len(b), nil
+}
+
+// code is that with which the WebSocket is closed.
+func (a *answer) code() websocket.StatusCode {
+	switch a.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return closeAuth
+	case http.StatusNotFound:
+		return closeMissing
+	case http.StatusConflict:
+		return closeAttached
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return websocket.StatusTryAgainLater
+	}
+	return websocket.StatusInternalError
+}
+
+func (a *answer) reason() string {
+	var said struct{ Detail string }
+	if json.Unmarshal(a.body, &said) != nil || said.Detail == "" {
+		said.Detail = http.StatusText(a.status)
+	}
+	return said.Detail[:min(len(said.Detail), 120)]
+}
