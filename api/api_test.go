@@ -664,6 +664,7 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	post("/v1/sandboxes", `{"sandboxId":"`+values["id"]+`","labels":{"team":"search"}}`)
 	p := post("/v1/sandboxes/"+values["id"]+"/processes", `{"command":"cat","name":"c","terminal":{"columns":80,"rows":24}}`)
 	values["session"] = fmt.Sprint(post("/agents", `{"repository":{"url":"https://example.com/repo.git"},"prompt":"x"}`)["sandboxId"])
+	values["tries"] = fmt.Sprint(post("/agents/tries", `{"repository":{"url":"https://example.com/repo.git"},"prompt":"x","tries":2}`)["id"])
 	values["exec"] = "x-scripted"
 	values["process"] = fmt.Sprint(p["processId"])
 	values["token"] = hutch.NewID("someone")
@@ -759,7 +760,7 @@ func TestCurlLinesWork(t *testing.T) {
 	}
 }
 
-// form is a body of two parts: request, which is JSON, and context.
+// form is a body of two parts: request, which is JSON, and a context or an archive.
 func form(t *testing.T, parts object) (io.Reader, string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -768,7 +769,13 @@ func form(t *testing.T, parts object) (io.Reader, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.WriteField("request", string(b)), w.WriteField("context", parts["context"].(string)), w.Close()); err != nil {
+	err = w.WriteField("request", string(b))
+	for name, content := range parts {
+		if name != "request" {
+			err = errors.Join(err, w.WriteField(name, content.(string)))
+		}
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return &out, w.Boundary()
