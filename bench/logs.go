@@ -68,7 +68,7 @@ func (l *lab) logs(ctx context.Context) (table, error) {
 				ratio(f.log.followed, median(relay)), number(median(written)))
 		}
 	}
-	t.note("A program is never held up by who follows: what that one is too slow for is lost to it, unless the log still has it.")
+	t.note("A reader never slows a program down: a reader that is too slow loses output, unless the log still has it.")
 	return t, nil
 }
 
