@@ -20,8 +20,8 @@ type Backups interface {
 	// Backups lists the caller's backups, oldest first.
 	Backups(ctx context.Context) ([]Backup, error)
 
-	// RestoreBackup replaces the content of a folder with the backup. The backup is first unpacked beside the folder;
-	// the old content is removed when the backup is complete. On an earlier error the folder does not change.
+	// RestoreBackup replaces the content of a folder with the backup. The backup is first unpacked into a separate
+	// folder; the old content is removed when the backup is complete. On an earlier error the folder does not change.
 	RestoreBackup(ctx context.Context, backup string, req RestoreBackupRequest) error
 
 	// DeleteBackup removes a backup. A backup that does not exist is NotFound.
@@ -52,17 +52,17 @@ func (r BackupRequest) Check() error {
 	return nil
 }
 
-// RestoreBackupRequest says where a backup is to go.
+// RestoreBackupRequest says which folder a backup is restored to.
 type RestoreBackupRequest struct {
 	SandboxID string `json:"sandboxId"`
-	Dir       string `json:"dir,omitempty"` // default: where it came from
+	Dir       string `json:"dir,omitempty"` // default: the folder that was backed up
 }
 
 // Backup is a copy of a folder.
 type Backup struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name,omitempty"`
-	SandboxID string     `json:"sandboxId"` // that it is of
+	SandboxID string     `json:"sandboxId"` // the sandbox that was backed up
 	Dir       string     `json:"dir"`
 	Size      int64      `json:"size"` // compressed size in bytes
 	CreatedAt time.Time  `json:"createdAt"`

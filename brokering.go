@@ -10,8 +10,8 @@ import (
 // placeholder, and the server adds the value to the requests that they send to
 // certain hosts, over TLS.
 type Brokering struct {
-	// Hosts are host names such as "api.example.com", with the port unless it is 443. For the secret [AnthropicKey]
-	// the default is Anthropic's hosts.
+	// Hosts are host names such as "api.example.com", with the port unless it is 443. For the secret [AnthropicKey] the
+	// default is Anthropic's hosts.
 	Hosts []string `json:"hosts,omitempty"`
 	// As says where the server puts the value, in the form that [ParsePlacement] reads. The default is [AsReplace],
 	// and for [AnthropicKey] the header that the API expects.
@@ -25,13 +25,13 @@ const AnthropicKey = "ANTHROPIC_API_KEY"
 
 // The kinds of placement.
 const (
-	AsReplace = "replace" // the placeholder is replaced wherever it is in a header
+	AsReplace = "replace" // replaces the placeholder in any header
 	AsHeader  = "header"  // a header is set: "header:NAME"
-	AsBasic   = "basic"   // the password of a user is set: "basic:USER"
+	AsBasic   = "basic"   // sets a user's password: "basic:USER"
 	AsQuery   = "query"   // a query parameter is set: "query:NAME"
 )
 
-const maxBrokered = 16 // hosts of one secret
+const maxBrokered = 16 // most hosts of one secret
 
 // Complete checks b for the secret of that name, and fills in the fields that b leaves out.
 func (b Brokering) Complete(secret string) (Brokering, error) {

@@ -9,22 +9,22 @@ import (
 
 // BuildRequest asks for an image of a Dockerfile.
 type BuildRequest struct {
-	Name string `json:"name,omitempty"` // of the image; it moves there when another image has it
-	// File is the path of the Dockerfile in the context; default Dockerfile. Dockerfile is its text, for one that is
-	// elsewhere.
+	Name string `json:"name,omitempty"` // name of the image; the name moves if another image has it
+	// File is the path of the Dockerfile in the context; default Dockerfile. Dockerfile is its text, if it is not in
+	// the context.
 	File       string            `json:"file,omitempty"`
 	Dockerfile string            `json:"dockerfile,omitempty"`
-	Args       map[string]string `json:"args,omitempty"`   // for ARG
+	Args       map[string]string `json:"args,omitempty"`   // values of ARG
 	Target     string            `json:"target,omitempty"` // the stage to build; default the last
-	Labels     map[string]string `json:"labels,omitempty"` // of the image
+	Labels     map[string]string `json:"labels,omitempty"` // labels of the image
 	NoCache    bool              `json:"noCache,omitempty"`
-	Pull       PullPolicy        `json:"pull,omitempty"` // of the images in FROM; default missing
+	Pull       PullPolicy        `json:"pull,omitempty"` // for the images in FROM; default missing
 	// Secrets are values by the id that RUN --mount=type=secret names. They are in no image and no cache.
 	Secrets map[string]string `json:"secrets,omitempty"`
 	Network Network           `json:"network,omitzero"` // what a RUN can reach; default: the server's
-	Limits  Limits            `json:"limits,omitzero"`  // of the sandbox of a RUN
+	Limits  Limits            `json:"limits,omitzero"`  // limits of the sandbox of a RUN
 	Runtime string            `json:"runtime,omitempty"`
-	Timeout Seconds           `json:"timeout,omitempty"` // of the whole build; default 3600
+	Timeout Seconds           `json:"timeout,omitempty"` // time limit of the whole build; default 3600
 }
 
 // Bounds of a request for a build, in bytes.
@@ -63,23 +63,23 @@ func (r BuildRequest) Check() error {
 	return cmp.Or(checkOptionalImage(r.Name), r.Pull.Check(), r.Limits.Check())
 }
 
-// BuildState says what a BuildEvent tells.
+// BuildState says what a BuildEvent reports.
 type BuildState string
 
 const (
 	BuildStarted BuildState = "started"
 	BuildLog     BuildState = "log"     // Text is output of the command
-	BuildCached  BuildState = "cached"  // the step was done before
-	BuildDone    BuildState = "done"    // after Seconds
+	BuildCached  BuildState = "cached"  // the cache has the step's result
+	BuildDone    BuildState = "done"    // the step took Seconds
 	BuildFailed  BuildState = "failed"  // Text says why
 	BuildWarning BuildState = "warning" // Text is about the Dockerfile; Step is 0
 )
 
 // BuildEvent is something that happens in a build.
 type BuildEvent struct {
-	Step    int        `json:"step"`           // from 1
-	Name    string     `json:"name,omitempty"` // of the step, such as [2/4] RUN make, in the event started
+	Step    int        `json:"step"`           // counted from 1
+	Name    string     `json:"name,omitempty"` // name of the step, such as [2/4] RUN make, in the event started
 	State   BuildState `json:"state"`
 	Text    string     `json:"text,omitempty"`
-	Seconds Seconds    `json:"seconds,omitempty"` // since the step began
+	Seconds Seconds    `json:"seconds,omitempty"` // time since the step began
 }

@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// Every request type has a method Check, which refuses what no server could
-// answer: text that is too long, a number that means nothing, two fields that
-// exclude each other. It looks at the request only. The engine calls it before
-// anything else happens, and the Go client before it sends the request. What
-// depends on a server (its highest limits, its runtimes, its languages) is
-// checked by that server.
+// Every request type has a method Check, which refuses requests that no server could answer: text that is too long, a
+// number out of range, two fields that exclude each other. It looks only at the request. The engine calls it before
+// anything else, and the Go client before it sends the request. Checks that depend on a server (its highest limits, its
+// runtimes, its languages) are made by that server.
 
 const (
 	maxLifetime = 10 * 365 * 24 * 3600 // s
@@ -25,8 +23,8 @@ const (
 	MaxSecretUses = 64
 )
 
-// checkProgram checks what every request for a program has. The texts to be run
-// are a command line or source code.
+// checkProgram checks the fields that every request for a program has. The texts to be run are a command line or source
+// code.
 func checkProgram(command, dir string, env map[string]string, secrets []string) error {
 	switch {
 	case strings.TrimSpace(command) == "":
@@ -71,7 +69,7 @@ func checkEnv(env map[string]string) error {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
 			return Errorf(Invalid, "the environment variable %q cannot be set: names hold no '=' and are not empty, and nothing holds a NUL byte", k)
 		}
-		size += len(k) + len(v) + 16 // as programs are given it
+		size += len(k) + len(v) + 16 // the size that the kernel counts
 	}
 	if size > maxEnv {
 		return Errorf(Invalid, "the environment has %d variables of %d bytes, over the limit of %d: put the data into a file", len(env), size, maxEnv).Naming(AboutField, "env")
@@ -79,7 +77,7 @@ func checkEnv(env map[string]string) error {
 	return nil
 }
 
-// checkEnvChanges checks changes of an environment by themselves. What they lead to, ChangeEnv checks.
+// checkEnvChanges checks changes of an environment. ChangeEnv checks the resulting environment.
 func checkEnvChanges(changes map[string]*string) error {
 	set, fixed := map[string]string{}, ""
 	for name, value := range changes {
@@ -110,8 +108,7 @@ func ChangeEnv(env map[string]string, changes map[string]*string) (map[string]st
 	return changed, checkEnv(changed)
 }
 
-// checkSecretUses checks what secrets a request asks for, beside the variables
-// that it sets itself.
+// checkSecretUses checks the secrets that a request asks for, together with the variables that it sets itself.
 func checkSecretUses(env map[string]string, uses []string) error {
 	if len(uses) > MaxSecretUses {
 		return Errorf(Invalid, "the request asks for %d secrets: at most %d are given", len(uses), MaxSecretUses).Naming(AboutField, "secrets")
@@ -130,13 +127,12 @@ func checkSecretUses(env map[string]string, uses []string) error {
 	return nil
 }
 
-// SetTwice is the error for a variable that a secret and another setting are to
-// fill.
+// SetTwice is the error for a variable that is set both by a secret and by another setting.
 func SetTwice(variable string) error {
 	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).Naming(AboutField, "secrets")
 }
 
-// checkLabels bounds what is kept of each sandbox, and is part of every list.
+// checkLabels limits the labels, because each sandbox keeps them and every list contains them.
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return Errorf(Invalid, "a sandbox has at most %d labels, not %d", maxLabels, len(labels)).Naming(AboutField, "labels")
@@ -149,7 +145,7 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// checkLife checks how long a sandbox is to stay.
+// checkLife checks how long a sandbox is kept.
 func checkLife(sleepAfter, timeout Seconds, onIdle IdleAction) error {
 	if !(sleepAfter >= 0 && sleepAfter <= maxLifetime) || !(timeout >= 0 && timeout <= maxLifetime) {
 		return Errorf(Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)

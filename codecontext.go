@@ -86,8 +86,7 @@ type RunRequest struct {
 	// MaxOutput and StreamOnly are as in ExecRequest.
 	MaxOutput  int  `json:"maxOutput,omitempty"`
 	StreamOnly bool `json:"-"`
-	// Stdin is what input() reads; nil is empty. It is read while the code runs, so an answer can depend on the
-	// question.
+	// Stdin is read by input(); nil is empty. It is read while the code runs, so an answer can depend on the question.
 	Stdin io.Reader `json:"-"`
 }
 
@@ -96,7 +95,7 @@ func (r RunRequest) Check() error {
 	return cmp.Or(checkOptionalID(r.ContextID), checkProgram(r.Code, r.Dir, r.Env, r.Secrets), checkMaxOutput(r.MaxOutput))
 }
 
-// RunEvent is one of: output, a result, an error, a request for input.
+// RunEvent is output, a result, an error, or a request for input.
 type RunEvent struct {
 	Output *Output
 	Result *CodeResult
@@ -104,13 +103,13 @@ type RunEvent struct {
 	Input  *InputRequest
 }
 
-// InputRequest says that the code waits for standard input and has read all that arrived. Only Python reports this.
+// InputRequest says that the code waits for standard input and has read all input so far. Only Python reports this.
 type InputRequest struct {
 	Prompt   string `json:"prompt"`             // also part of the output
-	Password bool   `json:"password,omitempty"` // the answer should not be shown as it is typed
+	Password bool   `json:"password,omitempty"` // the answer should not be shown while it is typed
 }
 
-// CodeResult is a value that the code produced, in every form that it has.
+// CodeResult is a value that the code produced, in every available form.
 type CodeResult struct {
 	// Main is set for the value of the last expression, and not for displayed values.
 	Main bool `json:"main,omitempty"`
@@ -133,20 +132,19 @@ type RunResult struct {
 	ContextID  string
 	SandboxID  string
 	Executions int // number of runs in the context, including this one
-	// ExitCode is that of the last command in bash. In other languages it is 1 when there is an Error, or what the
-	// code exited with.
+	// ExitCode is that of the last command in bash. In other languages it is 1 when there is an Error, or the code's
+	// own exit code.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte
 	Results   []CodeResult
 	Error     *CodeError
-	Duration  time.Duration // with its waiting
+	Duration  time.Duration // including the time that it waited
 	TimedOut  bool
 	Truncated bool // a part of Stdout, Stderr or Results is missing
-	// Fresh says that the run was the first one of its interpreter, so it began without state.
+	// Fresh says that the run was the first in its interpreter, so it began without state.
 	Fresh bool
-	// Ended says that the interpreter is gone (exit, a crash, a kill); the
-	// next run gets a fresh one.
+	// Ended says that the interpreter has ended (exit, a crash, a kill); the next run gets a new one.
 	Ended bool
 	// Limit names the sandbox limit that made the server end a program of this run ("memory"), or is empty. The
 	// interpreter continues.

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// AgentRequest asks a coding agent to work on a repository, in a new sandbox. That sandbox is the session, and stays.
+// AgentRequest asks a coding agent to work on a repository, in a new sandbox. That sandbox is the session, and is kept.
 type AgentRequest struct {
-	// Agent is claude, which is the default, codex, gemini or opencode. Definition, in YAML, describes another one.
+	// Agent is claude, which is the default, codex, gemini or opencode. Definition, in YAML, describes another agent.
 	Agent      string `json:"agent,omitempty"`
 	Definition string `json:"definition,omitempty"`
-	// Prompt says what the agent is to do.
+	// Prompt is the agent's task.
 	Prompt string `json:"prompt"`
 	// Repository is cloned; its field dir is not used.
 	Repository GitCloneRequest `json:"repository,omitzero"`
@@ -21,7 +21,7 @@ type AgentRequest struct {
 	// Tries is how many agents do the same at once, each in a copy: 1 to MaxTries for several tries, 0 for the one of RunAgent.
 	Tries int `json:"tries,omitempty"`
 
-	// The following are as in CreateRequest. Those that are left out are what the definition says.
+	// The following are as in CreateRequest. Missing ones come from the definition.
 
 	Image   string            `json:"image,omitempty"` // or the name of a template
 	Runtime string            `json:"runtime,omitempty"`
@@ -30,13 +30,13 @@ type AgentRequest struct {
 	Limits  Limits            `json:"limits,omitzero"`
 
 	Timeout Seconds `json:"timeout,omitempty"` // ends the agent; default an hour
-	Keep    Seconds `json:"keep,omitempty"`    // how long the session is there at all; default a week
+	Keep    Seconds `json:"keep,omitempty"`    // total lifetime of the session; default a week
 	Detach  bool    `json:"detach,omitempty"`  // do not wait for the agent
 }
 
-// AgentPrompt is what an agent is to do next, in a session.
+// AgentPrompt is the next task of an agent in a session.
 type AgentPrompt struct {
-	Definition string  `json:"definition,omitempty"` // of an agent that the server does not know
+	Definition string  `json:"definition,omitempty"` // of an agent without a definition in the server
 	Prompt     string  `json:"prompt"`
 	Timeout    Seconds `json:"timeout,omitempty"`
 	Detach     bool    `json:"detach,omitempty"`
@@ -104,13 +104,13 @@ type AgentEventType string
 const (
 	AgentBegan  AgentEventType = "began"  // Text is the model, where the agent says it
 	AgentSaid   AgentEventType = "said"   // Text is what the agent says
-	AgentCalled AgentEventType = "called" // the agent uses Tool, and Text is what for
-	AgentGot    AgentEventType = "got"    // Text is what the tool gave
-	AgentLog    AgentEventType = "log"    // Text is a line that the agent prints beside its stream
-	AgentEnded  AgentEventType = "ended"  // Text is the agent's last words
+	AgentCalled AgentEventType = "called" // the agent uses Tool, for the purpose in Text
+	AgentGot    AgentEventType = "got"    // Text is the tool's result
+	AgentLog    AgentEventType = "log"    // Text is a line that the agent prints outside of its stream
+	AgentEnded  AgentEventType = "ended"  // Text is the agent's last message
 )
 
-// AgentEvent is one thing that an agent does, whichever agent it is.
+// AgentEvent is one event of an agent, in the same form for all agents.
 type AgentEvent struct {
 	Type      AgentEventType `json:"type"`
 	Text      string         `json:"text,omitempty"`
@@ -121,15 +121,15 @@ type AgentEvent struct {
 	Try       int            `json:"try,omitempty"`       // which of several tries, from 1
 }
 
-// AgentUsage is what an agent says it has used; 0 for what it does not say.
+// AgentUsage is the usage that an agent reports; 0 for values that it does not report.
 type AgentUsage struct {
 	Turns        int     `json:"turns"`
-	InputTokens  int     `json:"inputTokens"` // with those of a cache
+	InputTokens  int     `json:"inputTokens"` // including those of a cache
 	OutputTokens int     `json:"outputTokens"`
 	Cost         float64 `json:"cost"` // US dollars
 }
 
-// AgentResult is what came of a prompt. Of a request that does not wait it has the session and the agent only.
+// AgentResult is the result of a prompt. If the request does not wait, it has only the session and the agent.
 type AgentResult struct {
 	SandboxID string
 	Agent     string
@@ -138,11 +138,11 @@ type AgentResult struct {
 	ExitCode int
 	TimedOut bool
 	Duration int64  // ms
-	Answer   string // the agent's last words
+	Answer   string // the agent's last message
 	Usage    AgentUsage
-	// Diff is everything that has changed since the session began, as git prints it, byte by byte.
+	// Diff has all changes since the session began, as git prints them, byte by byte.
 	Diff    string
-	Files   int // that changed
+	Files   int // number of changed files
 	Added   int // lines
 	Removed int
 }

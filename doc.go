@@ -1,13 +1,10 @@
-// Package hutch is the vocabulary of Hutch, a self-hosted sandbox platform for
-// AI agents: the domain types, the errors and [Service], the one interface
-// that every surface speaks.
+// Package hutch is the vocabulary of Hutch, a self-hosted sandbox platform for AI agents: the domain types, the errors
+// and [Service], the one interface of every surface.
 //
-// The engine implements Service on this machine, policy wraps it, and package
-// hutch/client implements it again over HTTP; one contract suite
-// (internal/servicetest) holds all of them. This package imports the standard
-// library only, so that anything may import it.
+// The engine implements Service on this machine, policy wraps it, and package hutch/client implements it over HTTP; one
+// contract suite (internal/servicetest) tests all of them. This package imports only the standard library, so that any
+// package can import it.
 //
-// Units are the same everywhere: durations in JSON are numbers of seconds
-// ([Seconds]) unless a name says milliseconds, memory and disk are MiB, CPU is
-// in cores when it is a limit and in percent of one core when it is a reading.
+// Units are the same everywhere: durations in JSON are numbers of seconds ([Seconds]) unless a name says milliseconds,
+// memory and disk are MiB, CPU is in cores when it is a limit and in percent of one core when it is a reading.
 package hutch

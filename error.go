@@ -31,7 +31,7 @@ type Error struct {
 	Message string
 	// Cause is logged and never shown: it may name paths of the host.
 	Cause error
-	// Data is shown beside the message: small, and safe to show.
+	// Data is shown with the message: small, and safe to show.
 	Data map[string]any
 }
 
@@ -81,13 +81,11 @@ const (
 // subjects are in the order in which they count: a part before the whole.
 var subjects = []Subject{AboutFile, AboutProcess, AboutPort, AboutField, AboutSandbox}
 
-// Naming returns e as an error about a thing, whose name is shown beside the
-// message.
+// Naming returns e as an error about a thing, whose name is shown with the message.
 func (e *Error) Naming(s Subject, name any) *Error { return e.With(string(s), name) }
 
-// About is what the error is about, and its name: of a process in a sandbox it
-// is the process. Both are empty for an error about nothing that has a name.
-// Surfaces choose by it what they answer; they do not look at Data.
+// About is what the error is about, and its name: for a process in a sandbox it is the process. Both are empty for an
+// error about nothing that has a name. Surfaces use it to choose their answer; they do not look at Data.
 func (e *Error) About() (Subject, string) {
 	for _, s := range subjects {
 		if name, ok := e.Data[string(s)]; ok && name != nil {
@@ -103,7 +101,7 @@ func (e *Error) Limit() string {
 	return name
 }
 
-// RetryAfter is when to try again, in seconds; ok is false for an error that does not say.
+// RetryAfter is when to try again, in seconds; ok is false if the error does not say.
 func (e *Error) RetryAfter() (seconds int, ok bool) {
 	seconds, ok = e.Data["retryAfter"].(int)
 	return seconds, ok
@@ -118,8 +116,8 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// AsError returns the [Error] to show for err. An error that carries no kind
-// is a fault of ours: it becomes an Internal one that hides it as its cause.
+// AsError returns the [Error] to show for err. An error without a kind is a bug in Hutch: it becomes an Internal error,
+// which hides it as its cause.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

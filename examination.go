@@ -4,14 +4,14 @@ import "context"
 
 // Examiner looks at a server itself. Both need the scope admin.
 type Examiner interface {
-	// Examine says what works on the machine of the server, what does not, and how to fix it, as `hutch doctor` does.
+	// Examine reports what works on the server's machine, what does not, and how to fix it, as `hutch doctor` does.
 	Examine(ctx context.Context) (Examination, error)
-	// VerifyAudit reports whether the audit log is as it was written. The head, "SEQ:HASH" of an earlier report, must
-	// still be in it; empty checks no head.
+	// VerifyAudit reports whether the audit log is unchanged. It must still contain head, the "SEQ:HASH" of an earlier
+	// report; an empty head is not checked.
 	VerifyAudit(ctx context.Context, head string) (AuditVerification, error)
 }
 
-// Examination is what was found on a server's machine.
+// Examination is the result of examining a server's machine.
 type Examination struct {
 	Parts []ExaminedPart `json:"parts"`
 }
@@ -19,16 +19,16 @@ type Examination struct {
 // ExaminedPart is one part of a server: a runtime, or the host image.
 type ExaminedPart struct {
 	Part     string    `json:"part"`
-	Runtime  bool      `json:"runtime"` // it is a runtime
+	Runtime  bool      `json:"runtime"` // the finding is about a runtime
 	OK       bool      `json:"ok"`      // it works
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Name   string `json:"name"`
 	Level  string `json:"level"`  // "ok", "warning", or "error"
-	Detail string `json:"detail"` // what was found
+	Detail string `json:"detail"` // the result of the check
 	Fix    string `json:"fix,omitempty"`
 }
 
@@ -44,9 +44,9 @@ type AuditVerification struct {
 	Findings []AuditFinding `json:"findings"` // at most 100
 }
 
-// AuditFinding is a place where the audit log is not as it was written.
+// AuditFinding is a place where the audit log was changed.
 type AuditFinding struct {
 	File string `json:"file"`
-	Line int64  `json:"line"` // in the file, from 1; 0 for the log as a whole
+	Line int64  `json:"line"` // in the file, from 1; 0 for the whole log
 	What string `json:"what"`
 }

@@ -23,20 +23,20 @@ type Files interface {
 	// regular file is Invalid.
 	ReadFile(ctx context.Context, sandbox string, req ReadRequest, w io.Writer) (FileInfo, error)
 
-	// WriteFile creates a file with everything that r gives. The file is replaced as a whole at the end or, on any
+	// WriteFile creates a file with everything that r returns. The file is replaced completely at the end or, on any
 	// error, not at all, and keeps its permissions. A link is followed: its target is replaced. Appending writes
-	// straight into the file.
+	// directly to the file.
 	WriteFile(ctx context.Context, sandbox string, req WriteRequest, r io.Reader) (FileInfo, error)
 
-	// EditFile replaces text in a file, as a whole or not at all. The old text must be in the file exactly once, or
-	// with All at least once; otherwise the error is Conflict and says how often it is there.
+	// EditFile replaces text in a file, completely or not at all. The old text must be in the file exactly once, or
+	// with All at least once; otherwise the error is Conflict and says how often it occurs.
 	EditFile(ctx context.Context, sandbox string, req EditRequest) (Edit, error)
 
 	// Stat describes the path itself; it does not follow a link at the end of the path.
 	Stat(ctx context.Context, sandbox, path string) (FileInfo, error)
 
 	// ListFiles passes the content of a folder to out: the names of each folder in order, and the content of a folder
-	// after the folder. It does not follow links, and takes folders that it cannot read as empty.
+	// after the folder. It does not follow links, and treats folders that it cannot read as empty.
 	ListFiles(ctx context.Context, sandbox string, req ListRequest, out func(FileInfo) error) error
 
 	// SearchFiles passes matching lines to out, in the order of ListFiles. It skips files that it cannot read, and
@@ -46,11 +46,11 @@ type Files interface {
 	// Mkdir creates a folder. With parents it also creates the folders above, and an existing folder is not an error.
 	Mkdir(ctx context.Context, sandbox, path string, parents bool) error
 
-	// Move renames a file or folder, also between file systems. With replace, it removes what is at the target.
+	// Move renames a file or folder, also between file systems. With replace, it removes an existing target.
 	Move(ctx context.Context, sandbox, from, to string, replace bool) error
 
 	// Copy copies a file, or a folder with everything in it except pipes, sockets and devices. Links are copied as
-	// links. The copy appears as a whole or not at all.
+	// links. The copy appears completely or not at all.
 	Copy(ctx context.Context, sandbox, from, to string, replace bool) error
 
 	// Delete removes a file or, with recursive, a folder with everything in it. A path that does not exist is
@@ -68,8 +68,8 @@ type Files interface {
 	// Pack writes an archive of paths to w, without pipes, sockets and devices. Links are packed as links.
 	Pack(ctx context.Context, sandbox string, req PackRequest, w io.Writer) error
 
-	// Unpack unpacks an archive into a folder, over existing files. An entry that would land outside the folder is
-	// Denied; entries before it stay unpacked.
+	// Unpack unpacks an archive into a folder, over existing files. An entry outside of the folder is Denied; entries
+	// before it stay unpacked.
 	Unpack(ctx context.Context, sandbox string, req UnpackRequest, r io.Reader) error
 }
 
@@ -90,12 +90,13 @@ type FileInfo struct {
 	Type     FileType  `json:"type"`
 	Size     int64     `json:"size"`
 	Mode     FileMode  `json:"mode"` // "0644"
-	UID      int       `json:"uid"`  // of the owner, inside the sandbox
-	GID      int       `json:"gid"`  // of the group
+	UID      int       `json:"uid"`  // id of the owner, inside the sandbox
+	GID      int       `json:"gid"`  // id of the group
 	Modified time.Time `json:"modified"`
-	Target   string    `json:"target,omitempty"` // of a symlink
+	Target   string    `json:"target,omitempty"` // target of a symlink
 	// Attributes are extended attributes of a file or folder, by their names without "user.". Stat and WriteFile return
-	// them, and ListFiles if asked. What is not text, or over the bounds of CheckAttributes, is left out.
+	// them, and ListFiles on request. Attributes that are not text, or exceed the limits of CheckAttributes, are left
+	// out.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
@@ -104,8 +105,7 @@ type ReadRequest struct {
 	Path   string
 	Offset int64 // bytes to skip; negative counts from the end
 	Length int64 // bytes to read at most; 0 is all
-	// FirstLine and LastLine choose lines, counted from 1, in place of Offset. LastLine 0 is the last line of the
-	// file.
+	// FirstLine and LastLine select lines, counted from 1, instead of Offset. LastLine 0 is the last line of the file.
 	FirstLine, LastLine int
 	// Opened, if not nil, is called once before anything is written to w.
 	Opened func(FileInfo)
@@ -149,7 +149,7 @@ type WriteRequest struct {
 	Append  bool
 	Create  bool // fail with Conflict if the file exists
 	Parents bool // make the folders above
-	// Attributes are those that the file gets, and no others. They do not go with Append.
+	// Attributes replace all attributes of the file. They cannot be combined with Append.
 	Attributes map[string]string
 }
 
@@ -186,7 +186,7 @@ func (r EditRequest) Check() error {
 	return CheckPath(r.Path)
 }
 
-// Edit says what an edit did.
+// Edit is the result of an edit.
 type Edit struct {
 	File         FileInfo `json:"file"`
 	Replacements int      `json:"replacements"`
@@ -197,18 +197,17 @@ type Edit struct {
 type ListRequest struct {
 	Path      string
 	Recursive bool
-	Depth     int  // with Recursive, how deep; 0 is no limit
+	Depth     int  // with Recursive, the depth; 0 is no limit
 	Hidden    bool // also names that begin with a dot
-	// Glob chooses by a pattern with * ? [a-z] {a,b} and ** for any folders, relative to Path; it searches subfolders
-	// as Recursive does. A pattern without a slash matches names at any depth. "" is all.
+	// Glob selects by a pattern with * ? [a-z] {a,b} and ** for any folders, relative to Path; it searches subfolders
+	// as Recursive does. A pattern without a slash matches names at any depth. "" selects all.
 	Glob  string
-	Limit int // entries; default 10,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
+	Limit int // most entries; default 10,000. A longer list ends with Exhausted, and so does one that takes longer than 30 s.
 	// Attributes asks for the attributes of each entry, which takes longer.
 	Attributes bool
 }
 
-// Check refuses a request that no server can answer. What is wrong with a glob
-// is found when it is used.
+// Check refuses a request that no server can answer. An invalid glob is found when it is used.
 func (r ListRequest) Check() error {
 	if r.Limit < 0 || r.Depth < 0 {
 		return Errorf(Invalid, "limit is %d and depth %d: 0 is the default, and less is nothing", r.Limit, r.Depth)
@@ -222,7 +221,7 @@ type SearchRequest struct {
 	Pattern string // a regular expression (RE2)
 	Glob    string // files to search, as in ListRequest; "" is all
 	Hidden  bool
-	Limit   int // matches; default 1,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
+	Limit   int // most matches; default 1,000. A longer list ends with Exhausted, and so does one that takes longer than 30 s.
 }
 
 const maxSearchPattern = 4 << 10 // bytes
@@ -241,7 +240,7 @@ type Match struct {
 	Path   string `json:"path"`
 	Line   int    `json:"line"`   // from 1
 	Column int    `json:"column"` // bytes, from 1
-	Text   string `json:"text"`   // the line as UTF-8, at most 1 KiB of it
+	Text   string `json:"text"`   // the line as UTF-8, at most its first 1 KiB
 }
 
 // WatchRequest asks for changes to a file, or in a folder.
@@ -253,16 +252,16 @@ type WatchRequest struct {
 // Check refuses a request that no server can answer.
 func (r WatchRequest) Check() error { return CheckPath(r.Path) }
 
-// EventType is what happened to a file.
+// EventType says how a file changed.
 type EventType string
 
 const (
 	WatchReady   EventType = "ready"
 	FileCreated  EventType = "create"
-	FileModified EventType = "modify" // its content
+	FileModified EventType = "modify" // its content changed
 	FileDeleted  EventType = "delete"
 	FileMoved    EventType = "move" // From is the old path
-	// Overflow says that changes came too fast to be reported one by one: list the folder again.
+	// Overflow says that there were too many changes to report them one by one: list the folder again.
 	Overflow EventType = "overflow"
 	// WatchEnded says that the watched folder itself was removed. It is the last event.
 	WatchEnded EventType = "ended"
@@ -285,7 +284,7 @@ const (
 	Zip   ArchiveFormat = "zip"
 )
 
-// Check refuses a format that there is not. The empty one is [Tar].
+// Check refuses an unknown format. The empty one is [Tar].
 func (f ArchiveFormat) Check() error {
 	switch f {
 	case "", Tar, TarGz, Zip:

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a file's attributes, in bytes: of a name, and of all names and values together. File systems have room
-// for little more.
+// The limits of a file's attributes, in bytes: for a name, and for all names and values together. File systems store
+// little more.
 const (
 	maxAttributeName = 250
 	maxAttributes    = 4096

@@ -53,7 +53,7 @@ func (m Match) MarshalJSON() ([]byte, error) {
 	type plain Match
 	j := struct {
 		plain
-		Encoding string `json:"encoding,omitempty"` // of the path
+		Encoding string `json:"encoding,omitempty"` // encoding of the path
 	}{plain: plain(m)}
 	j.Encoding = armour(&j.Path)
 	return json.Marshal(j)

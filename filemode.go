@@ -36,7 +36,7 @@ func (m FileMode) MarshalText() ([]byte, error) {
 	return []byte{'0' + byte(m>>9&7), '0' + byte(m>>6&7), '0' + byte(m>>3&7), '0' + byte(m&7)}, nil
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText gives.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the output of MarshalText.
 func (m *FileMode) UnmarshalText(text []byte) (err error) {
 	if len(text) != 4 {
 		return fmt.Errorf("mode %.20q is not four octal digits", text)

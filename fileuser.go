@@ -4,11 +4,12 @@ import "context"
 
 type fileUserKey struct{}
 
-// AsUser returns a context whose verbs on files have the rights of a user of the sandbox, and make files of that user:
-// a name or number, as in CreateRequest.User. Without it, or with an empty user, they have the rights of the sandbox's
-// user. Other verbs ignore it: those that run something have a field for their user.
+// AsUser returns a context whose verbs on files have the rights of a user of the sandbox, and create files that belong
+// to that user: a name or number, as in CreateRequest.User. Without it, or with an empty user, they have the rights of
+// the sandbox's user. Other verbs ignore it: verbs that run a program have a field for their user.
 //
-// Like the caller of a verb, its user is no part of what the verb does. So it is in the context, for all verbs on files alike.
+// Like the caller of a verb, its user is not part of what the verb does. So it is in the context, for all verbs on
+// files.
 func AsUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, fileUserKey{}, user)
 }

@@ -19,15 +19,14 @@ import (
 // too large; Timeout; Unsupported when the image has no git.
 type Git interface {
 	// GitClone clones a repository, without its submodules. It passes credentials to git in memory: they appear in no
-	// file, argument, environment, remote URL, log or error. A clone that fails leaves at most an empty folder
-	// behind.
+	// file, argument, environment, remote URL, log or error. A clone that fails leaves nothing, or an empty folder.
 	GitClone(ctx context.Context, sandbox string, req GitCloneRequest) (GitRepository, error)
 
 	// GitStatus describes the state of a repository's working tree.
 	GitStatus(ctx context.Context, sandbox, dir string) (GitStatus, error)
 
-	// GitDiff returns a difference as git prints it, as bytes: between the index and the working tree, or between
-	// what the request names. It leaves out untracked files.
+	// GitDiff returns a diff as git prints it, as bytes: between the index and the working tree, or between the
+	// revisions of the request. It leaves out untracked files.
 	GitDiff(ctx context.Context, sandbox string, req GitDiffRequest) (string, error)
 
 	// GitCommit commits the named files, and everything that changed in the named folders; without names, all
@@ -52,8 +51,7 @@ type GitCloneRequest struct {
 // GitCloneTime is the time limit of a clone that does not name one.
 const GitCloneTime = 600 * time.Second
 
-// Check refuses a request that no server can answer. The rest of a URL is
-// checked when it is taken apart.
+// Check refuses a request that no server can answer. The rest of a URL is checked when it is parsed.
 func (r GitCloneRequest) Check() error {
 	switch {
 	case r.URL == "" || len(r.URL) > MaxPath || r.URL[0] == '-' || strings.ContainsFunc(r.URL, steers):
@@ -75,7 +73,7 @@ func (r GitCloneRequest) Check() error {
 
 // GitRepository is the position of a repository.
 type GitRepository struct {
-	Dir    string `json:"dir"`    // of its working tree, absolute
+	Dir    string `json:"dir"`    // folder of its working tree, absolute
 	Branch string `json:"branch"` // empty when no branch is checked out
 	Commit string `json:"commit"` // empty before the first commit
 }
@@ -83,16 +81,15 @@ type GitRepository struct {
 // GitStatus is the state of a working tree.
 type GitStatus struct {
 	GitRepository
-	Upstream string      `json:"upstream,omitempty"` // the branch that Ahead and Behind are counted against
+	Upstream string      `json:"upstream,omitempty"` // the branch that Ahead and Behind compare with
 	Ahead    int         `json:"ahead"`
 	Behind   int         `json:"behind"`
 	Clean    bool        `json:"clean"`
 	Files    []GitChange `json:"files"` // never null in JSON
 }
 
-// GitChange is one changed file, with git's letters for what happened to it
-// in the index and in the working tree: M, T, A, D, R, C, U, ? or a dot for
-// nothing.
+// GitChange is one changed file, with git's letters for its change in the index and in the working tree: M, T, A, D, R,
+// C, U, ? or a dot for none.
 type GitChange struct {
 	Path  string `json:"path"`           // relative to the repository's folder
 	From  string `json:"from,omitempty"` // the path before a rename or copy
@@ -146,8 +143,7 @@ func (r GitCommitRequest) Check() error {
 	return nil
 }
 
-// CheckGitDir refuses what cannot be the folder of a repository; "" is the
-// default.
+// CheckGitDir refuses a path that cannot be the folder of a repository; "" is the default.
 func CheckGitDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -172,8 +168,7 @@ func checkPaths(paths []string) error {
 	return nil
 }
 
-// checkRevision refuses what git would take for an option, or for several
-// words.
+// checkRevision refuses a text that git would take for an option, or for several arguments.
 func checkRevision(field, rev string) error {
 	if strings.HasPrefix(rev, "-") || len(rev) > 1000 || strings.ContainsAny(rev, "\x00\n\r") {
 		return Errorf(Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).Naming(AboutField, field)

@@ -2,21 +2,21 @@ package hutch
 
 import "time"
 
-// HealthCheck is a command that says by its exit code whether a background process does its work, as HEALTHCHECK does
-// in a Dockerfile. It runs beside the process, as the same user, in the same folder, with the same environment.
+// HealthCheck is a command whose exit code says whether a background process works, as HEALTHCHECK does in a
+// Dockerfile. It runs next to the process, as the same user, in the same folder, with the same environment.
 type HealthCheck struct {
 	Command  string  `json:"command"`            // a command line, as of a process; exit code 0 is healthy
 	Interval Seconds `json:"interval,omitempty"` // from the end of one check to the next; default 30
-	Timeout  Seconds `json:"timeout,omitempty"`  // after which a check is killed, and has failed; default 30
+	Timeout  Seconds `json:"timeout,omitempty"`  // after this time a check is killed, and has failed; default 30
 	// StartPeriod is the time after a start in which failures do not count; default 0.
 	StartPeriod Seconds `json:"startPeriod,omitempty"`
-	// StartInterval takes the place of Interval until a check has succeeded; default 5, and at most Interval.
+	// StartInterval replaces Interval until a check has succeeded; default 5, and at most Interval.
 	StartInterval Seconds `json:"startInterval,omitempty"`
 	Retries       int     `json:"retries,omitempty"` // failures in a row that make the process unhealthy; default 3
 }
 
 const (
-	minHealthTime = 0.1     // seconds: more often, checks would be most of what a sandbox does
+	minHealthTime = 0.1     // seconds: with shorter intervals, checks would use most of a sandbox's CPU
 	maxHealthTime = 86400   // seconds
 	maxRetries    = 1 << 20 // failed checks
 )
@@ -40,7 +40,7 @@ func (c HealthCheck) Check() error {
 	return nil
 }
 
-// WithDefaults fills in what the check leaves out. Values out of range, as images can have them, are moved into it.
+// WithDefaults fills in missing values of the check. Values out of range, as images can have them, are moved into it.
 func (c HealthCheck) WithDefaults() HealthCheck {
 	within := func(t, usual, least Seconds) Seconds {
 		if t == 0 {
@@ -65,24 +65,24 @@ type HealthStatus string
 const (
 	HealthStarting  HealthStatus = "starting" // no check has succeeded, and not enough have failed
 	HealthGood      HealthStatus = "healthy"
-	HealthUnhealthy HealthStatus = "unhealthy" // as many checks as Retries failed in a row, or the process does not run
+	HealthUnhealthy HealthStatus = "unhealthy" // as many checks in a row as Retries have failed, or the process is not running
 )
 
-// MaxHealthOutput is how much is kept of what a check prints, in bytes.
+// MaxHealthOutput is how many bytes of a check's output are kept.
 const MaxHealthOutput = 1 << 10
 
-// ProcessHealth is what is known of the health of a process. Nothing follows from it: an unhealthy process is neither
-// ended nor started again.
+// ProcessHealth is the health of a process. It has no effect by itself: an unhealthy process is neither ended nor
+// restarted.
 type ProcessHealth struct {
 	Status   HealthStatus `json:"status"`
-	Failures int          `json:"failures"` // in a row, of those that count
+	Failures int          `json:"failures"` // failures in a row that count
 	// The rest is about the last check, and left out before it.
-	ExitCode  *int       `json:"exitCode,omitempty"` // 124 for one that took too long
-	Output    string     `json:"output,omitempty"`   // the beginning of what it printed
+	ExitCode  *int       `json:"exitCode,omitempty"` // 124 for a check that took too long
+	Output    string     `json:"output,omitempty"`   // the beginning of the check's output
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`
 }
 
-// Care is how a background process is looked after. An image can say it of its own program.
+// Care is the health check and stop signal of a background process. An image can set them for its own program.
 type Care struct {
 	// StopSignal asks the process to end; default 15. The process gets it, and time to end, when its sandbox is stopped.
 	StopSignal int `json:"stopSignal,omitempty"`

@@ -35,9 +35,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckNewID reports whether id may be given to a new sandbox: besides what
-// [CheckID] wants, it must not be a name or a number that programs take for a host
-// that everybody has, since a sandbox's id is its host name and its name in links.
+// CheckNewID reports whether id may be given to a new sandbox. In addition to the rules of [CheckID], it must not be a
+// name or a number that programs take for this host, because a sandbox's id is its host name and its name in links.
 func CheckNewID(id string) error {
 	if err := CheckID(id); err != nil {
 		return err

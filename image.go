@@ -9,42 +9,38 @@ import (
 	"time"
 )
 
-// Images are the verbs on images: root file systems that sandboxes can have in
-// place of the host's programs. An image comes from a registry, which is pulled,
-// or from an archive, which is loaded. Every owner has its own images; those that
-// the server's administrators share are open to all.
+// Images are the verbs on images: root file systems that sandboxes can have instead of the host's programs. An image
+// comes from a registry, which is pulled, or from an archive, which is loaded. Every owner has separate images; all
+// owners can use those that the server's administrators share.
 //
-// An image is named by a reference: python:3.12-slim, ghcr.io/x/y@sha256:…, or the
-// id (digest) of an image that the server has. A sandbox keeps the digest: a name
-// that is given to another image later does not change it.
+// An image is named by a reference: python:3.12-slim, ghcr.io/x/y@sha256:…, or the id (digest) of an image that the
+// server has. A sandbox keeps the digest: if the name moves to another image later, the sandbox does not change.
 //
-// Errors: Invalid for a name that is not a reference; NotFound for an image that
-// neither the server nor its registry has; Denied for a registry that the server
-// does not allow, or that wants other credentials; Exhausted for an image over a
-// limit, or a full disk; Conflict for the removal of an image that is used;
-// Unavailable for a registry that does not answer; Unsupported when the server
-// keeps no images.
+// Errors: Invalid for a name that is not a reference; NotFound for an image that neither the server nor its registry
+// has; Denied for a registry that the server does not allow, or that requires other credentials; Exhausted for an image
+// over a limit, or a full disk; Conflict for the removal of an image that is used; Unavailable for a registry that does
+// not answer; Unsupported when the server keeps no images.
 type Images interface {
-	// PullImage gets an image from its registry, or returns the one that the server has, as req.Pull says. Calls for
-	// one image share one transfer. If progress is not nil, it gets the state of a layer each time that this changes;
+	// PullImage gets an image from its registry, or returns the one that the server has, depending on req.Pull. Calls
+	// for one image share one transfer. If progress is not nil, it gets the state of a layer each time that it changes;
 	// an error from it ends the call.
 	PullImage(ctx context.Context, req PullRequest, progress func(Transfer) error) (Image, error)
 
-	// LoadImages reads the images of an archive, as docker save or an OCI layout has it, plain or compressed with gzip
-	// or zstd. If name is not empty, the image gets that name too.
+	// LoadImages reads the images of an archive in the format of docker save or an OCI layout, plain or compressed with
+	// gzip or zstd. If name is not empty, the image gets that name too.
 	LoadImages(ctx context.Context, name string, r io.Reader) ([]Image, error)
 
-	// CommitImage makes an image of what was written in a sandbox, over the image that the sandbox began with, whose
-	// configuration it keeps. A sandbox that sleeps wakes. What was deleted of the image is in the new one again. A
-	// sandbox of the image host is Unsupported.
+	// CommitImage makes an image of the files that were written in a sandbox, over the sandbox's image, whose
+	// configuration it keeps. A sleeping sandbox wakes. Files that were deleted from the image are in the new one
+	// again. A sandbox of the image host is Unsupported.
 	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
 
-	// BuildImage makes an image of a Dockerfile and of the files of a context: a tar archive, plain or compressed with
-	// gzip or zstd. What its .dockerignore names is left out. Each RUN is a command in a sandbox of the caller; nothing
-	// of a build runs on the server itself. If progress is not nil, it gets what the steps do, in order; an error from it
-	// ends the build. A step that was done before is not done again while its inputs are the same. A build that fails
-	// leaves no image and no sandbox; the steps that were done stay, and the next build goes on from them. A command that
-	// fails is Invalid, a file that is not there NotFound, and what Hutch cannot build Unsupported.
+	// BuildImage builds an image from a Dockerfile and the files of a context: a tar archive, plain or compressed with
+	// gzip or zstd. Files that its .dockerignore names are left out. Each RUN is a command in a sandbox of the caller;
+	// no part of a build runs on the server itself. If progress is not nil, it gets the events of the steps, in order;
+	// an error from it ends the build. A step with unchanged inputs is not repeated. A build that fails leaves no image
+	// and no sandbox; completed steps are kept, and the next build continues after them. A command that fails is
+	// Invalid, a missing file NotFound, and a feature that Hutch cannot build Unsupported.
 	BuildImage(ctx context.Context, req BuildRequest, files io.Reader, progress func(BuildEvent) error) (Image, error)
 
 	// SaveImage writes an image as an archive that docker load and LoadImages read.
@@ -66,15 +62,15 @@ type Images interface {
 	// is Conflict. A missing one is NotFound.
 	DeleteImage(ctx context.Context, image string) error
 
-	// PruneImages removes the caller's images that nothing has used for a time.
+	// PruneImages removes the caller's images that were not used for a time.
 	PruneImages(ctx context.Context, req PruneRequest) (Pruned, error)
 }
 
-// PullPolicy says when an image is asked of its registry.
+// PullPolicy says when to ask an image's registry.
 type PullPolicy string
 
 const (
-	PullMissing PullPolicy = "missing" // when the server does not have it: the default
+	PullMissing PullPolicy = "missing" // if the server does not have the image: the default
 	PullAlways  PullPolicy = "always"  // each time; layers that the server has are not sent again
 	PullNever   PullPolicy = "never"
 )
@@ -88,8 +84,8 @@ func (p PullPolicy) Check() error {
 	return Errorf(Invalid, "there is no pull policy %.40q: use missing, always or never", string(p)).Naming(AboutField, "pull")
 }
 
-// RegistryLogin is how the server signs in to a registry. The zero value signs
-// in with the caller's secret of that registry, if there is one.
+// RegistryLogin is how the server signs in to a registry. The zero value uses the caller's secret for that registry, if
+// there is one.
 type RegistryLogin struct {
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"` // or a token
@@ -165,7 +161,7 @@ func (r TagRequest) Check() error {
 
 // CommitRequest asks for an image of a sandbox's files.
 type CommitRequest struct {
-	Name string `json:"name"` // of the new image; it moves there when another image has it
+	Name string `json:"name"` // name of the new image; the name moves if another image has it
 }
 
 // Check refuses a request that no server can answer.
@@ -173,7 +169,7 @@ func (r CommitRequest) Check() error { return CheckImage(r.Name) }
 
 // PruneRequest says which images go.
 type PruneRequest struct {
-	// Unused is for how long nothing has used them; 0 takes every image that nothing uses now.
+	// Unused is for how long an image was not used; 0 selects every image that is not in use now.
 	Unused Seconds `json:"unused,omitempty"`
 }
 
@@ -191,7 +187,7 @@ type Pruned struct {
 	Freed  int64    `json:"freed"`  // bytes of disk
 }
 
-// Transfer is how far one layer of an image is.
+// Transfer is the progress of one layer of an image.
 type Transfer struct {
 	Layer string `json:"layer"` // digest; empty for the whole image
 	Done  int64  `json:"done"`  // bytes
@@ -207,15 +203,15 @@ type Image struct {
 	Owner        string      `json:"owner,omitempty"`
 	Shared       bool        `json:"shared,omitempty"`
 	Size         int64       `json:"size"`                // bytes on disk, of layers that other images share too
-	CreatedAt    *time.Time  `json:"createdAt,omitempty"` // when it was built, if it says so
+	CreatedAt    *time.Time  `json:"createdAt,omitempty"` // when it was built, if the image says so
 	PulledAt     time.Time   `json:"pulledAt"`
-	UsedAt       time.Time   `json:"usedAt"` // when a sandbox last began with it
+	UsedAt       time.Time   `json:"usedAt"` // when a sandbox was last created from it
 	Architecture string      `json:"architecture"`
 	Layers       []string    `json:"layers"` // digests; never null in JSON
 	Config       ImageConfig `json:"config"`
 }
 
-// ImageConfig is what an image says about the programs in it.
+// ImageConfig is an image's settings for its programs.
 type ImageConfig struct {
 	Env          []string          `json:"env,omitempty"` // NAME=VALUE
 	WorkingDir   string            `json:"workingDir,omitempty"`
@@ -272,13 +268,12 @@ func checkOptionalImage(ref string) error {
 	return CheckImage(ref)
 }
 
-// RegistrySecret is the name of the secret that holds an owner's login of a
-// registry, as USERNAME:PASSWORD: REGISTRY_GHCR_IO for ghcr.io. Two registries
-// never have one name, or one of them could get the login of the other.
+// RegistrySecret is the name of the secret that holds an owner's login for a registry, as USERNAME:PASSWORD:
+// REGISTRY_GHCR_IO for ghcr.io. Two registries never have the same name, so neither can get the other's login.
 func RegistrySecret(registry string) string {
 	return "REGISTRY_" + registrySecretParts.Replace(strings.ToUpper(registry))
 }
 
-// registrySecretParts replaces what a name of a secret cannot have. No host name has
-// two dots in a row, and none of its labels begins or ends with a hyphen.
+// registrySecretParts replaces characters that a secret's name cannot have. No host name has two dots in a row, and
+// none of its labels begins or ends with a hyphen.
 var registrySecretParts = strings.NewReplacer(".", "_", "-", "__", ":", "___", "[", "____", "]", "____")

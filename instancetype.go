@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// InstanceType is a size of a sandbox that has a name. A request that names one gets its limits, except for those
-// that [CreateRequest.Limits] sets.
+// InstanceType is a named size of a sandbox. A request with a type gets the type's limits, except for those that
+// [CreateRequest.Limits] sets.
 type InstanceType struct {
 	Name   string  `json:"name"`
 	CPU    float64 `json:"cpu"`    // cores
@@ -15,8 +15,7 @@ type InstanceType struct {
 	Disk   int     `json:"disk"`   // MiB of written files
 }
 
-// InstanceTypes are the types that every server has unless its administrator
-// gives one of the names other figures.
+// InstanceTypes are the types that every server has, unless its administrator redefines one of the names.
 var InstanceTypes = []InstanceType{
 	{"lite", 1.0 / 16, 256, 2 << 10},
 	{"basic", 1.0 / 4, 1 << 10, 4 << 10},
@@ -26,10 +25,10 @@ var InstanceTypes = []InstanceType{
 	{"standard-4", 4, 12 << 10, 20 << 10},
 }
 
-// maxInstanceTypes bounds the types of one server.
+// maxInstanceTypes limits the number of types of one server.
 const maxInstanceTypes = 100
 
-// AddInstanceTypes returns the types in list with own ones after them; an own one replaces the type of its name.
+// AddInstanceTypes returns the types in list followed by own; an own type replaces the one with the same name.
 func AddInstanceTypes(list, own []InstanceType) ([]InstanceType, error) {
 	list = slices.Clone(list)
 	for _, t := range own {
@@ -88,7 +87,7 @@ func checkOptionalType(name string) error {
 	return nil
 }
 
-// Fill returns l with the type's figures where l has none.
+// Fill returns l with the type's values where l has none.
 func (t InstanceType) Fill(l Limits) Limits {
 	if l.CPU == 0 {
 		l.CPU = t.CPU
@@ -102,7 +101,7 @@ func (t InstanceType) Fill(l Limits) Limits {
 	return l
 }
 
-// FindInstanceType returns the type of a name. The error for an unknown name lists the known ones.
+// FindInstanceType returns the type with a name. The error for an unknown name lists the known ones.
 func FindInstanceType(list []InstanceType, name string) (InstanceType, error) {
 	known := make([]string, len(list))
 	for i, t := range list {

@@ -28,9 +28,9 @@ type NetworkMode string
 const (
 	// NetworkNone reaches nothing.
 	NetworkNone NetworkMode = "none"
-	// NetworkAllowList allows only what a rule names; without rules, nothing.
+	// NetworkAllowList allows only destinations that a rule names; without rules, none.
 	NetworkAllowList NetworkMode = "allow-list"
-	// NetworkOpen allows every public address, and what a rule names.
+	// NetworkOpen allows every public address, and destinations that a rule names.
 	NetworkOpen NetworkMode = "open"
 )
 
@@ -48,10 +48,10 @@ type Network struct {
 
 // NetworkLimits bound a sandbox's use of the network. Zero means the default.
 type NetworkLimits struct {
-	Connections int   `json:"connections,omitempty"`    // at once; default 256
+	Connections int   `json:"connections,omitempty"`    // connections at once; default 256
 	Rate        int   `json:"rate,omitempty"`           // new connections in a second; default 100
 	Bandwidth   int64 `json:"bytesPerSecond,omitempty"` // both directions together; default unbounded
-	Total       int64 `json:"totalBytes,omitempty"`     // in all; default unbounded
+	Total       int64 `json:"totalBytes,omitempty"`     // bytes in all; default unlimited
 }
 
 // MaxNetworkRules is the highest number of rules of a sandbox.
@@ -104,7 +104,7 @@ type Traffic struct {
 	Open     int   `json:"open"`     // connections now
 	Allowed  int64 `json:"allowed"`  // connections
 	Denied   int64 `json:"denied"`   // connections, requests and lookups
-	Lookups  int64 `json:"lookups"`  // of names
+	Lookups  int64 `json:"lookups"`  // number of name lookups
 	Requests int64 `json:"requests"` // HTTP requests that the server sees
 	Sent     int64 `json:"sent"`     // bytes, by the sandbox
 	Received int64 `json:"received"`
@@ -132,15 +132,15 @@ type Connection struct {
 	Address  string  `json:"address,omitempty"`
 	Port     int     `json:"port,omitempty"`
 	Verdict  Verdict `json:"verdict"`
-	Rule     string  `json:"rule,omitempty"`   // that allowed it
+	Rule     string  `json:"rule,omitempty"`   // the rule that allowed it
 	Reason   string  `json:"reason,omitempty"` // why it was denied or failed, and the fix
-	Method   string  `json:"method,omitempty"` // of a request
-	Status   int     `json:"status,omitempty"` // of its answer
+	Method   string  `json:"method,omitempty"` // method of an HTTP request
+	Status   int     `json:"status,omitempty"` // status of its answer
 	Sent     int64   `json:"sent"`             // bytes, by the sandbox
 	Received int64   `json:"received"`
 	Open     bool    `json:"open,omitempty"` // it is still open
-	Duration Seconds `json:"duration"`       // when it has ended
-	Count    int     `json:"count"`          // number of equal attempts that this line stands for
+	Duration Seconds `json:"duration"`       // set when it has ended
+	Count    int     `json:"count"`          // number of equal attempts in this line
 }
 
 // MissingRule returns the rule that would allow a denied connection.
@@ -175,7 +175,7 @@ type ConnectionLog struct {
 // MaxConnections is how many lines the log of a sandbox keeps; older ones are dropped.
 const MaxConnections = 1000
 
-// DefaultConnections is how many lines a query reads that does not say.
+// DefaultConnections is how many lines a query reads by default.
 const DefaultConnections = 100
 
 // Check refuses a query that no server can answer.

@@ -9,7 +9,7 @@ import (
 // ports wakes it.
 type NetworkLink struct {
 	Name    string // its name inside, without the domain
-	Sandbox string // its id
+	Sandbox string // id of the other sandbox
 
 	unread string // a text that is not a link
 }
@@ -75,8 +75,8 @@ func readNetworkLink(text string) NetworkLink {
 // NetworkLinks is a list of links. Its JSON is a list of texts.
 type NetworkLinks []NetworkLink
 
-// Links reads links as ParseNetworkLink does. A text that is not a link stays in the list, and the request that it is
-// for is refused.
+// Links reads links as ParseNetworkLink does. A text that is not a link is kept in the list, and its request is
+// refused.
 func Links(texts ...string) NetworkLinks { return readAll(texts, readNetworkLink) }
 
 // String returns the links as texts, with spaces between them.
@@ -88,7 +88,7 @@ func (links *NetworkLinks) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// canonical returns the links in their order, each of them once.
+// canonical returns the links sorted, without duplicates.
 func (links NetworkLinks) canonical() (list NetworkLinks, err error) {
 	if len(links) > MaxNetworkLinks {
 		return nil, Errorf(Invalid, "a sandbox may have at most %d links", MaxNetworkLinks).Naming(AboutField, "network.links")

@@ -11,7 +11,7 @@ import (
 type NetworkRule struct {
 	// Name is in lower case, without a final dot; empty for a rule about a network.
 	Name  string
-	Below bool // the subdomains of Name, and not Name itself
+	Below bool // only the subdomains of Name, not Name itself
 	Net   netip.Prefix
 	Port  uint16 // 0 unless the rule names one port
 	// AllPorts allows every port. If neither AllPorts nor Port is set, a name is allowed at the ports of the web, 80
@@ -186,7 +186,7 @@ func (r NetworkRule) String() string {
 	return host + port
 }
 
-// isZero reports whether r is not a rule: a text that could not be read, or nothing.
+// isZero reports whether r is not a rule: it is empty, or its text could not be parsed.
 func (r NetworkRule) isZero() bool { return r.Name == "" && !r.Net.IsValid() }
 
 // Check refuses a text that is not a rule.

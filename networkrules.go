@@ -5,8 +5,8 @@ import "slices"
 // NetworkRules is a list of rules. Its JSON is a list of texts.
 type NetworkRules []NetworkRule
 
-// Rules reads rules as ParseNetworkRule does. A text that is not a rule stays in the list, and the request that it is
-// for is refused.
+// Rules reads rules as ParseNetworkRule does. A text that is not a rule is kept in the list, and its request is
+// refused.
 func Rules(texts ...string) NetworkRules { return readAll(texts, readNetworkRule) }
 
 // Changed returns the rules with some added and others removed.

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Nodes is the administration of the machines that are one server together. A server that is not a fleet is one node, which
-// cannot be changed: the answer is Unsupported. All need the scope admin.
+// Nodes is the administration of the machines of one server. A server that is not a fleet is one node, which cannot be
+// changed: the answer is Unsupported. All methods need the scope admin.
 type Nodes interface {
 	// Nodes lists the nodes by id.
 	Nodes(ctx context.Context) (NodeList, error)
 	// Node returns a node with the sandboxes that it holds.
 	Node(ctx context.Context, node string) (Node, error)
-	// CordonNode gives a node no new sandboxes. Those that are there stay.
+	// CordonNode stops the creation of sandboxes on a node. Existing ones stay.
 	CordonNode(ctx context.Context, node string) (Node, error)
 	// UncordonNode gives a node new sandboxes again, and ends a drain.
 	UncordonNode(ctx context.Context, node string) (Node, error)
-	// DrainNode makes a node hand over its sandboxes, and does not wait for that: Held of the node is how many are left, and
-	// Stuck how many of them cannot leave. The node continues until it is empty, whatever becomes of the caller, or until UncordonNode.
+	// DrainNode makes a node move its sandboxes to other nodes, and does not wait for that: Held of the node is how
+	// many are left, and Stuck how many of them cannot leave. The node continues until it is empty, or until
+	// UncordonNode; the caller's end has no effect.
 	DrainNode(ctx context.Context, node string) (Node, error)
-	// RemoveNode removes a node, and frees the ids of the sandboxes that it held. It is Conflict for a node that is alive
-	// and holds sandboxes, and for the only node, unless it is forced.
+	// RemoveNode removes a node, and frees the ids of its sandboxes. Unless it is forced, it is Conflict for a live
+	// node with sandboxes, and for the only node.
 	RemoveNode(ctx context.Context, node string, force bool) (RemovedNode, error)
 }
 
@@ -31,7 +32,7 @@ type NodeState string
 const (
 	NodeReady    NodeState = "ready"
 	NodeCordoned NodeState = "cordoned" // gets no new sandboxes
-	NodeDraining NodeState = "draining" // gets no new sandboxes, and hands over those that it has
+	NodeDraining NodeState = "draining" // gets no new sandboxes, and moves its own to other nodes
 )
 
 // NodeList is the nodes of a server.
@@ -40,7 +41,7 @@ type NodeList struct {
 	Nodes []Node `json:"nodes"`
 }
 
-// NodeRoom is an amount of a node's resources: what it can promise to sandboxes, or has promised.
+// NodeRoom is an amount of a node's resources: its capacity for sandboxes, or the reserved part.
 type NodeRoom struct {
 	Memory    int64   `json:"memory"` // MiB
 	CPU       float64 `json:"cpu"`    // cores
@@ -53,18 +54,19 @@ type Node struct {
 	Address   string            `json:"address"` // where the other nodes reach it; empty if there are none
 	Version   string            `json:"version"`
 	State     NodeState         `json:"state"`
-	Alive     bool              `json:"alive"` // its lease has not run out
+	Alive     bool              `json:"alive"` // its lease is valid
 	Labels    map[string]string `json:"labels,omitempty"`
 	Joined    time.Time         `json:"joined,omitzero"`
 	Started   *time.Time        `json:"started,omitempty"`   // when its server began; nil for a node that never began
-	SeenUntil *time.Time        `json:"seenUntil,omitempty"` // the end of its lease; nil for a node that never began
+	SeenUntil *time.Time        `json:"seenUntil,omitempty"` // the end of its lease; nil for a node that was never started
 	Epoch     int64             `json:"epoch"`               // how often its server began
 	Room      NodeRoom          `json:"room"`
-	Promised  NodeRoom          `json:"promised"` // to sandboxes that are awake
+	Promised  NodeRoom          `json:"promised"` // reserved for running sandboxes
 	Held      int64             `json:"held"`     // sandboxes, awake or asleep
 	Stuck     int64             `json:"stuck"`    // sandboxes that cannot leave the node, which is draining
 
-	// Sandboxes has what the node holds: what cannot leave it, then the oldest, at most MaxNodeSandboxes. Lists are without it.
+	// Sandboxes has the node's sandboxes: first those that cannot leave it, then the oldest, at most MaxNodeSandboxes.
+	// Lists do not have it.
 	Sandboxes []NodeSandbox `json:"sandboxes,omitempty"`
 }
 
@@ -76,15 +78,15 @@ type NodeSandbox struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`
 	Image     string    `json:"image,omitempty"`
-	Placed    time.Time `json:"placed"` // on this node or, if it came with its server, in the fleet
+	Placed    time.Time `json:"placed"` // when it came to this node or, if it came with its server, to the fleet
 	Awake     bool      `json:"awake"`
 	InBucket  bool      `json:"inBucket"` // it outlives its node
 	// Stays is why the sandbox cannot leave a node that is draining.
 	Stays string `json:"stays,omitempty"`
 }
 
-// RemovedNode says what the removal of a node has freed.
+// RemovedNode is the result of removing a node.
 type RemovedNode struct {
 	Node  string `json:"node"`
-	Freed int64  `json:"freed"` // sandboxes that were lost with it, and whose ids are free
+	Freed int64  `json:"freed"` // sandboxes that were lost with it, whose ids are free now
 }

@@ -2,22 +2,22 @@ package hutch
 
 import "context"
 
-// Owners is the administration of what owners have. An owner is a token, or a person of the server's issuer; what it has
-// stays when its token ends. Owners needs the scope admin.
+// Owners is the administration of what owners have. An owner is a token, or a person of the server's issuer; their data
+// is kept when the token ends. Owners needs the scope admin.
 type Owners interface {
 	// Owners lists the owners that have anything, or a token, by their ids. The server's own is not among them.
 	Owners(ctx context.Context) ([]Owned, error)
-	// DeleteOwner deletes everything that an owner has: sandboxes, whatever they are doing, then snapshots, images, volumes,
-	// backups and secrets. It returns what is left, which is nothing unless there was an error. It is Conflict while a token
-	// of the owner is valid, and idempotent.
+	// DeleteOwner deletes all data of an owner: sandboxes, even busy ones, then snapshots, images, volumes, backups and
+	// secrets. It returns what is left, which is nothing unless there was an error. It is Conflict while a token of the
+	// owner is valid, and idempotent.
 	DeleteOwner(ctx context.Context, owner string) (Owned, error)
 }
 
 // Owned says how much an owner has.
 type Owned struct {
 	Owner     string `json:"owner"`
-	Name      string `json:"name,omitempty"` // of its token
-	Live      bool   `json:"live"`           // a token of it is valid
+	Name      string `json:"name,omitempty"` // name of its token
+	Live      bool   `json:"live"`           // it has a valid token
 	Sandboxes int    `json:"sandboxes"`
 	Snapshots int    `json:"snapshots"` // and templates
 	Images    int    `json:"images"`

@@ -8,7 +8,7 @@ type Pools interface {
 	Pool(ctx context.Context) (PoolState, error)
 }
 
-// PoolState is what is ready, and how often it served a create.
+// PoolState is what is ready, and how often the pool served a create.
 type PoolState struct {
 	Max   int `json:"max"` // highest number, of all kinds together; 0 when the pool is off
 	Ready int `json:"ready"`
@@ -33,5 +33,5 @@ type PoolKind struct {
 	Wanted   int    `json:"wanted"` // how many demand asks for
 	Hits     int64  `json:"hits"`
 	Misses   int64  `json:"misses"`
-	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or none is wanted
+	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or why none is wanted
 }

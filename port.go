@@ -15,16 +15,15 @@ import (
 	"unicode"
 )
 
-// Ports are the verbs on servers in a sandbox: connect to one, and give it a
-// URL. A program that listens in a sandbox cannot be reached in another way.
+// Ports are the verbs on servers in a sandbox: connect to one, and give it a URL. There is no other way to reach a
+// program that listens in a sandbox.
 //
-// An exposed port is a record: it survives the end of the program inside, the
-// sandbox's sleep and a restart of the daemon, and ends with the sandbox. A port
-// can be exposed before a program listens on it.
+// An exposed port is a record: it survives the end of the program inside, the sandbox's sleep and a restart of the
+// daemon, and ends with the sandbox. A port can be exposed before a program listens on it.
 type Ports interface {
-	// Expose gives a port a URL. For a port that is exposed already, it returns the present record with the requested
-	// changes; a new token replaces the old one, whose URL then opens nothing. A token that would produce the URL of
-	// another sandbox is Conflict.
+	// Expose gives a port a URL. For an exposed port, it returns the present record with the requested changes; a new
+	// token replaces the old one, whose URL then opens nothing. A token that would produce the URL of another sandbox
+	// is Conflict.
 	Expose(ctx context.Context, sandbox string, req ExposeRequest) (Port, error)
 
 	// Unexpose removes the URL and cuts the connections made through it. It is idempotent.
@@ -46,16 +45,16 @@ type Ports interface {
 	// "port".
 	DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error)
 
-	// WatchPorts reports servers: first those that listen already, then each start and end, within a second, until
-	// ctx is done or out fails. It counts as a use of the sandbox.
+	// WatchPorts reports servers: first those that already listen, then each start and end, within a second, until ctx
+	// is done or out fails. It counts as a use of the sandbox.
 	WatchPorts(ctx context.Context, sandbox string, out func(PortEvent) error) error
 }
 
-// PortAccess says who can open the URL of an exposed port.
+// PortAccess says which visitors can open the URL of an exposed port.
 type PortAccess string
 
 const (
-	// PublicPort is for everybody who knows the URL.
+	// PublicPort is open to everyone who knows the URL.
 	PublicPort PortAccess = "public"
 	// PrivatePort is for callers that also show a token which can see the sandbox, or a link signed by LinkPort.
 	PrivatePort PortAccess = "private"
@@ -97,8 +96,8 @@ func (r ExposeRequest) Check() error {
 	return nil
 }
 
-// steers reports whether a terminal takes c for an instruction: control characters,
-// separators of lines, and invisible characters of format but those that shape letters.
+// steers reports whether a terminal interprets c: control characters, line separators, and invisible format characters,
+// except those that shape letters.
 func steers(c rune) bool {
 	switch {
 	case c == '\u200c', c == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, c):
@@ -141,7 +140,7 @@ type Port struct {
 // for a host name, a hash replaces its end.
 func (p Port) Label() string { return fmt.Sprintf("%d-%s-%s", p.Port, short(p.SandboxID), p.Token) }
 
-// longestID is the longest id that fits a label of 63 bytes beside the largest port and the longest token.
+// longestID is the longest id that fits into a label of 63 bytes together with the largest port and the longest token.
 const longestID = 63 - len("65535-") - 1 - MaxPortToken
 
 // short returns the id as labels contain it. Two ids can be shortened to the same text; their labels are equal only
@@ -215,6 +214,6 @@ func (p Preview) mac(unix string) []byte {
 // Previews finds exposed ports. It is not part of [Service]: the token in the label is the only credential that it
 // asks for.
 type Previews interface {
-	// Preview returns the target of a label. How long it takes reveals nothing about existing labels.
+	// Preview returns the target of a label. Its duration does not reveal whether a label exists.
 	Preview(label string) (Preview, bool)
 }

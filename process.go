@@ -15,10 +15,9 @@ import (
 const MaxCommand = 1 << 20
 
 const (
-	// MaxOutput is the most that a result keeps of each of stdout and stderr, in
-	// bytes.
+	// MaxOutput is the most bytes that a result keeps of each of stdout and stderr.
 	MaxOutput = 16 << 20
-	// DefaultOutput is how much it keeps when a request does not say.
+	// DefaultOutput is how many bytes it keeps by default.
 	DefaultOutput = 1 << 20
 )
 
@@ -46,24 +45,24 @@ type ExecRequest struct {
 	Args []string          `json:"args,omitempty"`
 	Dir  string            `json:"cwd,omitempty"` // default /workspace
 	Env  map[string]string `json:"env,omitempty"`
-	// User is who the command runs as, as in CreateRequest; default: the sandbox's user.
+	// User is the user of the command, as in CreateRequest; default: the sandbox's user.
 	User string `json:"user,omitempty"`
 	// Secrets are as in CreateRequest, for this command.
 	Secrets []string `json:"secrets,omitempty"`
 	// Timeout ends the whole process tree; default 30, and at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
-	// MaxOutput is how many bytes of each of stdout and stderr the result keeps: the first and the last half. Default
-	// 1 MiB, at most 16 MiB. The caller's output function always gets everything.
+	// MaxOutput is how many bytes of each of stdout and stderr the result keeps: the first and the last half. Default 1
+	// MiB, at most 16 MiB. The caller's output function always gets everything.
 	MaxOutput int `json:"maxOutput,omitempty"`
-	// StreamOnly leaves Stdout and Stderr out of the result, for a caller that takes all of them in its output
-	// function: then nothing is kept for the result.
+	// StreamOnly leaves Stdout and Stderr out of the result, for a caller that reads them with its output function:
+	// then no output is kept.
 	StreamOnly bool `json:"-"`
 	// SessionID names the code context to run in, with the state of earlier runs. A missing context is created, in
 	// Language or else in bash. See [Contexts].
 	SessionID string `json:"sessionId,omitempty"`
-	// Resumable lets the command outlive the call by [ExecGrace], so that ResumeExec can continue where the call
-	// broke off.
+	// Resumable keeps the command running for [ExecGrace] after the call has ended, so that ResumeExec can continue
+	// where the call was interrupted.
 	Resumable bool `json:"resumable,omitempty"`
 	// Started, when set, is called with the id of a resumable command before
 	// its first output.
@@ -85,7 +84,7 @@ func (r ExecRequest) Check() error {
 	)
 }
 
-// Stream says which stream output came from.
+// Stream is the stream that output came from.
 type Stream string
 
 const (
@@ -100,11 +99,11 @@ type Output struct {
 	// Cursor is the position after Data in the process's whole output, in bytes. Reading from there continues without
 	// a gap.
 	Cursor int64
-	// Lost is how many bytes before Data were dropped before the reader asked for them.
+	// Lost is how many bytes before Data were dropped before they could be read.
 	Lost int64
 	// Time is when Data had been read from the process, at the latest; zero if the reader did not ask for times.
 	Time time.Time
-	// Redacted says that a secret in Data, or before it, was replaced, so their length differs from what the process
+	// Redacted says that a secret in Data, or before it, was replaced, so the length differs from what the process
 	// wrote. Cursor counts the bytes that the process wrote.
 	Redacted bool
 }
@@ -127,8 +126,9 @@ type ExecResult struct {
 	CompileError bool
 	// Limit names the sandbox limit that killed the command ("memory"), or is empty.
 	Limit string
-	// Denied holds the rules that would have allowed what the sandbox's network denied while the command ran, such as
-	// "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the sandbox.
+	// Denied holds the rules that would have allowed the attempts that the sandbox's network denied while the command
+	// ran, such as "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the
+	// sandbox.
 	Denied []string
 	// Cuts is where the middle of Stdout and of Stderr is missing, when Truncated. It is not on the wire.
 	Cuts [2]int
@@ -259,8 +259,8 @@ type ProcessRequest struct {
 	// Terminal, when set, gives the process a terminal of that size instead of pipes, with TERM=xterm-256color unless
 	// Env sets another. All its output is then Stdout. It has an input, and is not restarted.
 	Terminal *Size `json:"terminal,omitempty"`
-	// Entrypoint runs the program that the sandbox's image names, its ENTRYPOINT and CMD, in place of Command. What the
-	// image says of its program and is not set here holds for it: STOPSIGNAL and HEALTHCHECK.
+	// Entrypoint runs the program that the sandbox's image names, its ENTRYPOINT and CMD, in place of Command. The
+	// image's STOPSIGNAL and HEALTHCHECK apply unless they are set here.
 	Entrypoint bool `json:"entrypoint,omitempty"`
 	Care
 }
@@ -320,14 +320,14 @@ type Process struct {
 	Status        ProcessStatus  `json:"status"`
 	PID           int            `json:"pid"` // inside the sandbox; 0 when the process does not run
 	ExitCode      *int           `json:"exitCode,omitempty"`
-	Signal        int            `json:"signal,omitempty"` // that ended it; 0 for none
+	Signal        int            `json:"signal,omitempty"` // signal that ended it; 0 for none
 	StartTime     time.Time      `json:"startTime"`
 	EndTime       *time.Time     `json:"endTime,omitempty"`
 	RestartPolicy RestartPolicy  `json:"restartPolicy"`
 	Restarts      int            `json:"restarts"`
-	Terminal      *Size          `json:"terminal,omitempty"`   // its present size
-	StopSignal    int            `json:"stopSignal,omitempty"` // as it was asked for
-	Health        *ProcessHealth `json:"health,omitempty"`     // of a process with a health check
+	Terminal      *Size          `json:"terminal,omitempty"`   // its current size
+	StopSignal    int            `json:"stopSignal,omitempty"` // as requested
+	Health        *ProcessHealth `json:"health,omitempty"`     // set for a process with a health check
 }
 
 // LogsRequest asks for the output of a background process.
@@ -339,7 +339,8 @@ type LogsRequest struct {
 	Cursor int64
 	// Follow waits for more output until the process has ended for good or the context is done.
 	Follow bool
-	// Since skips output from before that time. Times of very long output are coarse: a little more than asked for can come.
+	// Since skips output from before that time. Times of very long output are coarse, so slightly older output can be
+	// included.
 	Since time.Time
 	// Times sets [Output.Time].
 	Times bool

@@ -10,9 +10,9 @@ import (
 // any number of viewers read its Logs from a cursor, and each of them can write to its Input.
 type ProcessControl interface {
 	// Input writes to a process's standard input, or its terminal, and returns when the kernel has taken everything;
-	// until then it waits for the program to read, or for ctx. With end, the input ends once no other caller writes
-	// to it. A terminal's input cannot end, but byte 4, Ctrl-D, has the same effect. A process without an input is
-	// Unsupported; one that has ended or closed its input is Conflict.
+	// until then it waits for the program to read, or for ctx. With end, the input ends once no other caller writes to
+	// it. A terminal's input cannot end, but byte 4, Ctrl-D, has the same effect. A process without an input is
+	// Unsupported; an ended process, or one with a closed input, is Conflict.
 	Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error
 
 	// Resize changes the size of a process's terminal, and signals its programs.
@@ -111,8 +111,8 @@ type WaitResult struct {
 	// lines.
 	Cursor   int64 `json:"cursor,omitempty"`
 	TimedOut bool  `json:"timedOut"`
-	// Denied are the rules that would have allowed what the network of the sandbox
-	// denied since the process started: as in ExecResult.
+	// Denied are the rules that would have allowed the attempts that the sandbox's network denied since the process
+	// started: as in ExecResult.
 	Denied []string `json:"denied,omitempty"`
 }
 
@@ -120,7 +120,7 @@ type WaitResult struct {
 type Language struct {
 	Name    string   `json:"name"`
 	Aliases []string `json:"aliases"`
-	Version string   `json:"version"` // as the interpreter or compiler reports it; empty if it reports none
+	Version string   `json:"version"` // as reported by the interpreter or compiler; can be empty
 	// Contexts says whether code contexts support the language.
 	Contexts bool `json:"contexts"`
 }

@@ -12,10 +12,10 @@ import (
 
 // Questions turn a question into a program, and run it.
 type Questions interface {
-	// Ask asks a model for a program that answers the question, runs it in a sandbox, and returns what it printed. A
-	// program that fails goes back to the model with its error, for a bounded number of repairs. If out is not nil, it
-	// gets the events in the order in which they happen; an error from it cancels. A program that fails is an answer
-	// without Success, and not an error. An error of the model is of kind Unavailable or Timeout.
+	// Ask asks a model for a program that answers the question, runs it in a sandbox, and returns its output. A program
+	// that fails goes back to the model with its error, for a limited number of repairs. If out is not nil, it gets the
+	// events in the order in which they happen; an error from it cancels. A program that fails is an answer without
+	// Success, not an error. An error of the model is of kind Unavailable or Timeout.
 	Ask(ctx context.Context, q Question, out func(AnswerEvent) error) (Answer, error)
 }
 
@@ -23,13 +23,13 @@ type Questions interface {
 // no secrets.
 type Question struct {
 	Question  string `json:"question"`
-	MaxTokens int    `json:"maxTokens,omitempty"` // of each answer of the model; default DefaultMaxTokens
-	Timeout   int64  `json:"timeout,omitempty"`   // of the program, in ms; default 30000
-	Language  string `json:"language,omitempty"`  // of the program; default python
-	// Code is run as it is: no model is asked, and Question can be empty.
+	MaxTokens int    `json:"maxTokens,omitempty"` // most tokens of each answer of the model; default DefaultMaxTokens
+	Timeout   int64  `json:"timeout,omitempty"`   // time limit of the program, in ms; default 30000
+	Language  string `json:"language,omitempty"`  // language of the program; default python
+	// Code is run unchanged: no model is asked, and Question can be empty.
 	Code string `json:"code,omitempty"`
-	// Agent names the server's component whose text becomes part of the instructions to the model, and Command one
-	// whose text becomes the question, with Question in the place of $ARGUMENTS.
+	// Agent names a component of the server whose text is added to the instructions to the model. Command names a
+	// component whose text becomes the question, with Question in place of $ARGUMENTS.
 	Agent   string `json:"agent,omitempty"`
 	Command string `json:"command,omitempty"`
 	// Instructions are added to the instructions to the model, after those of Agent.

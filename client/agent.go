@@ -9,9 +9,9 @@ import (
 	"hutch"
 )
 
-// RunAgent lets a coding agent work on a repository, in a new sandbox, and waits for it; see [hutch.AgentRequest]. session, if
-// not nil, is called with the id of the session as soon as it is there, and show with what the agent does. The agent works on
-// if ctx ends after that: see FollowAgent.
+// RunAgent lets a coding agent work on a repository, in a new sandbox, and waits for it; see [hutch.AgentRequest].
+// session, if not nil, is called with the id of the session as soon as the session exists, and show with the agent's
+// events. If ctx ends after that, the agent continues: see FollowAgent.
 func (c *Client) RunAgent(ctx context.Context, req hutch.AgentRequest, session func(id string), show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
 	var pass func(agentSession)
 	if session != nil {

@@ -26,14 +26,14 @@ import (
 	"hutch/internal/problem"
 )
 
-// maxAnswer bounds what is read of one answer: a result with 16 MiB of each of
-// stdout and stderr, every byte of it escaped.
+// maxAnswer limits how many bytes of one answer are read: a result with 16 MiB of each of stdout and stderr, every byte
+// of it escaped.
 const maxAnswer = 256 << 20
 
 // Client is a hutch.Service over HTTP. Its methods are safe for concurrent use.
 type Client struct {
-	// HTTP makes the calls. It can be replaced before the first of them, for a
-	// proxy or certificates say. It should have no Timeout: commands take long.
+	// HTTP makes the calls. It can be replaced before the first call, for example to set a proxy or certificates. It
+	// should have no Timeout: commands take long.
 	HTTP *http.Client
 
 	url   string
@@ -55,7 +55,7 @@ func New(url, token string) *Client {
 	}
 }
 
-// stay follows no redirects: they would take the token elsewhere.
+// stay follows no redirects: they would send the token to another server.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes idle connections. Calls under way continue.
@@ -107,7 +107,7 @@ func (c *Client) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	return call[hutch.Destruction](ctx, c, to, nil)
 }
 
-// call makes a call that is answered with one value.
+// call makes a call whose answer is one value.
 func call[T any](ctx context.Context, c *Client, to endpoint, body any) (T, error) {
 	var v T
 	resp, err := c.do(ctx, to, body, "application/json")
@@ -196,7 +196,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running (`hutch serve`), and is the URL right?", c.url).Because(err)
 }
 
-// checkText refuses what JSON would silently change.
+// checkText refuses text that JSON would silently change.
 func checkText(command, dir string, env map[string]string) error {
 	texts := []string{command, dir}
 	for k, v := range env {

@@ -145,7 +145,7 @@ func (r *run) take(event string, data []byte) error {
 	case "error":
 		return problem.Read(http.StatusInternalServerError, data).Err()
 	}
-	return nil // of a newer server
+	return nil // a newer server sent it
 }
 
 // Context is a handle on a code context: an interpreter that keeps its state
@@ -176,8 +176,7 @@ func (c *Context) Run(ctx context.Context, code string) (hutch.RunResult, error)
 	return c.Stream(ctx, hutch.RunRequest{Code: code}, nil)
 }
 
-// Stream runs code as [hutch.Contexts] describes; what it prints and produces
-// goes to out as it comes.
+// Stream runs code as [hutch.Contexts] describes; out gets output and results as they arrive.
 func (c *Context) Stream(ctx context.Context, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	req.ContextID = c.ID
 	return c.sandbox.client.RunCode(ctx, c.sandbox.ID, req, out)

@@ -65,8 +65,8 @@ func (c *Client) input(ctx context.Context, to endpoint, b []byte, end bool) err
 	return nil
 }
 
-// pieces reads an input in a goroutine, so that the wait for it can be given up. A Read that is blocked then is left
-// behind.
+// pieces reads an input in a goroutine, so that the caller can stop waiting for it. A blocked Read then continues in
+// the background.
 type pieces struct {
 	r    io.Reader
 	buf  []byte

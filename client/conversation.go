@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// Conversation is what the server keeps of a chat that runs code.
+// Conversation is the record of a chat that runs code.
 type Conversation struct {
 	Name string `json:"conversation"`
 	// Owner tells the conversations of different owners apart in a list of all.

@@ -151,7 +151,7 @@ type attached struct {
 	conn   *websocket.Conn
 	out    func(hutch.Output) error
 	note   func(*attached, []byte) (ended bool, err error)
-	err    error                   // from the caller's function; nothing more is passed to it
+	err    error                   // from the caller's function; it gets no more calls
 	stop   context.CancelCauseFunc // kills the command; its argument says why
 	cursor int64
 	room   chan int64 // newest count of stdin bytes that the program has taken
@@ -207,7 +207,7 @@ func (a *attached) receive() error {
 	}
 }
 
-// output passes output on. Its error is one of the connection.
+// output passes output on. It returns an error only for the connection.
 func (a *attached) output(b []byte) error {
 	o, err := stream.ParseOutput(b)
 	if err != nil {
@@ -223,7 +223,7 @@ func (a *attached) output(b []byte) error {
 	return nil
 }
 
-// hand passes something to the caller, whose error stops everything.
+// hand passes a value to the caller's function, whose error ends the call.
 func (a *attached) hand(to func() error) {
 	if a.err != nil {
 		return

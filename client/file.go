@@ -51,7 +51,7 @@ func yes(b bool) string {
 	return ""
 }
 
-// object is a JSON object, or nothing for no values.
+// object is a JSON object, or nothing if there are no values.
 func object(values map[string]string) string {
 	if len(values) == 0 {
 		return ""
@@ -172,7 +172,7 @@ func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteR
 	return info, c.send(ctx, to, r, &info)
 }
 
-// send sends everything that r gives. If r fails, send breaks the connection, so that the failure does not look like
+// send sends everything that r returns. If r fails, send breaks the connection, so that the failure does not look like
 // the end of the file.
 func (c *Client) send(ctx context.Context, to endpoint, r io.Reader, answer any) error {
 	if to.err != nil {
@@ -365,7 +365,7 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 	}, answer)
 }
 
-// followAnswer is followTo for an answer that has begun.
+// followAnswer is followTo for an answer that is being received.
 func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
 	return c.followEvents(ctx, resp, map[string]func([]byte) error{name: out}, answer)
 }

@@ -14,7 +14,7 @@ import (
 // AuditQuery chooses records of the audit log; the zero value chooses all.
 type AuditQuery = audit.Query
 
-// AuditRecord is one of them.
+// AuditRecord is one record of the audit log.
 type AuditRecord = audit.Record
 
 var (

@@ -75,7 +75,7 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 type logs struct {
 	cursor int64
 	out    func(hutch.Output) error
-	since  bool // what is before the first output was skipped
+	since  bool // output before the first piece was skipped
 	begun  bool
 	ended  bool
 }

@@ -15,7 +15,8 @@ import (
 
 var _ hutch.Questions = (*Client)(nil)
 
-// maxEvent bounds one event of an answer, in bytes: the result holds output and files, and JSON can need six bytes for one of them.
+// maxEvent limits one event of an answer, in bytes: the result holds output and files, and JSON can need six bytes for
+// each of their bytes.
 const maxEvent = 64 << 20
 
 // Ask implements hutch.Questions. The events come as the server sends them.
@@ -39,7 +40,7 @@ func (c *Client) Ask(ctx context.Context, q hutch.Question, out func(hutch.Answe
 	return a, err
 }
 
-// executeRefusal is the error in an answer of /execute, which has a shape of its own.
+// executeRefusal is the error in an answer of /execute, which has its own format.
 func executeRefusal(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var said struct {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	firstPause = 50 * time.Millisecond // before a broken connection is made again
+	firstPause = 50 * time.Millisecond // pause before the first reconnect
 	maxPause   = 2 * time.Second
 )
 
@@ -26,7 +26,7 @@ type resuming struct {
 	started func(string)
 	id      string
 	res     hutch.ExecResult
-	final   error // from the server: how the command ended
+	final   error // how the command ended, from the server
 	ended   bool
 }
 
@@ -79,7 +79,7 @@ func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecR
 		err := r.connect(ctx, to, first)
 		switch {
 		case r.err != nil:
-			return hutch.ExecResult{}, r.err // of the caller
+			return hutch.ExecResult{}, r.err // the caller's error
 		case r.ended:
 			return r.res, r.final
 		case r.cursor > before || first != nil:

@@ -33,7 +33,7 @@ func (s *Sandbox) Info(ctx context.Context) (hutch.Sandbox, error) {
 	return s.client.Sandbox(ctx, s.ID)
 }
 
-// Update changes how long the sandbox stays, and its labels.
+// Update changes how long the sandbox is kept, and its labels.
 func (s *Sandbox) Update(ctx context.Context, req hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return s.client.Update(ctx, s.ID, req)
 }
@@ -81,7 +81,7 @@ func (s *Sandbox) Languages(ctx context.Context) ([]hutch.Language, error) {
 	return s.client.Languages(ctx, s.ID)
 }
 
-// Destroy ends the sandbox with everything in it, also if programs run.
+// Destroy ends the sandbox with everything in it, even if programs are running.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	_, err := s.client.Destroy(ctx, s.ID, true)
 	return err
@@ -104,13 +104,12 @@ func (p *Process) Signal(ctx context.Context, signal int) error {
 	return p.sandbox.client.Signal(ctx, p.sandbox.ID, p.ID, signal)
 }
 
-// Write writes to the process's standard input, or its terminal, and returns
-// when the program's side has all of it.
+// Write writes to the process's standard input, or its terminal, and returns when all bytes have been written.
 func (p *Process) Write(ctx context.Context, text string) error {
 	return p.Input(ctx, strings.NewReader(text), false)
 }
 
-// Input writes everything that r gives to the process's input; with end, it then ends the input.
+// Input writes everything that r returns to the process's input; with end, it then ends the input.
 func (p *Process) Input(ctx context.Context, r io.Reader, end bool) error {
 	return p.sandbox.client.Input(ctx, p.sandbox.ID, p.ID, r, end)
 }

@@ -15,7 +15,8 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// WriteFile creates a file with everything that content gives, as a whole or not at all, and the folders above it.
+// WriteFile creates a file with everything that content returns, completely or not at all, and creates missing folders
+// above it.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, content io.Reader) (hutch.FileInfo, error) {
 	return s.client.WriteFile(ctx, s.ID, hutch.WriteRequest{Path: path, Parents: true}, content)
 }

@@ -14,7 +14,7 @@ func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretReq
 	if err := hutch.CheckSecretName(name); err != nil {
 		return hutch.Secret{}, err
 	}
-	if !utf8.ValidString(req.Value) { // checkText would show the value, so it is not used here
+	if !utf8.ValidString(req.Value) { // not checkText, whose error would show the value
 		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").Naming(hutch.AboutField, "value")
 	}
 	return call[hutch.Secret](ctx, c, at("SetSecret", name).check(req.Check()), req)

@@ -26,7 +26,7 @@ func (c *Client) Timeline(ctx context.Context, sandbox string, q hutch.TimelineQ
 	return err
 }
 
-// Timeline returns what happened in the sandbox, as q chooses it. It does not follow: [Client.Timeline] does.
+// Timeline returns what happened in the sandbox, filtered by q. To follow it, use [Client.Timeline].
 func (s *Sandbox) Timeline(ctx context.Context, q hutch.TimelineQuery) (list []hutch.TimelineEntry, err error) {
 	q.Follow = false
 	err = s.client.Timeline(ctx, s.ID, q, func(e hutch.TimelineEntry) error { list = append(list, e); return nil })

@@ -12,8 +12,8 @@ import (
 // Ran counts a command, a run of code or a process.
 func (b *Box) Ran() { b.locked(func() { b.rec.Used.Executions++ }) }
 
-// NoteUsage adds a reading of an instance to the account of the box, if the box still
-// runs in it. The use between two readings is their difference.
+// NoteUsage adds a reading of an instance to the account of the box, if the box still runs in that instance. The use
+// between two readings is their difference.
 func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	b.locked(func() {
 		if b.inst == inst {
@@ -67,8 +67,8 @@ func (b *Box) NoteKills(all int) (more bool) {
 	return more
 }
 
-// NoteHealth records whether an agent answers, and returns what was recorded before.
-// It returns false when the box has another agent by now, or none.
+// NoteHealth records whether an agent answers, and returns the previous value. It returns false if the box has another
+// agent now, or none.
 func (b *Box) NoteHealth(agent *wire.Client, health hutch.Health) (before hutch.Health, ok bool) {
 	b.locked(func() {
 		if before, ok = b.health, b.agent == agent; ok {

@@ -27,15 +27,15 @@ func (n Name) Context(ctx context.Context) context.Context {
 type Options struct {
 	// Save writes a record to disk.
 	Save func(context.Context, store.Record) error
-	// Due is called when the box may have been idle for long enough, or has
-	// reached the end of its lifetime. It is called in a goroutine of its own.
+	// Due is called when the box may have been idle for long enough, or has reached the end of its lifetime. Each call
+	// has its own goroutine.
 	Due func()
 	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
 }
 
-// Box is one sandbox. Its methods are safe for concurrent use; the package comment
-// says which of them are for the holder of the lifecycle lock.
+// Box is one sandbox. Its methods are safe for concurrent use; the package comment says which methods need the
+// lifecycle lock.
 type Box struct {
 	name    Name
 	created time.Time
@@ -61,7 +61,7 @@ type Box struct {
 	lossTold  bool               // a caller has learned that it is lost
 	fault     error              // why it could not be created
 	alarm     alarm              // at the time of the next deadline
-	base      *snapshots.Base    // the layer that it shares with others; can be nil
+	base      *snapshots.Base    // the layer that it shares with other sandboxes; can be nil
 	dropped   *snapshots.Base    // a base to release without mu
 	cancel    context.CancelFunc // ends the work of going to sleep; nil before the first
 	giveWay   context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
@@ -70,7 +70,7 @@ type Box struct {
 	saved     int64 // executions that were on disk at the last look
 
 	gateway   Gateway // nil until OpenGateway
-	noNetwork error   // why nothing can be reached now
+	noNetwork error   // why the network is unavailable now
 }
 
 // reading is the usage of the instance at one time. The next reading and this one
@@ -152,8 +152,8 @@ func (b *Box) sandbox() hutch.Sandbox {
 	return v
 }
 
-// Listing returns the agent of an attached box. For another box it returns the saved
-// list of processes and contexts, if there is one.
+// Listing returns the agent of an attached box. For another box it returns the saved list of processes and contexts, if
+// it exists.
 func (b *Box) Listing() (agent *wire.Client, saved *store.Books) {
 	b.locked(func() { agent, saved = b.agent, b.rec.Books })
 	return agent, saved
@@ -186,7 +186,7 @@ func (b *Box) Instance() driver.Instance {
 	return read(b, func() driver.Instance { return b.inst })
 }
 
-// RunsIn reports whether the box runs in an instance, and is not gone.
+// RunsIn reports whether the box runs in an instance, and is not destroyed.
 func (b *Box) RunsIn(inst driver.Instance) bool {
 	return read(b, func() bool { return b.inst == inst && !b.gone })
 }
@@ -227,8 +227,8 @@ func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
 	return inst, agent
 }
 
-// SetWaking says that the box counts as running, because it is about to run. The caller
-// holds the lock that guards the count of running boxes.
+// SetWaking says that the box counts as running, because it is about to run. The caller holds the lock that guards the
+// number of running boxes.
 func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 
 // TakesMemory reports whether the box counts as running.

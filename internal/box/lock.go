@@ -18,8 +18,8 @@ func (b *Box) Lock(ctx context.Context) error {
 	return b.lifecycle.Take(ctx)
 }
 
-// GiveWay makes the caller, who holds the lifecycle lock, give way: end is called when another caller wants the lock,
-// and at once if one waits already. GiveWay(nil) ends that.
+// GiveWay makes the caller, who holds the lifecycle lock, release it on demand: end is called when another caller wants
+// the lock, and at once if one waits already. GiveWay(nil) ends that.
 func (b *Box) GiveWay(end context.CancelFunc) {
 	b.locked(func() { b.giveWay = end })
 	if end != nil && b.wanted.Load() > 0 {
@@ -27,8 +27,7 @@ func (b *Box) GiveWay(end context.CancelFunc) {
 	}
 }
 
-// LockToUse is Lock for a caller that wants to use the box: a hibernation in progress
-// ends without success for it.
+// LockToUse is Lock for a caller that wants to use the box: it cancels a hibernation in progress.
 func (b *Box) LockToUse(ctx context.Context) error {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
@@ -78,9 +77,9 @@ func (b *Box) Update(ctx context.Context, change func(*store.Record)) error {
 	})
 }
 
-// commit changes the record on disk, and after that calls then, which changes it in
-// memory, with mu held. The record of a box that is gone is not written again. The end
-// of ctx does not stop it: otherwise it would be unknown whether the record was written.
+// commit changes the record on disk, and then calls then, which changes it in memory, with mu held. It does not write
+// the record of a destroyed box again. The end of ctx does not stop it: otherwise it would be unknown whether the
+// record was written.
 func (b *Box) commit(ctx context.Context, change func(*store.Record), then func()) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -120,9 +119,8 @@ func (b *Box) Destroy(why string, retire func() error) error {
 	return nil
 }
 
-// OpenGateway returns the gateway of the box, which open makes at the first call; nil
-// for a box that is gone. The gateway lasts as long as the box, also while the box
-// sleeps: names that were resolved before are still valid when it wakes.
+// OpenGateway returns the gateway of the box, which open makes at the first call; nil for a destroyed box. The gateway
+// lasts as long as the box, also while the box sleeps: names that were resolved before are still valid when it wakes.
 func (b *Box) OpenGateway(open func() (Gateway, error)) (Gateway, error) {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()

@@ -40,7 +40,7 @@ func (b *Box) Denials() int64 {
 	return 0
 }
 
-// Disconnect ends the network of a box that is gone.
+// Disconnect ends the network of a destroyed box.
 func (b *Box) Disconnect() {
 	if g := b.Gateway(); g != nil {
 		g.Close()

@@ -49,8 +49,7 @@ func (b *Box) BeginSleep(cancel context.CancelFunc) (inst driver.Instance, agent
 	return inst, agent, since
 }
 
-// CancelSleep ends the work of putting the box to sleep, if it is under way: with
-// many files it is slow.
+// CancelSleep cancels putting the box to sleep, if that is in progress: with many files it is slow.
 func (b *Box) CancelSleep() {
 	if cancel := read(b, func() context.CancelFunc { return b.cancel }); cancel != nil {
 		cancel()
@@ -63,9 +62,8 @@ func (b *Box) LastUse() (inst driver.Instance, agent *wire.Client, since time.Ti
 	return inst, agent, since
 }
 
-// Detach takes a running box out of use: uses wait for the lifecycle lock from now
-// on. listing is shown until then. If the box is in use, or was used since, Detach
-// returns false and changes nothing.
+// Detach takes a running box out of use: uses wait for the lifecycle lock from now on. listing is shown until the box
+// runs again. If the box is in use, or was used since, Detach returns false and changes nothing.
 func (b *Box) Detach(listing *store.Books, since time.Time) (ok bool) {
 	b.locked(func() {
 		if b.uses > 0 || b.rec.Sandbox.Status != hutch.Running || !b.rec.Sandbox.LastUsedAt.Equal(since) {

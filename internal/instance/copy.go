@@ -13,11 +13,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// Sandboxes that begin as one snapshot share its files where the runtime can: the
-// files are unpacked once, in an instance that is made for this and becomes the layer
-// that the instances of the sandboxes lie on. Those that run hold it. A daemon that
-// starts again knows no layers: it makes another when one is wanted, and the old
-// one goes with the last instance that lies on it.
+// Sandboxes that start from one snapshot share its files where the runtime can: the files are unpacked once, into an
+// instance that becomes the base layer of the sandboxes' instances. Running sandboxes hold the layer. A restarted
+// daemon knows no layers: it makes a new one when needed, and the old one is removed with the last instance that uses
+// it.
 
 // minShared is how much has to be written for a layer to be worth an instance.
 const minShared = 4 << 20
@@ -27,8 +26,7 @@ func (m *Maker) OwnFiles(ctx context.Context, snap *snapshots.Snapshot, d driver
 	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Record.Sandbox.Image, snap.Archive()) }}
 }
 
-// SharedFiles plans an instance that begins with the files of a snapshot, and
-// shares them with others if it can.
+// SharedFiles plans an instance that starts with the files of a snapshot, and shares them with others if it can.
 func (m *Maker) SharedFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
 	own := m.OwnFiles(ctx, snap, d)
 	r, ok := driver.As[driver.Layerer](d)
@@ -72,9 +70,8 @@ func (m *Maker) notShared(snap *snapshots.Snapshot, err error) {
 	m.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
 }
 
-// shareable reports whether a layer of a snapshot's files is of use. When a
-// sandbox on a layer sleeps, it gets its own files again: they must fit into its
-// memory then, which does not count a layer.
+// shareable reports whether a shared layer of a snapshot's files is useful. When a sandbox on a layer sleeps, it gets
+// its own files again: they must then fit into its memory, which does not count a layer.
 func shareable(s *snapshots.Snapshot) bool {
 	l := s.Snapshot.Limits
 	return !s.Single && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
@@ -117,8 +114,8 @@ func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(conte
 	}}
 }
 
-// GiveIdentity tells an instance, whose memory has the token, which sandbox it is from now
-// on; or leaves nothing of it.
+// GiveIdentity gives an instance, whose memory has the token, the identity of its new sandbox; on failure it destroys
+// the instance.
 func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
 	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
@@ -128,8 +125,8 @@ func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who w
 	return inst, nil
 }
 
-// Restore makes an instance that continues from what a driver saved to dir: in one
-// of the pool that is vacant, when there is one.
+// Restore makes an instance that continues from the state that a driver saved to dir: in a vacant one of the pool, if
+// there is one.
 func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
 	s, ok := m.pool.Take(Vacant(KindOf(v)))
 	if !ok {

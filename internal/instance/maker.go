@@ -1,9 +1,8 @@
-// Package instance makes the instances that sandboxes run in: new ones, copies of
-// snapshots, and those that the pool keeps ready in advance.
+// Package instance makes the instances that sandboxes run in: new ones, copies of snapshots, and those that the pool
+// keeps ready in advance.
 //
-// A Plan says how an instance comes to be, and Open carries it out. What it
-// returns runs and belongs to the caller; on an error nothing is left. A Maker
-// knows no sandboxes: the driver.Spec says for which one an instance is.
+// A Plan says how to make an instance, and Open does it. The returned instance runs and belongs to the caller; after an
+// error nothing is left. A Maker knows no sandboxes: the driver.Spec says for which one an instance is.
 package instance
 
 import (
@@ -28,7 +27,7 @@ type Options struct {
 	Drivers []driver.Driver // the default first
 	Image   func(ctx context.Context, name string) (image.Root, error)
 	Network bool              // instances get a network
-	Env     map[string]string // of every sandbox
+	Env     map[string]string // environment of every sandbox
 	Pool    pool.Options
 	Least   map[pool.Kind]int // how many of a kind the pool has even when no caller asks
 	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
@@ -48,8 +47,8 @@ type Maker struct {
 	beginning atomic.Int32  // sandboxes that are being made: the pool makes way for them
 
 	memory sync.Mutex // guards looked and scarce
-	looked time.Time  // when the memory was looked at
-	scarce bool       // whether it was short then
+	looked time.Time  // when the memory was last checked
+	scarce bool       // the result of that check
 }
 
 // New returns a Maker that works until ctx is done.
@@ -57,12 +56,11 @@ func New(ctx context.Context, opt Options) *Maker {
 	opt.Pool.Retry = poolEvery
 	return &Maker{
 		opt: opt, log: opt.Log, ctx: ctx, pool: pool.New[*Spare](opt.Pool, opt.Least),
-		slots: make(chan struct{}, 2*runtime.NumCPU()), // more would only make each of them later
+		slots: make(chan struct{}, 2*runtime.NumCPU()), // more would only delay each of them
 	}
 }
 
-// UseSnapshots gives the Maker the snapshots that instances can begin as. Call it
-// before anything else.
+// UseSnapshots gives the Maker the snapshots from which instances can start. Call it before anything else.
 func (m *Maker) UseSnapshots(snaps *snapshots.Catalog) { m.snaps = snaps }
 
 // Driver returns the runtime of a name; "" is the default.
@@ -77,19 +75,18 @@ func (m *Maker) Driver(name string) (driver.Driver, error) {
 	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
 }
 
-// Create makes an instance from nothing.
+// Create makes a new instance.
 type Create func(context.Context, driver.Spec) (driver.Instance, error)
 
-// Plan says how an instance comes to be.
+// Plan says how to make an instance.
 type Plan struct {
-	Spare  *Spare            // an instance of the pool that is to be used; nil for none
-	Tell   map[string]string // what the interpreters that live in it get
+	Spare  *Spare            // an instance of the pool to use; nil for none
+	Tell   map[string]string // environment for the interpreters that live in it
 	Create Create            // makes one where no spare is ready, or the spare cannot be used
-	// Fill writes files into what Create made, before any caller uses it. It can
-	// be nil.
+	// Fill writes files into the new instance, before any caller uses it. It can be nil.
 	Fill func(*wire.Client) error
-	// Base is the layer that the instance shares with others. The caller that opens the
-	// plan releases it when the instance is gone. It can be nil.
+	// Base is the layer that the instance shares with others. The caller that opens the plan releases it when the
+	// instance is destroyed. It can be nil.
 	Base *snapshots.Base
 }
 
@@ -124,8 +121,8 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 	return inst, agent, nil
 }
 
-// Root returns the root file system of an instance of a kind, for the user whom its commands run as. A runtime on which
-// no command can be root has the user of host images in the place of an image's root.
+// Root returns the root file system of an instance of a kind, for the user of its commands. On a runtime where no
+// command can be root, the user of host images replaces an image's root.
 func (m *Maker) Root(ctx context.Context, k pool.Kind) (image.Root, error) {
 	root, err := m.opt.Image(ctx, k.Image)
 	if err != nil {
@@ -158,12 +155,12 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 	return root.As(user)
 }
 
-// Boot is what the agent of an instance gets at its start.
+// Boot is the data that the agent of an instance gets at its start.
 func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits) wire.Boot {
 	return wire.Boot{Token: token, Home: root.Account().Home, Dir: root.Workdir(), Hostname: hostname, Env: env, MaxLive: l.Processes}
 }
 
-// create makes an instance in the time that its driver may take, or none.
+// create makes an instance within its driver's time limit, or fails.
 func (m *Maker) create(ctx context.Context, runtime string, create Create, spec driver.Spec) (driver.Instance, error) {
 	select {
 	case m.slots <- struct{}{}:
@@ -195,15 +192,14 @@ func (m *Maker) create(ctx context.Context, runtime string, create Create, spec 
 // destroyTime bounds how long an instance may take to go.
 const destroyTime = 30 * time.Second
 
-// Destroy frees an instance, also when the call that wants it has given up.
+// Destroy frees an instance, even if the caller's context has ended.
 func Destroy(inst driver.Instance) error {
 	ctx, cancel := context.WithTimeout(context.Background(), destroyTime)
 	defer cancel()
 	return inst.Destroy(ctx)
 }
 
-// Discard frees an instance that is not used. Where nothing has run yet, agent is
-// nil.
+// Discard frees an instance that is not used. If nothing has run in it yet, agent is nil.
 func (m *Maker) Discard(inst driver.Instance, agent *wire.Client) {
 	if agent != nil {
 		agent.Close()
@@ -223,7 +219,7 @@ func Dead(inst driver.Instance) bool {
 	}
 }
 
-// Thaw lets a frozen instance run on.
+// Thaw lets a frozen instance continue.
 func Thaw(ctx context.Context, inst driver.Instance) error {
 	f, ok := driver.As[driver.Freezer](inst)
 	if !ok {

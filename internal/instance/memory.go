@@ -9,23 +9,21 @@ import (
 	"hutch"
 )
 
-// Memory reports on the memory of the machine. With the zero Memory there is
-// always enough.
+// Memory reports on the memory of the machine. The zero Memory reports that there is always enough.
 type Memory struct {
-	// Exhausted reports whether there is too little for one more sandbox.
+	// Exhausted reports whether there is too little memory for one more sandbox.
 	Exhausted func() bool
 	// Kills counts the processes that the kernel has ended for lack of memory.
 	Kills func() int
 }
 
-// ErrShort is the error of what was not begun, so that the kernel need not end
-// something else for it.
+// ErrShort is the error for an instance that was not started, so that the kernel does not have to kill another process
+// for it.
 var ErrShort = hutch.Errorf(hutch.Exhausted,
 	"the server is short of memory: try again in a few seconds. Destroy sandboxes, or let idle ones sleep sooner, if it stays so").
 	With("limit", "memory of the server").With("retryAfter", 5)
 
-// lookEvery is for how long a look at the memory counts: it takes a tenth of what a
-// create from the pool does.
+// lookEvery is how long a check of the memory is valid: a check takes a tenth of the time of a create from the pool.
 const lookEvery = 50 * time.Millisecond
 
 // Scarce reports whether there is too little memory for one more sandbox.
@@ -41,7 +39,7 @@ func (m *Maker) Scarce() bool {
 	return m.scarce
 }
 
-// Kills is how many processes the kernel has ended for lack of memory so far.
+// Kills is how many processes the kernel has killed for lack of memory so far.
 func (m *Maker) Kills() int {
 	if m.opt.Memory.Kills == nil {
 		return 0
@@ -49,8 +47,8 @@ func (m *Maker) Kills() int {
 	return m.opt.Memory.Kills()
 }
 
-// WasShort reports whether an instance could not be made for lack of memory: the
-// kernel said so, or has ended more processes than before.
+// WasShort reports whether an instance could not be made for lack of memory: the kernel said so, or has killed more
+// processes than before.
 func (m *Maker) WasShort(err error, before int) bool {
 	return errors.Is(err, unix.ENOMEM) || errors.Is(err, hutch.Unavailable) && m.Kills() > before
 }

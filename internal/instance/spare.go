@@ -17,21 +17,20 @@ import (
 	"hutch/internal/wire"
 )
 
-// Spare is an instance of the pool, which has no sandbox yet. Only its agent has run
-// in it and, where it begins as a snapshot, the programs of that: then it is frozen.
-// In a vacant one nothing has run at all.
+// Spare is an instance of the pool, which has no sandbox yet. Only its agent has run in it. If it starts from a
+// snapshot, the snapshot's programs have run too, and it is frozen. In a vacant one nothing has run.
 type Spare struct {
 	kind         pool.Kind
 	place, token string
-	image        image.Root      // of the kind's image, as it was then
-	root         image.Root      // the image for the kind's user
-	inst         driver.Instance // of a vacant one a driver.Vacancy
-	agent        *wire.Client    // of a vacant one nil
+	image        image.Root      // image of the kind, when this was made
+	root         image.Root      // root file system for the kind's user
+	inst         driver.Instance // a driver.Vacancy if vacant
+	agent        *wire.Client    // nil if vacant
 	frozen       bool
-	base         *snapshots.Base // what it holds of others' files
+	base         *snapshots.Base // layer that it shares with others
 }
 
-// adoptTime bounds how long a spare instance can take to become that of a sandbox.
+// adoptTime limits how long adopting a spare instance can take.
 const adoptTime = 2 * time.Second
 
 // adopt gives an identity to the instance.
@@ -46,8 +45,8 @@ func (s *Spare) adopt(ctx context.Context, who wire.Identity) error {
 	return s.agent.Adopt(ctx, who)
 }
 
-// become makes the place what it would have been made as from that, with tell
-// for the interpreters that live in it.
+// become gives a spare instance the same state as a new one for the sandbox, with tell for the interpreters that live
+// in it.
 func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]string) error {
 	if !reflect.DeepEqual(s.root, spec.Root) {
 		return errors.New("the image is not as it was")
@@ -60,8 +59,8 @@ func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 	return s.adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: tell})
 }
 
-// wait pauses the place until it becomes a sandbox's, if programs run in
-// it: they are to continue where the snapshot was taken, and cost nothing until then.
+// wait pauses the instance until a sandbox takes it, if programs run in it: they must continue from the moment of the
+// snapshot, and use no CPU until then.
 func (s *Spare) wait(ctx context.Context) error {
 	f, ok := driver.As[driver.Freezer](s.inst)
 	if !ok || !s.kind.Memory {
@@ -74,16 +73,14 @@ func (s *Spare) wait(ctx context.Context) error {
 // Dead implements pool.Instance.
 func (s *Spare) Dead() bool { return Dead(s.inst) }
 
-// HandOver returns what a sandbox takes over with the instance: its name on this
-// host, its token, and the base layer that it holds.
+// HandOver returns what a sandbox takes over with the instance: its name on this host, its token, and its base layer.
 func (s *Spare) HandOver() (place, token string, base *snapshots.Base) {
 	base, s.base = s.base, nil
 	return s.place, s.token, base
 }
 
-// Take returns an instance of the pool, which the caller opens by a Plan; nil when
-// none is ready. An instance that begins as a snapshot is not returned if the snapshot was
-// deleted.
+// Take returns an instance of the pool, which the caller opens by a Plan; nil when none is ready. An instance from a
+// deleted snapshot is not returned.
 func (m *Maker) Take(k pool.Kind) *Spare {
 	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) {
 		return nil
@@ -95,7 +92,7 @@ func (m *Maker) Take(k pool.Kind) *Spare {
 // Withdraw frees the copies of a snapshot that wait in the pool.
 func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
 
-// PoolState reports what the pool holds and wants.
+// PoolState reports what the pool has and wants.
 func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
 
 // discard frees spare places.
@@ -112,11 +109,11 @@ func (m *Maker) discardSpares(spares []*Spare) {
 	all.Wait()
 }
 
-// poolEvery is how often the pool is looked at when no caller asks for anything.
+// poolEvery is how often the pool is checked without any request.
 const poolEvery = 5 * time.Second
 
-// KeepPool keeps the pool filled, one place at a time, until the engine closes.
-// One copy may be made beside: of many files it takes long.
+// KeepPool keeps the pool filled, one instance at a time, until the engine closes. One copy of a snapshot can be made
+// at the same time, because it takes long if it has many files.
 func (m *Maker) KeepPool() {
 	tick := time.NewTicker(poolEvery)
 	defer tick.Stop()
@@ -167,8 +164,7 @@ func (m *Maker) currentRoots() map[string]image.Root {
 // under way: some never end.
 const patience = 500 * time.Millisecond
 
-// calm waits until making a place delays no caller. It is false when the
-// engine closes.
+// calm waits until making an instance delays no caller. It is false when the engine closes.
 func (m *Maker) calm() bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -184,8 +180,7 @@ func (m *Maker) calm() bool {
 	}
 }
 
-// stock adds a place to the pool, once it has shown that it can become
-// a sandbox's.
+// stock adds an instance to the pool, after a trial adoption has succeeded.
 func (m *Maker) stock(k pool.Kind) {
 	s, err := m.prepare(k)
 	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
@@ -206,7 +201,7 @@ func (m *Maker) stock(k pool.Kind) {
 	}
 }
 
-// prepare makes a place of a kind, which no sandbox has yet.
+// prepare makes a spare instance of a kind.
 func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	img, err := m.opt.Image(m.ctx, k.Image)
 	if err != nil {
@@ -240,8 +235,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	return s, nil
 }
 
-// tryOut makes a place a sandbox's for a first time, and get ready for the
-// second.
+// tryOut makes a trial adoption of an instance, and prepares it for the real one.
 func (m *Maker) tryOut(s *Spare) error {
 	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], Environ(m.opt.Env)...)
 	if err := s.adopt(m.ctx, wire.Identity{Hostname: "spare", Env: env}); err != nil {
@@ -266,8 +260,8 @@ func (m *Maker) plan(k pool.Kind) (Plan, error) {
 	return Plan{Create: d.Create}, nil
 }
 
-// planCopy plans an instance that begins as a snapshot, for any later owner. It
-// takes no vacant instance: a sandbox that wakes needs it more.
+// planCopy plans an instance that starts from a snapshot, for any later owner. It uses no vacant instance: a waking
+// sandbox needs it more.
 func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan, error) {
 	snap, err := m.snaps.ByID(k.Snapshot)
 	if err != nil {
@@ -282,8 +276,8 @@ func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan,
 	return m.SharedFiles(m.ctx, snap, d), nil
 }
 
-// warm has the interpreters wait in a place that the pool is to have ready. One
-// that does not costs the first context of its language time, and nothing else.
+// warm starts the waiting interpreters in an instance for the pool. If one fails, only the first context of its
+// language is slower.
 func (m *Maker) warm(s *Spare) {
 	if s.kind.Memory {
 		return
@@ -295,8 +289,8 @@ func (m *Maker) warm(s *Spare) {
 	}
 }
 
-// warmOf are the interpreters that wait in an instance of a kind: those of its template,
-// or else those of the server.
+// warmOf returns the interpreters that wait in an instance of a kind: those of its template, or otherwise those of the
+// server.
 func (m *Maker) warmOf(k pool.Kind) []wire.Context {
 	if k.Snapshot == "" {
 		return m.opt.Warm
@@ -317,14 +311,14 @@ func KindOf(v hutch.Sandbox) pool.Kind {
 	return pool.Kind{Runtime: v.Runtime, Image: v.Image, User: v.User, Limits: v.Limits}
 }
 
-// Vacant is a kind in which nothing has begun.
+// Vacant is a kind of instance in which nothing has started.
 func Vacant(k pool.Kind) pool.Kind {
 	k.Vacant = true
 	return k
 }
 
-// KindFrom is the kind of instance that begins as a snapshot, for sandboxes like
-// v: with memory if the snapshot has it, and it is wanted.
+// KindFrom is the kind of instance that starts from a snapshot, for sandboxes like v: with memory if the snapshot has
+// it, and if it is wanted.
 func KindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
 	k := KindOf(v)
 	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)

@@ -2,8 +2,8 @@ package wire
 
 import "context"
 
-// Identity replaces parts of [Boot] in the agent of a place that was prepared in advance, or restored from another's
-// memory.
+// Identity replaces parts of [Boot] in the agent of an instance that was prepared in advance, or restored from
+// another's memory.
 type Identity struct {
 	Hostname string   `json:"hostname"`
 	Env      []string `json:"env"` // KEY=VALUE, the base of every command's environment
@@ -13,8 +13,8 @@ type Identity struct {
 	Tell map[string]string `json:"tell,omitempty"`
 }
 
-// Adopt gives the place an identity. Processes that run already keep the old one. With another token, all connections
-// close, and this client cannot be used any more.
+// Adopt gives the instance an identity. Running processes keep the old one. With another token, all connections close,
+// and this client cannot be used any more.
 func (c *Client) Adopt(ctx context.Context, i Identity) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "adopt", Adopt: &i})
 	return err

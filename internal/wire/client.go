@@ -20,7 +20,7 @@ import (
 const (
 	replyTime = 30 * time.Second // for a request with one answer, on a busy host
 	// killGrace is how long after its time limit a process can be reported dead before its agent counts as hung. A
-	// sentry that shares two cores with much other work needs that long to end five hundred processes.
+	// sentry on two busy cores needs that long to end five hundred processes.
 	killGrace = 28 * time.Second
 	// welcomeTime is how long the first connection of a request waits for its welcome; each further one waits twice
 	// as long, up to replyTime.
@@ -68,7 +68,7 @@ func (c *Client) List(ctx context.Context) ([]Process, error) {
 	return call[processes](ctx, c, Request{Op: "list"})
 }
 
-// Signal signals a detached process and all it started.
+// Signal signals a detached process and all processes that it started.
 func (c *Client) Signal(ctx context.Context, process string, signal int) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "signal", Signal: &Signal{Process: process, Signal: signal}})
 	return err
@@ -96,13 +96,13 @@ func (c *Client) Run(ctx context.Context, s Start, stdin io.Reader, out func(hut
 }
 
 const (
-	probeAfter = time.Second     // after a time limit, until the agent is probed
-	probeTime  = 4 * time.Second // until it counts as stopped
+	probeAfter = time.Second     // after a time limit, before the agent is probed
+	probeTime  = 4 * time.Second // after the probe, before the agent counts as stopped
 )
 
-// probe cancels a request after its time limit if the agent does not even greet: then its whole sandbox is stopped.
-// An agent that greets is ending the request's processes, which can take long on a busy host. When the sandbox
-// continues, its agent finds the connection closed, and ends them too.
+// probe cancels a request after its time limit if the agent does not even answer a hello: then its whole sandbox is
+// stopped. An agent that answers is still ending the request's processes, which can take long on a busy host. When a
+// stopped sandbox continues, its agent finds the connection closed, and ends them too.
 func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.CancelCauseFunc) {
 	for wait := time.Until(limit) + probeAfter; ; wait = probeTime {
 		select {
@@ -135,7 +135,7 @@ func Stalled(cause error) error {
 		With("retryAfter", 5).Because(cause)
 }
 
-// Attach hands the output of a detached process to out.
+// Attach passes the output of a detached process to out.
 func (c *Client) Attach(ctx context.Context, a Attach, out func(hutch.Output) error) (Exit, error) {
 	return c.stream(ctx, Request{Op: "attach", Attach: &a}, nil, out, time.Time{})
 }
@@ -237,7 +237,7 @@ func broken(cause error) error {
 		"the sandbox's agent is gone or does not answer: look at the sandbox's status, or destroy it and make a new one").Because(cause)
 }
 
-// conn returns a connection that has said hello, and whether it was used before.
+// conn returns a connection after its hello, and whether it was used before.
 func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -258,8 +258,8 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 	return cn, false, nil
 }
 
-// open opens a connection. If nothing welcomes it, open gives it up and tries another, which is safe because no
-// request was sent: a wake-up can be lost after the accept.
+// open opens a connection. If no welcome arrives, open closes it and tries another. That is safe because no request was
+// sent: a wake-up can be lost after the accept.
 func (c *Client) open(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
@@ -343,8 +343,7 @@ func (cn *conn) greet(token string, nonce []byte) error {
 	return fmt.Errorf("frame of type %q in answer to hello", t)
 }
 
-// ErrOutdated is in the chain of an error when the agent is that of another version
-// of Hutch, with which this one cannot speak.
+// ErrOutdated is in the chain of an error when the agent is from an incompatible version of Hutch.
 var ErrOutdated = errors.New("an agent of another version")
 
 func outdated(cause error) error {
@@ -384,7 +383,7 @@ func (cn *conn) end(good bool) bool {
 // errRefused marks a well-formed error from the agent.
 var errRefused = errors.New("refused by the agent")
 
-// refusal decodes an error frame. Its text comes from the agent, so it is bounded and its kind must be one of ours.
+// refusal decodes an error frame. Its text comes from the agent, so it is limited, and unknown kinds are refused.
 func refusal(payload []byte) error {
 	var f Failure
 	if err := json.Unmarshal(payload, &f); err != nil {

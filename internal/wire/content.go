@@ -9,8 +9,8 @@ import (
 // Unbounded is the agent's window when it takes data as fast as it arrives.
 const Unbounded = maxCount
 
-// Content reads the data of I frames, up to the E frame after them. It reads as much as has arrived, many frames at a
-// time: inside gVisor a system call for a few bytes costs more than copying a hundred thousand.
+// Content reads the data of I frames, up to the next E frame. It reads as much as has arrived, many frames at a time:
+// inside gVisor a system call for a few bytes costs more than copying a hundred thousand.
 type Content struct {
 	r     *Reader
 	head  [HeaderSize]byte
@@ -59,7 +59,7 @@ func (c *Content) strip(b []byte, err error) (n int, _ error) {
 	}
 	switch {
 	case c.ended:
-		err = nil // the content is complete, whatever the connection does
+		err = nil // the content is complete, whatever happens to the connection later
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}

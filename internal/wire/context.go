@@ -34,7 +34,7 @@ const EnvArg = "\x00env"
 // StdinArg stands for the path of a run's standard input in Run.Input.
 const StdinArg = "\x00stdin"
 
-// Context creates a code context: an interpreter and its queue of runs. An existing one of that id is not changed;
+// Context creates a code context: an interpreter and its queue of runs. An existing one with that id is not changed;
 // without Argv none is created.
 type Context struct {
 	ID       string   `json:"id"`
@@ -47,8 +47,8 @@ type Context struct {
 	User       string   `json:"user,omitempty"` // as in Start
 	Env        []string `json:"env,omitempty"`
 	IdleMS     int64    `json:"idleMs,omitempty"` // how long it can be without a run; 0 is for ever
-	// Become is sent to a spare interpreter to make it this context's. Only an interpreter can be used that is in the
-	// default folder and has the same values of all variables that match a pattern of Fixed. Without Become no spare
+	// Become is sent to a spare interpreter to turn it into this context's interpreter. The spare must be in the
+	// default folder and have the same values of all variables that match a pattern of Fixed. Without Become no spare
 	// one is used.
 	Become string   `json:"become,omitempty"`
 	Fixed  []string `json:"fixed,omitempty"`
@@ -89,11 +89,11 @@ type Begun struct {
 // RunEnd ends a run.
 type RunEnd struct {
 	Code     int   `json:"code"`             // the exit code from the interpreter
-	Signal   int   `json:"signal,omitempty"` // that ended the interpreter
+	Signal   int   `json:"signal,omitempty"` // the signal that ended the interpreter
 	TimedOut bool  `json:"timedOut,omitempty"`
 	Ended    bool  `json:"ended,omitempty"`  // the interpreter is gone
 	Memory   bool  `json:"memory,omitempty"` // the interpreter, or a process of the run, was ended because of the memory limit
-	Runs     int   `json:"runs"`             // of the context
+	Runs     int   `json:"runs"`             // number of the context's runs
 	Cursor   int64 `json:"cursor"`
 }
 
@@ -145,8 +145,8 @@ func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, e
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
 }
 
-// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when it
-// is prepared.
+// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when it is
+// prepared.
 func (c *Client) Spare(ctx context.Context, req Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "spare", Context: &req})
 	return err
@@ -174,14 +174,13 @@ func (c *Client) Interrupt(ctx context.Context, id string) error {
 	return err
 }
 
-// RunIn runs code in a context, to its end. Output goes to out, messages of
-// the interpreter to message, both in their order. When ctx is done or one of
-// them fails, the agent interrupts the run, and RunIn returns that error.
+// RunIn runs code in a context, to its end. Output goes to out and messages of the interpreter to message, in their
+// order. When ctx is done or one of these functions fails, the agent interrupts the run, and RunIn returns that error.
 func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, message: message}
-	if code.limit > 0 { // from the request, in which the run can still wait
+	if code.limit > 0 { // longer, because the run can wait for earlier runs
 		go c.probe(ctx, time.Now().Add(code.limit), cancel)
 	}
 	err := c.do(ctx, Request{Op: "run", Run: &r}, func(cn *conn, t Type, payload []byte) error {

@@ -26,14 +26,14 @@ type Resize struct {
 type Wait struct {
 	Process string `json:"process"`
 	Port    int    `json:"port,omitempty"`
-	Path    string `json:"path,omitempty"`   // with it, of HTTP
+	Path    string `json:"path,omitempty"`   // path for an HTTP request
 	Status  int    `json:"status,omitempty"` // 0 is any from 200 to 399
 	Healthy bool   `json:"healthy,omitempty"`
 }
 
 // Waited answers a wait.
 type Waited struct {
-	Met bool `json:"met"` // the server is there, or the process is healthy
+	Met bool `json:"met"` // the server answers, or the process is healthy
 }
 
 // Cleaned answers a clean.
@@ -52,7 +52,7 @@ func (c *Cleaned) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Input writes what r has to the input of a detached process.
+// Input writes everything that r returns to the input of a detached process.
 func (c *Client) Input(ctx context.Context, in Input, r io.Reader) error {
 	return c.do(ctx, Request{Op: "input", Input: &in}, func(cn *conn, t Type, payload []byte) error {
 		if t != TypeStarted {
@@ -75,8 +75,8 @@ func (c *Client) Clean(ctx context.Context) (int, error) {
 	return cleaned.Removed, err
 }
 
-// Park makes the agent close all its connections to the host until its place has been saved; the place must not be
-// used meanwhile. If its place is not saved, the agent listens again after some minutes.
+// Park makes the agent close all its connections to the host until its instance has been saved; the instance must not
+// be used meanwhile. If the instance is not saved, the agent listens again after some minutes.
 func (c *Client) Park(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "park"})
 	return err
@@ -107,7 +107,7 @@ func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
 	return met, err
 }
 
-// taken reads windows until the reply. That comes after everything was sent, so the connection is free when the
+// taken reads windows until the reply. The reply comes after everything was sent, so the connection is free when the
 // sender has returned.
 func (s *stream) taken(sent <-chan struct{}) error {
 	for {
@@ -120,7 +120,7 @@ func (s *stream) taken(sent <-chan struct{}) error {
 		case t == TypeReply:
 			select {
 			case <-sent:
-			case <-time.After(replyTime): // the agent lies
+			case <-time.After(replyTime): // the agent violates the protocol
 			}
 			return nil
 		case t != TypeWindow:

@@ -28,10 +28,10 @@ const (
 // File is a request about files. Paths and texts are bytes, because they need not be UTF-8. The fields mean what they
 // do in package hutch, for the verb in Op; fields that the verb does not have are ignored.
 type File struct {
-	// User has the rights, and owns what is made: as Start.User; default: Boot.UID.
+	// User has the rights, and owns new files: as Start.User; default: Boot.UID.
 	User      string   `json:"user,omitempty"`
 	Path      []byte   `json:"path,omitempty"`
-	To        []byte   `json:"to,omitempty"` // of a move or copy
+	To        []byte   `json:"to,omitempty"` // target of a move or copy
 	Names     [][]byte `json:"names,omitempty"`
 	Offset    int64    `json:"offset,omitempty"`
 	Length    int64    `json:"length,omitempty"`

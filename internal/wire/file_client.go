@@ -137,7 +137,7 @@ func (r *reading) ended([]byte) error {
 	return nil
 }
 
-// Write makes a file of what r gives.
+// Write creates a file with everything that r returns.
 func (c *Client) Write(ctx context.Context, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
 	var w writing
 	err := c.work(ctx, "write", File{
@@ -166,27 +166,27 @@ func (w *writing) ended(payload []byte) error {
 	return nil
 }
 
-// Files hands what is below a folder to out.
+// Files passes the entries below a folder to out.
 func (c *Client) Files(ctx context.Context, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	return c.work(ctx, "files", File{
 		Path: []byte(req.Path), Recursive: req.Recursive, Depth: req.Depth, Hidden: req.Hidden, Glob: []byte(req.Glob), Limit: req.Limit, ListAttributes: req.Attributes,
 	}, nil, listing(func(b []byte) error { return items(b, checkInfo, out) }))
 }
 
-// Search hands matches to out.
+// Search passes matches to out.
 func (c *Client) Search(ctx context.Context, req hutch.SearchRequest, out func(hutch.Match) error) error {
 	return c.work(ctx, "search", File{
 		Path: []byte(req.Path), Pattern: []byte(req.Pattern), Glob: []byte(req.Glob), Hidden: req.Hidden, Limit: req.Limit,
 	}, nil, listing(func(b []byte) error { return items(b, checkMatch, out) }))
 }
 
-// Watch hands changes to out.
+// Watch passes changes to out.
 func (c *Client) Watch(ctx context.Context, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
 	return c.work(ctx, "watch", File{Path: []byte(req.Path), Recursive: req.Recursive}, nil,
 		listing(func(b []byte) error { return items(b, checkEvent, out) }))
 }
 
-// listing takes items.
+// listing receives items.
 type listing func(payload []byte) error
 
 func (listing) started([]byte) error { return nil }
@@ -208,7 +208,7 @@ func (c *Client) Pack(ctx context.Context, req hutch.PackRequest, w io.Writer) e
 	return c.work(ctx, "pack", f, nil, sink{w})
 }
 
-// sink takes data.
+// sink receives data.
 type sink struct{ io.Writer }
 
 func (sink) started([]byte) error { return nil }

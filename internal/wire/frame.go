@@ -33,7 +33,7 @@ const (
 	TypeExit    Type = 'x'
 )
 
-// HeaderSize is what comes before the payload of a frame, in bytes.
+// HeaderSize is the size of the header before a frame's payload, in bytes.
 const HeaderSize = 5
 
 // Reader reads frames of at most Max bytes.
@@ -66,8 +66,7 @@ func (r *Reader) Next() (Type, []byte, error) {
 	return Type(h[0]), payload, err
 }
 
-// payload reads n bytes into the reader's buffer. It grows the buffer by what arrives, and not by the length in a
-// header.
+// payload reads n bytes into the reader's buffer. It grows the buffer by what arrives, not by the length in a header.
 func (r *Reader) payload(n int) ([]byte, error) {
 	const step = 128 << 10
 	if n <= maxSpare && cap(r.buf) > MaxChunk {

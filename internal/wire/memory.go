@@ -9,7 +9,7 @@ import (
 // Relieve ends the greediest program, because the sandbox is over its memory limit.
 type Relieve struct {
 	Used int64 `json:"used"` // bytes that the sandbox uses, by the host's count
-	// Urgent says that something must be ended, even if it is unknown what uses the memory.
+	// Urgent says that a process must be killed, even if it is unknown which one uses the memory.
 	Urgent bool `json:"urgent,omitempty"`
 }
 

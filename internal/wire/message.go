@@ -32,9 +32,9 @@ const ProcessEnv = "HUTCH_PROCESS"
 type Boot struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"` // both sides prove that they know it
-	// Listen is where the agent listens: "fd:3", or "unix:path" if the place cannot get an open descriptor.
+	// Listen is where the agent listens: "fd:3", or "unix:path" if the instance cannot get an open descriptor.
 	Listen string `json:"listen"`
-	// Saved is the path of a file that becomes readable when the place has been saved; empty if it cannot be saved.
+	// Saved is the path of a file that becomes readable when the instance has been saved; empty if it cannot be saved.
 	Saved string `json:"saved,omitempty"`
 	// UID and GID are the ids of commands, if the agent can change ids.
 	UID      int      `json:"uid"`
@@ -45,9 +45,9 @@ type Boot struct {
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
 	MaxLive  int      `json:"maxLive"` // most live detached processes
 	Hostname string   `json:"hostname"`
-	// Filter is the seccomp filter of all that the agent starts, as an array of the
-	// kernel's struct sock_filter; empty where the agent is under one already. With
-	// Pass the agent may call clone3, which no other process may.
+	// Filter is the seccomp filter for all processes that the agent starts, as an array of the kernel's struct
+	// sock_filter; empty if the agent is already under a filter. With Pass the agent can call clone3, which no other
+	// process can.
 	Filter []byte    `json:"filter,omitempty"`
 	Pass   [2]uint64 `json:"pass"`
 	// Apart says that commands live in a user namespace of their own, in which they can be root, and the agent has
@@ -55,13 +55,13 @@ type Boot struct {
 	Apart bool `json:"apart,omitempty"`
 	// Namespace is a descriptor of that user namespace, which the agent's program makes at its start.
 	Namespace int `json:"-"`
-	// Offer is set by the agent's program where the kernel chooses which process of the place it kills at the memory limit:
-	// without the agent the place ends, so programs are to be chosen before it.
+	// Offer is set by the agent's program where the kernel chooses which process of the instance it kills at the memory
+	// limit: without the agent the instance ends, so programs should be killed first.
 	Offer bool `json:"-"`
 }
 
-// AgentID is the user and group that an agent has where commands can be root. No command can have it, and nothing
-// of it belongs to one.
+// AgentID is the user and group of an agent where commands can be root. No command can have this id, and no file or
+// process of it belongs to a command.
 const AgentID = 1<<32 - 2
 
 // PrivateDir is a folder that only the agent can enter, where commands can be root.
@@ -78,7 +78,7 @@ type Welcome struct {
 	Version int    `json:"version"`
 	Build   string `json:"build"` // the agent's commit, for people
 	Nonce   []byte `json:"nonce"`
-	Proof   []byte `json:"proof"` // of the agent's side
+	Proof   []byte `json:"proof"` // proof of the agent's side
 }
 
 // Request is the form of all requests; Op says which field is set.
@@ -92,12 +92,12 @@ type Request struct {
 	Wait   *Wait   `json:"wait,omitempty"`
 	Port   int     `json:"port,omitempty"`
 
-	Context *Context `json:"context,omitempty"` // of context, spare, uncontext and interrupt
+	Context *Context `json:"context,omitempty"` // for context, spare, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`
 
 	Relieve *Relieve `json:"relieve,omitempty"`
 
-	File  *File     `json:"file,omitempty"` // of the requests about files
+	File  *File     `json:"file,omitempty"` // for the requests about files
 	Adopt *Identity `json:"adopt,omitempty"`
 }
 
@@ -112,16 +112,17 @@ type Start struct {
 	// Compile, when set, runs first, with an empty stdin and all output on stderr. If it does not exit with 0, the
 	// program does not run: see Exit.Compile. Attached processes only.
 	Compile []string `json:"compile,omitempty"`
-	// Source, when set, is written to a file called SourceName in a new folder, which is removed with the process. In
-	// Argv and Compile, [SourceArg] is replaced by the file's path, and [ProgramArg] by the path of a file beside it.
+	// Source, when set, is written to a file named SourceName in a new folder, which is removed with the process. In
+	// Argv and Compile, [SourceArg] is replaced by the file's path, and [ProgramArg] by the path of another file in
+	// that folder.
 	Source     string   `json:"source,omitempty"`
 	SourceName string   `json:"sourceName,omitempty"`
 	Dir        string   `json:"dir,omitempty"`
 	User       string   `json:"user,omitempty"` // a name or UID, or one of them with :GROUP; default: Boot.UID
 	Env        []string `json:"env,omitempty"`  // KEY=VALUE over Boot.Env
 	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
-	// Whole runs it as root where commands can be, in place of User: for the programs that save and restore the files
-	// of all users.
+	// Whole runs it as root where commands can be root, instead of as User: for the programs that save and restore the
+	// files of all users.
 	Whole bool `json:"whole,omitempty"`
 	// ReadAll lets the process read files that even their user cannot read, if the agent can: it is for the program
 	// that saves files. No other process gets a privilege.
@@ -132,7 +133,7 @@ type Start struct {
 	// Terminal gives a detached process a controlling terminal of that size for all three descriptors. Its output is
 	// stdout.
 	Terminal *hutch.Size `json:"terminal,omitempty"`
-	// StopSignal asks a detached process to end, as 15 does: it is not restarted after it.
+	// StopSignal asks a detached process to end, as 15 does: the process is not restarted after it.
 	StopSignal int `json:"stopSignal,omitempty"`
 	// Health is checked while a detached process runs. An agent that does not know it ignores it.
 	Health *hutch.HealthCheck `json:"health,omitempty"`
@@ -165,11 +166,11 @@ type Signal struct {
 type Process struct {
 	ID         string              `json:"id"`
 	Name       string              `json:"name,omitempty"`
-	Command    string              `json:"command,omitempty"` // at most 4 KiB of it
+	Command    string              `json:"command,omitempty"` // at most its first 4 KiB
 	Status     hutch.ProcessStatus `json:"status"`
 	PID        int                 `json:"pid,omitempty"`
 	ExitCode   *int                `json:"exitCode,omitempty"`
-	Signal     int                 `json:"signal,omitempty"` // that ended it
+	Signal     int                 `json:"signal,omitempty"` // signal that ended it
 	StartMS    int64               `json:"startMs"`          // Unix time
 	EndMS      int64               `json:"endMs,omitempty"`
 	Restart    hutch.RestartPolicy `json:"restart,omitempty"`
@@ -179,11 +180,11 @@ type Process struct {
 	Health     *Health             `json:"health,omitempty"`
 }
 
-// Health is what the agent knows of the health of a process.
+// Health is the agent's record of a process's health.
 type Health struct {
 	Status    hutch.HealthStatus `json:"status"`
 	Failures  int                `json:"failures,omitempty"`
-	ExitCode  *int               `json:"exitCode,omitempty"` // of the last check
+	ExitCode  *int               `json:"exitCode,omitempty"` // exit code of the last check
 	Output    string             `json:"output,omitempty"`   // at most hutch.MaxHealthOutput bytes
 	CheckedMS int64              `json:"checkedMs,omitempty"`
 }
@@ -194,7 +195,7 @@ type Exit struct {
 	Code     int                 `json:"code"`  // from wait4; 128+n for signal n
 	Signal   int                 `json:"signal,omitempty"`
 	TimedOut bool                `json:"timedOut,omitempty"`
-	Compile  bool                `json:"compile,omitempty"` // the compiler (Start.Compile) ended
+	Compile  bool                `json:"compile,omitempty"` // it is the compiler (Start.Compile) that ended
 	Memory   bool                `json:"memory,omitempty"`  // it was ended because of the memory limit (Relieve)
 	Cursor   int64               `json:"cursor"`            // end of the output
 }
@@ -254,8 +255,7 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// processes is a list that is decoded element by element: an array of empty records takes a hundred times the memory
-// of its text.
+// processes decodes a list element by element: an array of empty records takes a hundred times the memory of its text.
 type processes []Process
 
 // maxProcesses is the longest list that the daemon accepts.

@@ -86,7 +86,7 @@ func (p *PortConn) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// WriteTo lets the kernel move the bytes, if possible.
+// WriteTo lets the kernel copy the bytes, if possible.
 func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(p.greeting)
 	p.greeting = nil

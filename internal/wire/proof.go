@@ -17,7 +17,7 @@ const (
 // nonceSize is how long the random number of each side is, in bytes.
 const nonceSize = 16
 
-// Nonces are the random numbers of one connection, one from each side, so that a proof is valid for no other
+// Nonces are the random numbers of one connection, one from each side, so that a proof is valid only for this
 // connection.
 type Nonces struct{ Daemon, Agent []byte }
 

@@ -15,16 +15,16 @@ import (
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
-	follow bool          // an attach, whose process can still run at its end
-	from   int64         // where an attach begins, if that is still kept
+	follow bool          // an attach, whose process may still run when it ends
+	from   int64         // where an attach starts, if that output is still kept
 	cursor int64         // after the last output; -1 before an attach's first
 	limit  time.Time     // when the agent should have sent the exit; zero if never
 	grace  time.Duration // how much longer to wait for it
-	late   int           // bytes that came after the limit
+	late   int           // bytes received after the limit
 	exit   Exit
 	code   *codeRun  // set for a run in a context
-	times  bool      // the agent can say when output came
-	at     time.Time // when the next output came, if the agent said so
+	times  bool      // the agent can report the times of output
+	at     time.Time // time of the next output, if the agent reported it
 
 	room chan int64 // latest count of stdin bytes the program has taken
 }
@@ -32,7 +32,7 @@ type stream struct {
 // attach makes s the stream of an attach.
 func (s *stream) attach(a Attach) {
 	s.follow, s.from, s.cursor, s.times = true, a.Cursor, -1, a.Times
-	if a.SinceMS > 0 { // what is skipped is not lost
+	if a.SinceMS > 0 { // skipped output does not count as lost
 		s.from = maxCount
 	}
 	if !a.Follow { // it ends with the present output
@@ -104,7 +104,7 @@ func (s *stream) next() (Type, []byte, error) {
 	return t, payload, err
 }
 
-// After the limit can come the log that the agent keeps, and the content of pipes and sockets. An empty frame counts,
+// The agent's kept log, and the content of pipes and sockets, can still arrive after the limit. An empty frame counts,
 // too.
 const (
 	maxLate   = 8*LogSize + MaxLog
