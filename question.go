@@ -36,13 +36,13 @@ type Question struct {
 	Instructions string `json:"instructions,omitempty"`
 	// Files are put into the working folder before the program starts.
 	Files []QuestionFile `json:"files,omitempty"`
-	// ConversationID keeps the sandbox, and what was asked and answered in it, for the next question with this id.
+	// ConversationID keeps the sandbox, and its questions and answers, for the next question with this id.
 	ConversationID string `json:"conversationId,omitempty"`
 	// NoCache asks the model even when the program for this question is known.
 	NoCache bool `json:"noCache,omitempty"`
 	// Repairs is how often a program that fails goes back to the model, 0 to MaxRepairs; default: the server's.
 	Repairs *int    `json:"repairs,omitempty"`
-	Measure bool    `json:"measure,omitempty"` // say what the sandbox has used, too
+	Measure bool    `json:"measure,omitempty"` // also report what the sandbox has used
 	Network Network `json:"network,omitzero"`  // default none
 }
 
@@ -61,8 +61,8 @@ const (
 type QuestionFile struct {
 	Path    string `json:"path"` // below the working folder
 	Content []byte `json:"content"`
-	// Size is that of the file. Omitted says that the content is not part of the answer, because the answer would be
-	// over its limits. Both are set in answers only.
+	// Size is the size of the file. Omitted says that the content is not part of the answer, because the answer would
+	// exceed its limits. Both are set only in answers.
 	Size    int64 `json:"size,omitempty"`
 	Omitted bool  `json:"omitted,omitempty"`
 }
@@ -134,14 +134,14 @@ func (q Question) SandboxID() string {
 	return "ask-" + q.ConversationID
 }
 
-// Answer is what the program of a question printed.
+// Answer is the result of a question's program.
 type Answer struct {
 	Success  bool   `json:"success"`
 	Question string `json:"question"`
 	Code     string `json:"code"`
 	Output   string `json:"output"` // standard output
-	Error    string `json:"error"`  // what went wrong; empty with Success
-	// SandboxID is the sandbox that the program ran in. It is gone unless the question had a conversation.
+	Error    string `json:"error"`  // the error; empty with Success
+	// SandboxID is the sandbox that the program ran in. It is destroyed unless the question had a conversation.
 	SandboxID     string `json:"sandboxId"`
 	ExecutionTime int64  `json:"executionTime"` // of the last program, in ms
 
@@ -152,13 +152,13 @@ type Answer struct {
 	Truncated bool   `json:"truncated"` // the program wrote too much, and was killed
 	// GenerationTime is how long the model took, in ms, with all repairs.
 	GenerationTime int64          `json:"generationTime"`
-	Cached         bool           `json:"cached"`  // the program was known from an earlier question
+	Cached         bool           `json:"cached"`  // the program came from the cache
 	Repairs        int            `json:"repairs"` // how often a program went back to the model
 	Model          string         `json:"model,omitempty"`
 	Usage          ModelUsage     `json:"usage"`
 	ConversationID string         `json:"conversationId,omitempty"`
-	Files          []QuestionFile `json:"files,omitempty"` // that the program wrote or changed in its working folder
-	// Resources is what the sandbox has used since it was made; nil if that was not asked, or cannot be measured.
+	Files          []QuestionFile `json:"files,omitempty"` // files that the program wrote or changed in its working folder
+	// Resources is what the sandbox has used since it was created; nil unless requested, or if it cannot be measured.
 	Resources *Consumption `json:"resources,omitempty"`
 }
 
@@ -170,9 +170,9 @@ type Consumption struct {
 
 // ModelUsage counts tokens of a model.
 type ModelUsage struct {
-	InputTokens  int `json:"inputTokens"` // with those written to and read from the model's own cache
+	InputTokens  int `json:"inputTokens"` // including those written to and read from the model's own cache
 	OutputTokens int `json:"outputTokens"`
-	// Cost is by the server's prices; nil if it has none for the model.
+	// Cost is computed with the server's prices; nil if it has none for the model.
 	Cost *float64 `json:"cost,omitempty"`
 }
 
@@ -229,7 +229,7 @@ type Program struct {
 	Cached   bool   `json:"cached"`
 }
 
-// AnswerOutput is what the program wrote, as valid UTF-8.
+// AnswerOutput is output of the program, as valid UTF-8.
 type AnswerOutput struct {
 	Stream Stream `json:"stream"`
 	Text   string `json:"text"`
@@ -237,6 +237,6 @@ type AnswerOutput struct {
 
 // Repair says that a program goes back to the model.
 type Repair struct {
-	Attempt int    `json:"attempt"` // the one that failed
+	Attempt int    `json:"attempt"` // the attempt that failed
 	Error   string `json:"error"`
 }

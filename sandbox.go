@@ -31,10 +31,10 @@ const (
 	Destroyed  Status = "destroyed"
 )
 
-// Sleeps reports whether a sandbox of that status runs no program, and what it keeps is on disk.
+// Sleeps reports whether a sandbox with that status runs no program, and its state is on disk.
 func (s Status) Sleeps() bool { return s == Hibernated || s == Stopped }
 
-// IdleAction says what happens to a sandbox after SleepAfter without use.
+// IdleAction is the action for a sandbox after SleepAfter without use.
 type IdleAction string
 
 const (
@@ -58,7 +58,7 @@ type Limits struct {
 const (
 	minMemory = 32      // MiB
 	maxMemory = 1 << 30 // MiB: no machine has more, in memory or on disk
-	maxPIDs   = 1 << 22 // as many as Linux can count
+	maxPIDs   = 1 << 22 // Linux's highest number
 	maxLive   = 1000    // background processes: as many as one list holds
 )
 
@@ -86,19 +86,19 @@ type CreateRequest struct {
 	NormalizeID bool   `json:"normalizeId,omitempty"`
 	// Image is "host", this server's programs, which is the default, or the reference of an image: see [Images].
 	Image string `json:"image,omitempty"`
-	// Pull says when the image is asked of its registry; default PullMissing.
+	// Pull says when to ask the image's registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
 	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native" or "docker"; default: the server's
 	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
 	InstanceType string `json:"instanceType,omitempty"`
-	// User is who commands run as: a name of the image's /etc/passwd or a number, or one of them with a group, as in
-	// "1000:1000". Default: the image's user. The image "host" has the user 1000 only.
+	// User is the user that commands run as: a name of the image's /etc/passwd or a number, or one of them with a
+	// group, as in "1000:1000". Default: the image's user. The image "host" has only the user 1000.
 	User string `json:"user,omitempty"`
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
 	// the memory. Image, user, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Template is the name of the template that the sandbox starts from: as Snapshot, and what the template starts
-	// is ready. Image can name a template, too.
+	// Template is the name of the template that the sandbox starts from: as Snapshot, with its program ready. Image can
+	// name a template, too.
 	Template string `json:"template,omitempty"`
 	// FilesOnly takes only the files of the snapshot. Use it when the memory was saved by another version of Hutch,
 	// or programs on the host have changed.
@@ -148,8 +148,9 @@ type UpdateRequest struct {
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`
 	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 means no end
 	Labels     map[string]string `json:"labels,omitzero"`   // replaces all labels; empty removes them
-	// Env sets environment variables; nil removes one, and those that it does not name stay. Programs that start from now on have them,
-	// and so do code contexts and sessions from their next run on. Programs that run already keep what they have.
+	// Env sets environment variables; nil removes one, and variables that it does not name are kept. Programs that
+	// start from now on have them; code contexts and sessions have them from their next run on. Running programs keep
+	// their environment.
 	Env map[string]*string `json:"env,omitempty"`
 }
 
@@ -173,16 +174,16 @@ type Sandbox struct {
 	Paused       bool              `json:"paused,omitempty"` // Status is paused
 	Owner        string            `json:"owner,omitempty"`
 	Image        string            `json:"image"`
-	User         string            `json:"user,omitempty"` // as it was asked for; empty for the image's user
+	User         string            `json:"user,omitempty"` // as requested; empty for the image's user
 	Runtime      string            `json:"runtime"`
-	InstanceType string            `json:"instanceType,omitempty"` // that it was created with
-	Template     string            `json:"template,omitempty"`     // that it began as, by its name
-	Snapshot     string            `json:"snapshot,omitempty"`     // that it began as, by its id
-	Parent       string            `json:"parent,omitempty"`       // the sandbox that it is a copy of: by its snapshot, or as its fork
+	InstanceType string            `json:"instanceType,omitempty"` // the type that it was created with
+	Template     string            `json:"template,omitempty"`     // name of the template that it started from
+	Snapshot     string            `json:"snapshot,omitempty"`     // id of the snapshot that it started from
+	Parent       string            `json:"parent,omitempty"`       // the sandbox that it is a copy of: through a snapshot, or as a fork
 	CreatedAt    time.Time         `json:"createdAt"`
 	LastUsedAt   time.Time         `json:"lastUsedAt"`
 	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
-	Uptime       Seconds           `json:"uptime"`              // since it last started; 0 when it does not run
+	Uptime       Seconds           `json:"uptime"`              // time since its last start; 0 when it does not run
 	Resources    Resources         `json:"resources"`
 	Environment  Environment       `json:"environment"`
 	KeepAlive    bool              `json:"keepAlive"`
@@ -212,8 +213,8 @@ type Health string
 
 const (
 	Healthy   Health = "healthy"
-	Unhealthy Health = "unhealthy" // the agent does not answer, or is gone
-	Asleep    Health = "asleep"    // nothing runs, as it should be
+	Unhealthy Health = "unhealthy" // the agent does not answer, or has died
+	Asleep    Health = "asleep"    // it sleeps, so nothing runs
 )
 
 // Filter chooses sandboxes for a list. The zero Filter chooses all except the destroyed.
@@ -227,12 +228,12 @@ type Filter struct {
 
 	// ID chooses one sandbox.
 	ID string `json:"-"`
-	// Brief lists only what is on record, and leaves out resources, processes and health. It asks no sandbox for
-	// anything, so it is fast even when sandboxes are slow.
+	// Brief lists only records, without resources, processes and health. It calls no sandbox, so it is fast even when
+	// sandboxes are slow.
 	Brief bool `json:"-"`
 }
 
-// Check refuses a filter that can choose nothing.
+// Check refuses a filter that matches nothing.
 func (f Filter) Check() error {
 	switch f.Status {
 	case "", Creating, Running, Paused, Hibernated, Stopped, Failed, Destroyed:

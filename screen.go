@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Screens are the verbs on the screen of a sandbox: what is on it, a mouse, a keyboard, a clipboard and a browser.
+// Screens are the verbs on the screen of a sandbox: its picture, mouse, keyboard, clipboard and a browser.
 //
-// A screen is a server of VNC in the sandbox, on ScreenPort of its loopback, without a password. The verbs that change
-// something (StartScreen, ControlScreen, WriteClipboard, OpenURL, ViewScreen with control) start one if there is none, as
-// a background process named "screen": it needs the program Xtigervnc. The verbs that only look never start anything: in a
-// sandbox without a screen they are Conflict. All of them wake a sandbox that sleeps. A screen is part of its sandbox's
-// processes: where memory is kept, it sleeps, wakes and forks with what it shows.
+// A screen is a VNC server in the sandbox, on ScreenPort of its loopback, without a password. The verbs that change
+// something (StartScreen, ControlScreen, WriteClipboard, OpenURL, ViewScreen with control) start one if there is none,
+// as a background process named "screen": it needs the program Xtigervnc. The verbs that only read never start
+// anything: in a sandbox without a screen they are Conflict. All of them wake a sleeping sandbox. A screen is part of
+// its sandbox's processes: where memory is kept, it sleeps, wakes and forks with its content.
 type Screens interface {
 	// StartScreen starts a screen, or gives the present one another size. Without a size it changes no screen.
 	StartScreen(ctx context.Context, sandbox string, req ScreenRequest) (Screen, error)
@@ -26,9 +26,9 @@ type Screens interface {
 	// Screenshot returns a picture of the screen with its pointer, as PNG.
 	Screenshot(ctx context.Context, sandbox string, req ScreenshotRequest) (Screenshot, error)
 
-	// ControlScreen does the actions in their order, and returns when the screen has taken them. That does not mean
-	// that programs have drawn what follows of them. If ctx ends in between, or an action fails, the actions before
-	// have been done; no key and no button stays down but by LeftMouseDown.
+	// ControlScreen does the actions in their order, and returns when the screen has received them. Programs may draw
+	// their results later. If ctx ends in between, or an action fails, the actions before have taken effect; keys and
+	// buttons are released, except after LeftMouseDown.
 	ControlScreen(ctx context.Context, sandbox string, req ControlRequest) (ControlResult, error)
 
 	// ReadClipboard returns the text that a program copied, or that WriteClipboard wrote; "" if there is none.
@@ -37,13 +37,13 @@ type Screens interface {
 	// WriteClipboard makes a text the clipboard. It needs the program xclip inside, as reading does.
 	WriteClipboard(ctx context.Context, sandbox, text string) error
 
-	// OpenURL opens a page in a browser on the screen: in Chromium, or in whichever browser there is. The process is
-	// the browser, or a messenger that brings the page to a running browser and ends.
+	// OpenURL opens a page in a browser on the screen: in Chromium, or in another installed browser. The process is the
+	// browser, or a helper that passes the page to a running browser and ends.
 	OpenURL(ctx context.Context, sandbox, address string) (Process, error)
 
-	// ViewScreen connects to the screen. The connection speaks RFB 3.8, VNC's protocol, without a password, until it
-	// is closed; ctx bounds only the connecting. What a viewer without control does with mouse, keyboard, clipboard
-	// and size goes nowhere. The connection counts as a use of the sandbox.
+	// ViewScreen connects to the screen. The connection uses RFB 3.8, VNC's protocol, without a password, until it is
+	// closed; ctx limits only the connecting. Mouse, keyboard, clipboard and size of a viewer without control are
+	// ignored. The connection counts as a use of the sandbox.
 	ViewScreen(ctx context.Context, sandbox string, control bool) (net.Conn, error)
 }
 
@@ -62,7 +62,7 @@ const (
 
 // ScreenRequest asks for a screen.
 type ScreenRequest struct {
-	// Width and Height are in pixels. Give both, or none for the present size or else 1280 × 800.
+	// Width and Height are in pixels. Set both, or none to keep the present size or else 1280 × 800.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
 }
@@ -102,7 +102,7 @@ type Region struct {
 
 // ScreenshotRequest asks for a picture.
 type ScreenshotRequest struct {
-	// Region is the part of the screen to show; nil for all of it. What lies outside of the screen is cut off.
+	// Region is the part of the screen to show; nil for all of it. A part outside of the screen is cut off.
 	Region *Region `json:"region,omitempty"`
 }
 
@@ -127,7 +127,7 @@ type Screenshot struct {
 // ScreenAct is the name of an action, as computer-use models name it.
 type ScreenAct string
 
-// The actions, with the fields that each takes beside its name.
+// The actions, with the fields that each takes in addition to its name.
 const (
 	MouseMove      ScreenAct = "mouse_move"      // Coordinate
 	LeftClick      ScreenAct = "left_click"      // Coordinate, Text: keys held meanwhile
@@ -145,7 +145,7 @@ const (
 	WaitAct        ScreenAct = "wait"            // Duration
 	TakeScreenshot ScreenAct = "screenshot"      // the result has the picture
 	ZoomIn         ScreenAct = "zoom"            // Region; the result has the picture
-	FindCursor     ScreenAct = "cursor_position" // nothing: every result has the position
+	FindCursor     ScreenAct = "cursor_position" // no fields: every result has the position
 )
 
 // Direction is where a wheel scrolls.
@@ -165,8 +165,8 @@ var ScreenActs = []ScreenAct{
 	PressKey, HoldKey, TypeText, WaitAct, TakeScreenshot, ZoomIn, FindCursor,
 }
 
-// ScreenAction is one action. Its JSON is the input of the computer-use tool that models are trained on, so that what a
-// model asks for is a request as it is.
+// ScreenAction is one action. Its JSON is the input of the computer-use tool that models are trained on, so that a
+// model's output is a valid request.
 type ScreenAction struct {
 	Action ScreenAct `json:"action"`
 	// Coordinate is x and y, in pixels. Without it a click is where the pointer is.
@@ -200,7 +200,7 @@ type ControlRequest struct {
 	Actions []ScreenAction `json:"actions"`
 }
 
-// Check refuses a request that no server can answer. Whether a key exists is found where it is pressed.
+// Check refuses a request that no server can answer. Unknown keys are found when they are pressed.
 func (r ControlRequest) Check() error {
 	if len(r.Actions) == 0 || len(r.Actions) > MaxScreenActions {
 		return Errorf(Invalid, "there are %d actions: give 1 to %d", len(r.Actions), MaxScreenActions).Naming(AboutField, "actions")
@@ -239,7 +239,7 @@ func (r ControlRequest) Looks() bool {
 	return true
 }
 
-// fields says which fields an action takes: those with ! are required.
+// fields lists the fields of an action: those with ! are required.
 var fields = map[ScreenAct]string{
 	MouseMove: "coordinate!", LeftClick: "coordinate text", RightClick: "coordinate text", MiddleClick: "coordinate text",
 	DoubleClick: "coordinate text", TripleClick: "coordinate text", LeftClickDrag: "start_coordinate coordinate! text",
@@ -344,8 +344,8 @@ func CheckClipboard(text string) error {
 	return nil
 }
 
-// CheckAddress refuses what is not the address of a page. A browser's own pages and scripts are refused, as is anything
-// that a browser could take for an option.
+// CheckAddress refuses a text that is not the address of a page. A browser's own pages and scripts are refused, and so
+// is anything that a browser could take for an option.
 func CheckAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > MaxPath || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f || steers(r) }) || !strings.Contains(" http https file about ", " "+u.Scheme+" ") {

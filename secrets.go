@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Secrets are the verbs on named secrets. Every owner has its own; the server's secrets are open to all owners. A
-// value that was set appears only in the environment of programs that ask for it.
+// Secrets are the verbs on named secrets. Every owner has separate secrets; the server's secrets are open to all
+// owners. A value appears only in the environment of programs that request it.
 type Secrets interface {
 	// SetSecret stores a secret under a name, and replaces an existing one.
 	SetSecret(ctx context.Context, name string, req SecretRequest) (Secret, error)
@@ -26,8 +26,7 @@ type SecretRequest struct {
 	Brokered *Brokering `json:"brokered,omitempty"`
 }
 
-// Check refuses a value that no secret can have. [Brokering.Complete] checks
-// where a brokered one goes.
+// Check refuses a value that no secret can have. [Brokering.Complete] checks the destination of a brokered one.
 func (r SecretRequest) Check() error {
 	switch {
 	case r.Value == "":
@@ -45,7 +44,7 @@ type Secret struct {
 	Name string `json:"name"`
 	// Shared says that the secret is the server's: all owners can use it, and none can change it.
 	Shared    bool       `json:"shared,omitempty"`
-	UpdatedAt *time.Time `json:"updatedAt,omitempty"` // none where Shared
+	UpdatedAt *time.Time `json:"updatedAt,omitempty"` // nil if Shared
 	// Redacted says that the server replaces the value in output. A value shorter than MinRedacted bytes is not
 	// replaced: it would match everywhere.
 	Redacted bool       `json:"redacted"`

@@ -2,19 +2,17 @@ package hutch
 
 import "context"
 
-// Service is everything Hutch does, as one interface. MCP, REST and the other
-// surfaces call it; the engine implements it, and package client implements
-// it over HTTP.
+// Service is everything Hutch does, as one interface. MCP, REST and the other surfaces call it; the engine implements
+// it, and package client implements it over HTTP.
 //
-// Every method is safe for concurrent use, honours its context, and returns
-// errors of type [*Error]. A sandbox of another owner is NotFound. Methods
-// that use a sandbox wake it and count as its use; those that only read
-// records (Sandbox, Sandboxes, Process, Processes) do neither.
+// Every method is safe for concurrent use, honours its context, and returns errors of type [*Error]. A sandbox of
+// another owner is NotFound. Methods that use a sandbox wake it and count as its use; those that only read records
+// (Sandbox, Sandboxes, Process, Processes) do neither.
 type Service interface {
 	Files
 
-	// Create returns the sandbox of the given id, and creates it if it does not exist; callers that race for one id get
-	// the same sandbox. A create that fails leaves nothing behind.
+	// Create returns the sandbox with the given id, and creates it if it does not exist; concurrent callers for one id
+	// get the same sandbox. A create that fails leaves nothing behind.
 	Create(ctx context.Context, req CreateRequest) (Sandbox, error)
 
 	// Sandbox returns the record of one sandbox.
@@ -26,31 +24,29 @@ type Service interface {
 	// InstanceTypes lists the sizes that [CreateRequest.InstanceType] can name.
 	InstanceTypes(ctx context.Context) ([]InstanceType, error)
 
-	// Update changes how long a sandbox stays, and its labels. It does not wake the sandbox; the idle time starts
+	// Update changes how long a sandbox is kept, and its labels. It does not wake the sandbox; the idle time starts
 	// again.
 	Update(ctx context.Context, id string, req UpdateRequest) (Sandbox, error)
 
-	// Destroy ends a sandbox and frees everything it holds. It is idempotent: a missing sandbox gives a receipt too.
+	// Destroy ends a sandbox and frees all its resources. It is idempotent: a missing sandbox gives a receipt too.
 	// Without force, a sandbox with live background processes is refused with Conflict.
 	Destroy(ctx context.Context, id string, force bool) (Destruction, error)
 
-	// Exec runs a command and waits. If out is not nil, it gets the output as it is
-	// read: a slow out slows the program down, and an error from it cancels. When
-	// ctx is done or out fails, the whole process tree is killed, and the result
-	// beside the error holds the output until then. The time limit is not an error:
-	// the result says TimedOut.
+	// Exec runs a command and waits. If out is not nil, it gets the output as it is read: a slow out slows the program
+	// down, and an error from it cancels. When ctx is done or out fails, the whole process tree is killed, and the
+	// result that comes with the error has the output until then. The time limit is not an error: the result says
+	// TimedOut.
 	//
-	// A resumable command continues when ctx is done or out fails. It is killed after
-	// ExecGrace unless ResumeExec has been called. It is killed at once only by a ctx
-	// whose cause is an [*Error] of kind Conflict (the caller cancelled) or Denied
-	// (the caller's token ended).
+	// A resumable command continues when ctx is done or out fails. It is killed after ExecGrace unless ResumeExec was
+	// called. Only a ctx with an [*Error] of kind Conflict (the caller cancelled) or Denied (the caller's token ended)
+	// as its cause kills it at once.
 	Exec(ctx context.Context, sandbox string, req ExecRequest, out func(Output) error) (ExecResult, error)
 
 	// ResumeExec passes the output of a resumable command to out, from a cursor on, without gap or repetition, and
-	// returns what the command's Exec would have returned. An earlier call for the same command that is still under
-	// way ends with Conflict. At least the newest 64 KiB of output are kept, and up to 512 KiB after the last byte
-	// that was passed on; Output.Lost counts bytes after the cursor that were dropped. When ctx is done or out fails,
-	// the command continues as with Exec. A missing or forgotten command is NotFound.
+	// returns the same result as the command's Exec. An earlier call for the same command ends with Conflict. At least
+	// the newest 64 KiB of output are kept, and up to 512 KiB after the last byte that was passed on; Output.Lost
+	// counts dropped bytes after the cursor. When ctx is done or out fails, the command continues as with Exec. A
+	// missing or forgotten command is NotFound.
 	ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(Output) error) (ExecResult, error)
 
 	// CancelExec kills a resumable command with everything it started, and waits until it has ended. Its output can

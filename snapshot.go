@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// Snapshots are the verbs that save the state of a sandbox, make copies of it,
-// and pause it. A sandbox starts from a snapshot when [CreateRequest.Snapshot]
-// names one; a snapshot with a name serves as a template.
+// Snapshots are the verbs that save the state of a sandbox, make copies of it, and pause it. A sandbox starts from a
+// snapshot when [CreateRequest.Snapshot] names one; a snapshot with a name is a template.
 //
-// If the runtime can save memory, a snapshot is a whole sandbox: its files, its
-// processes with their memory, its code contexts. Otherwise it holds the files
-// only, and says so. A sandbox made from it has its own id, environment, secrets
-// and random numbers, and no open connections. The processes in it keep the
-// environment with which they were started.
+// If the runtime can save memory, a snapshot is a whole sandbox: its files, its processes with their memory, its code
+// contexts. Otherwise it has only the files, which its record shows. A sandbox made from it has its own id,
+// environment, secrets and random numbers, and no open connections. The processes in it keep the environment with which
+// they were started.
 type Snapshots interface {
 	// Snapshot saves the sandbox's present state; the sandbox continues to run. With memory, it needs a moment in
 	// which only background processes run: it waits some seconds for one, then returns Conflict.
 	Snapshot(ctx context.Context, sandbox string, req SnapshotRequest) (Snapshot, error)
 
-	// CreateTemplate makes a template of a sandbox, and returns its snapshot. If it does not become ready, the error
-	// says why and has the end of its output, and nothing is left behind.
+	// CreateTemplate makes a template of a sandbox, and returns its snapshot. If its program does not become ready, the
+	// error says why and has the end of the program's output, and nothing is left behind.
 	CreateTemplate(ctx context.Context, req TemplateRequest) (Snapshot, error)
 
 	// Snapshots lists the caller's snapshots and the shared ones, oldest first.
@@ -31,8 +29,8 @@ type Snapshots interface {
 	// Conflict, unless req.Replace moves it; a snapshot that loses its last name is deleted.
 	TagSnapshot(ctx context.Context, snapshot string, req SnapshotTag) (Snapshot, error)
 
-	// DeleteSnapshot deletes one of the caller's snapshots, by id or by its last name. A name of several is only removed. It is
-	// idempotent. Sandboxes that started from the snapshot do not need it.
+	// DeleteSnapshot deletes one of the caller's snapshots, by id or by its last name. If it has several names, only
+	// the given name is removed. It is idempotent. Sandboxes that started from the snapshot do not need it.
 	DeleteSnapshot(ctx context.Context, snapshot string) error
 
 	// DiffSnapshot compares the written files of a snapshot with those of another snapshot, or of a sandbox as it is now. A snapshot that
@@ -47,11 +45,11 @@ type Snapshots interface {
 	// Snapshot does, and is Unsupported on native if the host has no control groups.
 	Pause(ctx context.Context, sandbox string) (Sandbox, error)
 
-	// Hibernate puts the sandbox to sleep now, also one with KeepAlive, and returns when its memory and files are on disk. Programs
-	// that run in the background sleep with it. It waits for a moment for other uses to end, as Snapshot does; a sandbox that stays in use
-	// is a Conflict. One that sleeps already does not change. A runtime that cannot keep memory keeps the files only, and the sandbox
-	// is stopped; with background processes, which would end, that is a Conflict. With FilesOnly, any runtime does so, and ends
-	// background processes.
+	// Hibernate puts the sandbox to sleep now, also one with KeepAlive, and returns when its memory and files are on
+	// disk. Background programs sleep with it. Like Snapshot, it waits briefly for other uses to end; a sandbox that is
+	// still in use is a Conflict. A sleeping sandbox does not change. A runtime that cannot keep memory keeps only the
+	// files, and the sandbox is stopped; with background processes, which would end, that is a Conflict. With
+	// FilesOnly, any runtime does so, and ends background processes.
 	Hibernate(ctx context.Context, sandbox string, req HibernateRequest) (Sandbox, error)
 
 	// Resume continues a paused, hibernated or stopped sandbox.
@@ -91,7 +89,7 @@ func (r SnapshotRequest) Check() error {
 type SnapshotTag struct {
 	// Name is NAME or NAME:TAG, unique among the owner's snapshots. NAME:latest is the same as NAME.
 	Name string `json:"name"`
-	// Replace moves the name from the snapshot that has it.
+	// Replace moves the name from another snapshot.
 	Replace bool `json:"replace,omitempty"`
 }
 
@@ -106,7 +104,7 @@ type Snapshot struct {
 	ID        string     `json:"snapshotId"`
 	Name      string     `json:"name,omitempty"`  // the oldest of its names
 	Names     []string   `json:"names,omitempty"` // oldest first
-	SandboxID string     `json:"sandboxId"`       // the sandbox that it was made of
+	SandboxID string     `json:"sandboxId"`       // the sandbox that it was made from
 	Owner     string     `json:"owner,omitempty"`
 	Shared    bool       `json:"shared,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`

@@ -7,15 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// SSH is the administration of the keys by which clients of SSH are known. A key belongs to the owner that added it: it
-// opens what the owner's token opens, and nothing when that token has ended. One key belongs to one owner, so that it
-// says who a client is.
+// SSH is the administration of the keys of SSH clients. A key belongs to the owner that added it: it has the rights of
+// the owner's token, and none when that token has ended. One key belongs to one owner, so that it identifies a client.
 type SSH interface {
 	// SSHServer says how clients reach the server by SSH, and how they recognize it. A server without SSH is Unsupported.
 	SSHServer(ctx context.Context) (SSHServer, error)
 
-	// AddSSHKey adds a public key. A key that is registered already is Conflict, unless it is the caller's: then it is
-	// returned with the new name.
+	// AddSSHKey adds a public key. A registered key is Conflict, unless it is the caller's: then it is returned with
+	// the new name.
 	AddSSHKey(ctx context.Context, req SSHKeyRequest) (SSHKey, error)
 
 	// SSHKeys lists the caller's keys, oldest first.
@@ -34,7 +33,7 @@ const (
 	MaxSSHKey = 16 << 10
 	// MaxSSHKeys is the highest number of keys of an owner.
 	MaxSSHKeys = 100
-	// DefaultSSHLifetime and MaxSSHLifetime are how long a certificate is good for.
+	// DefaultSSHLifetime and MaxSSHLifetime are how long a certificate is valid.
 	DefaultSSHLifetime = Seconds(3600)
 	MaxSSHLifetime     = Seconds(30 * 24 * 3600)
 	maxSSHKeyName      = 100 // bytes
@@ -43,7 +42,7 @@ const (
 // SSHServer is how clients reach a server by SSH.
 type SSHServer struct {
 	Address string `json:"address"` // host and port, as the server knows them
-	HostKey string `json:"hostKey"` // the server's public key, as in a file known_hosts
+	HostKey string `json:"hostKey"` // the server's public key, in the form of a known_hosts file
 }
 
 // SSHKey is the record of a public key.
@@ -51,7 +50,7 @@ type SSHKey struct {
 	ID          string    `json:"keyId"`
 	Name        string    `json:"name"`
 	Type        string    `json:"type"`        // such as ssh-ed25519
-	Fingerprint string    `json:"fingerprint"` // as ssh-keygen shows it: SHA256:...
+	Fingerprint string    `json:"fingerprint"` // in ssh-keygen's form: SHA256:...
 	CreatedAt   time.Time `json:"createdAt"`
 }
 

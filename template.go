@@ -5,38 +5,39 @@ import (
 	"strings"
 )
 
-// Template is what a snapshot that serves as a template says of the sandboxes made from it. If the snapshot has no
-// memory, each new sandbox starts what is said here; otherwise it is running in the snapshot already.
+// Template has the settings that a template gives to the sandboxes made from it. If the snapshot has no memory, each
+// new sandbox starts the program; otherwise the program is running in the snapshot already.
 type Template struct {
 	// Start is the command line of a background process that runs in every sandbox.
 	Start string `json:"start,omitempty"`
-	// Ready says when Start is ready; without it, once it has started.
+	// Ready says when Start is ready; by default, as soon as it has started.
 	Ready *WaitRequest `json:"ready,omitempty"`
-	// Care is how the process of Start is looked after; with Entrypoint, default: as the image says.
+	// Care is the health check and stop signal of the process of Start; with Entrypoint, the default is the image's.
 	Care
 	// Warm are the interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
 	Warm []string `json:"warm,omitempty"`
-	// Labels are those of the sandboxes, beside their own.
+	// Labels are labels of the sandboxes, in addition to their own.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Volumes are those of the sandboxes, by their names among the volumes of the owner who creates a sandbox. A volume of the
-	// create wins over one of the same name or path. The template itself has no files of them.
+	// Volumes are mounted in the sandboxes, by their names among the volumes of the owner who creates a sandbox. A
+	// volume of the create overrides one with the same name or path. The template itself has no files of them.
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// MaxSandboxes is how many sandboxes of the template there can be at once, of all owners, awake or asleep; 0 is
 	// no limit.
 	MaxSandboxes int `json:"maxSandboxes,omitempty"`
 }
 
-// TemplateRequest asks for a template. It is made of a sandbox: of the one in From, or of a new one with the settings
-// here, in which Start has become ready. The new sandbox is destroyed afterwards.
+// TemplateRequest asks for a template. It is made from a sandbox: the one in From, or a new one with the settings here,
+// in which Start has become ready. The new sandbox is destroyed afterwards.
 type TemplateRequest struct {
 	// Name is NAME or NAME:TAG, unique among the owner's snapshots. NAME:latest is the same as NAME.
 	Name string `json:"name"`
-	// Replace lets the new template take the name of an older one, which is deleted once the new one is there.
+	// Replace lets the new template take the name of an older one, which is deleted once the new one exists.
 	Replace bool `json:"replace,omitempty"`
 	// From is an existing sandbox, of whose present state the template is made.
 	From string `json:"from,omitempty"`
 
-	// The following are as in CreateRequest, for the sandbox that the template is made of and all that are made from it.
+	// The following are as in CreateRequest, for the sandbox that the template is made from and all sandboxes made from
+	// the template.
 
 	Image        string            `json:"image,omitempty"`
 	Pull         PullPolicy        `json:"pull,omitempty"`
@@ -59,7 +60,7 @@ type TemplateRequest struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
-// maxWarm bounds the interpreters of one template that wait.
+// maxWarm limits the waiting interpreters of one template.
 const maxWarm = 8
 
 // Check refuses a request that no server can answer.
@@ -128,5 +129,5 @@ func CheckTemplateName(name string) error {
 	return CheckID(tag)
 }
 
-// TemplateName returns the one form of a template's name: NAME:latest is NAME.
+// TemplateName returns the canonical form of a template's name: NAME:latest is NAME.
 func TemplateName(name string) string { return strings.TrimSuffix(name, ":latest") }

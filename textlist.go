@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Lists of values that are written as text. A text that cannot be read is kept in the list: the JSON of a request is
+// Lists of values that are written as text. A text that cannot be parsed is kept in the list: the JSON of a request is
 // read before its scope is checked, so it is too early to refuse it.
 
-// readList reads a JSON list of texts. It keeps at most one value more than the highest number: that is enough to
-// refuse the list, and a value takes more memory than its text.
+// readList reads a JSON list of texts. It keeps at most one value more than the maximum: that is enough to refuse the
+// list, and a value takes more memory than its text.
 func readList[T any](b []byte, most int, read func(string) T) ([]T, error) {
 	var texts []string
 	if err := json.Unmarshal(b, &texts); err != nil {

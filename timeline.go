@@ -14,16 +14,16 @@ type Timelines interface {
 	Timeline(ctx context.Context, sandbox string, q TimelineQuery, out func(TimelineEntry) error) error
 }
 
-// TimelineKind is what an entry of a timeline is about.
+// TimelineKind is the subject of an entry.
 type TimelineKind string
 
 const (
 	TimelineLife     TimelineKind = "life"     // created, asleep, awake, dead, destroyed
 	TimelineCommand  TimelineKind = "command"  // commands and background processes
 	TimelineCode     TimelineKind = "code"     // code contexts
-	TimelineFile     TimelineKind = "file"     // changes of files that a caller made; those that programs made are not known
+	TimelineFile     TimelineKind = "file"     // changes of files by a caller; changes by programs are not recorded
 	TimelineGit      TimelineKind = "git"      // git operations of a caller
-	TimelineNetwork  TimelineKind = "network"  // network rules, and what they allowed and denied
+	TimelineNetwork  TimelineKind = "network"  // changes of network rules, and allowed and denied connections
 	TimelinePort     TimelineKind = "port"     // exposed ports, and connections to ports
 	TimelineSnapshot TimelineKind = "snapshot" // snapshots, forks, backups and images
 	TimelineShare    TimelineKind = "share"    // grants
@@ -37,37 +37,39 @@ var TimelineKinds = []TimelineKind{
 
 // TimelineEntry is one event in a sandbox.
 type TimelineEntry struct {
-	// ID names the entry for good, among those of all sandboxes that its owner had under this id.
+	// ID is the permanent number of the entry, among those of all sandboxes that its owner had under this id.
 	ID int64 `json:"id"`
 	// Cursor is the position of the entry. An entry that is still running moves to the end when it has ended.
 	Cursor   int64        `json:"cursor"`
 	Time     time.Time    `json:"time"`     // when it began
 	Duration Seconds      `json:"duration"` // 0 while it is running
 	Kind     TimelineKind `json:"kind"`
-	// Event is the verb, as the audit log has it, such as "Exec"; or for what no caller asked for "Created", "Forked", "Woken", "Hibernated",
-	// "Stopped", "MemoryLimit", "Failed", "Destroyed"; or "Allowed" or "Denied" for the network.
+	// Event is the verb, as in the audit log, such as "Exec"; for events that no caller requested, it is "Created",
+	// "Forked", "Woken", "Hibernated", "Stopped", "MemoryLimit", "Failed", "Destroyed"; for the network, "Allowed" or
+	// "Denied".
 	Event string `json:"event"`
 	// Target is a path, the head of a command or of code, an address, or why it happened.
 	Target string `json:"target,omitempty"`
 	// Result is "ok", "running", "interrupted" (the server ended meanwhile), "failed" (the program did), "canceled", or the kind of the error.
 	Result   string `json:"result"`
 	Error    string `json:"error,omitempty"`
-	ExitCode *int   `json:"exitCode,omitempty"` // of a program that has ended
+	ExitCode *int   `json:"exitCode,omitempty"` // exit code of a program that has ended
 	// Limit names the limit that ended the program: "memory" or "time".
 	Limit string `json:"limit,omitempty"`
 	// Snapshot is the id of a snapshot that was made, or that the sandbox began as.
 	Snapshot string `json:"snapshotId,omitempty"`
-	// Sandboxes are the ids of the sandboxes that it made, or of the one that it was made from.
+	// Sandboxes are the ids of the sandboxes that the call created, or of the one that this sandbox was created from.
 	Sandboxes []string `json:"sandboxIds,omitempty"`
 	Process   string   `json:"processId,omitempty"`
 	Context   string   `json:"contextId,omitempty"`
-	// Skipped is how many earlier events of the network were left out, because they came too fast.
+	// Skipped is how many earlier network events were left out, because there were too many at once.
 	Skipped int `json:"skipped,omitempty"`
 
-	// Token and TokenName are id and name of the token that it was done with; they are empty for what the server or a program did.
+	// Token and TokenName are id and name of the caller's token; they are empty for actions of the server or a program.
 	Token     string `json:"token,omitempty"`
 	TokenName string `json:"tokenName,omitempty"`
-	// Surface is the door: "rest", "mcp", "conversation", the name of a compatible API; empty for what the server or a program did.
+	// Surface is the API of the call: "rest", "mcp", "conversation", the name of a compatible API; empty for actions of
+	// the server or a program.
 	Surface string `json:"surface,omitempty"`
 	Request string `json:"request,omitempty"` // id of the HTTP request, as in the audit log
 }
@@ -93,15 +95,15 @@ type TimelineQuery struct {
 	ID     int64 // only the entry of that id; 0 is all
 	// Since and Until bound when an entry began.
 	Since, Until time.Time
-	Kinds        []TimelineKind // none is all
-	Text         string         // in the event, the target, the error or the name of the token, in whatever case
-	// Limit is the highest number of entries: the newest ones, or the first ones after After; default 100. A reader that follows gets as
-	// many of the past, and then all that are new.
+	Kinds        []TimelineKind // empty means all
+	Text         string         // in the event, the target, the error or the name of the token, ignoring case
+	// Limit is the highest number of entries: the newest ones, or the first ones after After; default 100. With Follow
+	// it limits the past entries; all new ones follow.
 	Limit  int
 	Follow bool
 }
 
-// MaxTimeline is the highest limit of a query, and DefaultTimeline the one of a query that does not say.
+// MaxTimeline is the highest limit of a query, and DefaultTimeline the default.
 const (
 	MaxTimeline     = 1000
 	DefaultTimeline = 100
@@ -137,7 +139,7 @@ func kindList() string {
 	return strings.Join(names, ", ")
 }
 
-// Match reports whether the query chooses an entry, whatever its place among others.
+// Match reports whether an entry matches the query's filters, without its positions and limit.
 func (q TimelineQuery) Match(e TimelineEntry) bool {
 	return e.Cursor > q.After && (q.Before == 0 || e.Cursor < q.Before) && (q.ID == 0 || e.ID == q.ID) &&
 		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&

@@ -16,7 +16,7 @@ const (
 	ScopeExec Scope = "exec"
 	// ScopeFiles is for reading and changing files.
 	ScopeFiles Scope = "files"
-	// ScopePorts is for showing the servers in sandboxes to others.
+	// ScopePorts allows showing the servers in sandboxes to others.
 	ScopePorts Scope = "ports"
 	// ScopeAdmin is for managing the server, above all its tokens.
 	ScopeAdmin Scope = "admin"
@@ -28,11 +28,11 @@ var Scopes = []Scope{ScopeRead, ScopeExec, ScopeFiles, ScopePorts, ScopeAdmin}
 // Unlimited, as a limit of a token, means no limit.
 const Unlimited = -1
 
-// TokenLimits bound the use of one token. 0 means the server's default.
+// TokenLimits limit the use of one token. 0 means the server's default.
 type TokenLimits struct {
 	Requests   int `json:"requestsPerMinute,omitempty"` // HTTP requests; default 100
 	Operations int `json:"operationsPerHour,omitempty"` // calls about sandboxes; default 1000
-	Sandboxes  int `json:"sandboxes,omitempty"`         // at once; default 10
+	Sandboxes  int `json:"sandboxes,omitempty"`         // sandboxes at once; default 10
 }
 
 // Token is the record of a token, without its secret.
@@ -44,7 +44,7 @@ type Token struct {
 	Network    *Network    `json:"network,omitempty"` // the most that its sandboxes can reach; nil means the server's
 	CreatedAt  time.Time   `json:"createdAt"`
 	ExpiresAt  *time.Time  `json:"expiresAt,omitempty"`
-	LastUsedAt *time.Time  `json:"lastUsedAt,omitempty"` // to ten minutes
+	LastUsedAt *time.Time  `json:"lastUsedAt,omitempty"` // accurate to ten minutes
 	RevokedAt  *time.Time  `json:"revokedAt,omitempty"`
 }
 
@@ -61,7 +61,7 @@ type TokenRequest struct {
 	// Network is the most that the token's sandboxes can reach, whatever their own rules are. If it is nil, and the
 	// token lacks the scope admin, it is the server's default.
 	Network *Network `json:"network,omitempty"`
-	// Lifetime ends the token after so many seconds; 0 is never.
+	// Lifetime ends the token after this many seconds; 0 means never.
 	Lifetime Seconds `json:"lifetime,omitempty"`
 }
 
@@ -109,8 +109,8 @@ type MintedToken struct {
 	Secret string `json:"token"`
 }
 
-// Tokens is the administration of tokens. It needs the scope admin. A token is
-// named by its id or, while it is live, its name.
+// Tokens is the administration of tokens. It needs the scope admin. A token is named by its id or, while it is valid,
+// by its name.
 type Tokens interface {
 	// CreateToken creates a token. A name that a live token has is Conflict.
 	CreateToken(ctx context.Context, req TokenRequest) (MintedToken, error)
@@ -149,7 +149,7 @@ type Grant struct {
 // Sharing lets other tokens use a sandbox of the caller's. A grant ends with the sandbox and with the token. If the
 // grantee has a sandbox of the same id, the id means that one.
 type Sharing interface {
-	// Share grants access, or changes what was granted.
+	// Share grants access, or changes a grant.
 	Share(ctx context.Context, sandbox, token string, access Access) (Grant, error)
 
 	// Unshare removes a grant. It is idempotent.

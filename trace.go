@@ -8,8 +8,7 @@ import (
 type traceKey struct{}
 
 // WithTrace returns a context for calls that are part of a trace; traceparent is the header of W3C Trace Context. An
-// invalid value is ignored. The client sends it on, and
-// commands get it as TRACEPARENT in their environment.
+// invalid value is ignored. The client sends it to the server, and commands get it as TRACEPARENT in their environment.
 func WithTrace(ctx context.Context, traceparent string) context.Context {
 	if !isTraceparent(traceparent) {
 		return ctx

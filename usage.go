@@ -12,13 +12,13 @@ type Accounts interface {
 	// none.
 	Usage(ctx context.Context) (UsageReport, error)
 
-	// Stats passes what the caller's sandboxes use now to out, or all sandboxes if the server itself calls. Without Follow that is one
-	// report. With Follow it continues until out fails or ctx is done: a report has then only the sandboxes that have changed, and those
-	// that are gone once more, as destroyed. It wakes no sandbox, and keeps none awake.
+	// Stats passes the current use of the caller's sandboxes to out, or of all sandboxes if the server itself calls.
+	// Without Follow that is one report. With Follow it continues until out fails or ctx is done: each report then has
+	// only the sandboxes that have changed, and destroyed ones once more. It wakes no sandbox, and keeps none awake.
 	Stats(ctx context.Context, req StatsRequest, out func(StatsReport) error) error
 }
 
-// StatsRequest asks what sandboxes use now.
+// StatsRequest asks for the current use of sandboxes.
 type StatsRequest struct {
 	Follow bool `json:"follow,omitempty"`
 	// Interval is the shortest time between two reports; default 2, from 0.5 to 60. A server takes longer when reading its sandboxes
@@ -42,23 +42,25 @@ func (r StatsRequest) Check() error {
 // Every is the interval, or its default.
 func (r StatsRequest) Every() time.Duration { return cmp.Or(r.Interval, statsInterval).Duration() }
 
-// StatsReport is what sandboxes use at one moment.
+// StatsReport is the use of sandboxes at one moment.
 type StatsReport struct {
 	Time time.Time `json:"time"`
-	// Full is true for a report of all sandboxes, which replaces those before it. Another one has changes.
+	// Full is true for a report of all sandboxes, which replaces earlier reports. Otherwise the report has only
+	// changes.
 	Full      bool    `json:"full"`
 	Sandboxes []Stats `json:"sandboxes"` // oldest first; never null in JSON
 }
 
-// Stats is what one sandbox uses now, and what it may use. Figures that a runtime cannot measure are 0, and those of a sandbox that sleeps.
+// Stats is the current use and the limits of one sandbox. Values that a runtime cannot measure are 0, and so are those
+// of a sleeping sandbox.
 type Stats struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`
-	Status    Status    `json:"status"` // Destroyed for one that is gone
+	Status    Status    `json:"status"` // Destroyed for a destroyed sandbox
 	Health    Health    `json:"health"`
 	Runtime   string    `json:"runtime"`
 	CreatedAt time.Time `json:"createdAt"`
-	CPU       float64   `json:"cpu"`    // percent of one core, since the reading before
+	CPU       float64   `json:"cpu"`    // percent of one core, since the last reading
 	Memory    float64   `json:"memory"` // MiB
 	Disk      float64   `json:"disk"`   // MiB of written files
 	PIDs      int       `json:"pids"`   // processes and threads
@@ -66,7 +68,7 @@ type Stats struct {
 	NetworkSent     int64   `json:"networkSent"`
 	NetworkReceived int64   `json:"networkReceived"`
 	CPUSeconds      float64 `json:"cpuSeconds"` // since it was created
-	Cost            float64 `json:"cost"`       // by the server's prices, in their currency, since it was created
+	Cost            float64 `json:"cost"`       // with the server's prices, in their currency, since it was created
 
 	CPULimit    float64 `json:"cpuLimit"`    // cores
 	MemoryLimit int     `json:"memoryLimit"` // MiB
@@ -89,8 +91,8 @@ type Usage struct {
 	NetworkReceived int64 `json:"networkReceived"`
 
 	Executions int64   `json:"executions"` // commands, runs of code and processes that were started
-	WallTime   Seconds `json:"wallTime"`   // that it ran
-	Cost       float64 `json:"cost"`       // by the server's prices, in their currency
+	WallTime   Seconds `json:"wallTime"`   // while it ran
+	Cost       float64 `json:"cost"`       // with the server's prices, in their currency
 }
 
 // Add returns the sum of u and v, as a record of an owner.
@@ -106,11 +108,11 @@ func (u Usage) Add(v Usage) Usage {
 
 // Prices turn usage into a cost.
 type Prices struct {
-	CPUSecond      float64 // of a second of one core
-	MemoryGBSecond float64 // of a GiB for a second
+	CPUSecond      float64 // price of a second of one core
+	MemoryGBSecond float64 // price of a GiB for a second
 	Execution      float64
-	NetworkGB      float64 // of a GiB sent or received
-	WallSecond     float64 // of a second that a sandbox runs
+	NetworkGB      float64 // price of a GiB sent or received
+	WallSecond     float64 // price of a second that a sandbox runs
 }
 
 // Of returns the cost of u.
@@ -121,7 +123,7 @@ func (p Prices) Of(u Usage) float64 {
 
 // UsageReport is the usage of a server.
 type UsageReport struct {
-	Sandboxes []Usage `json:"sandboxes"` // those that there are
+	Sandboxes []Usage `json:"sandboxes"` // existing sandboxes
 	// Owners holds a sum for each owner, including destroyed sandboxes.
 	Owners []Usage `json:"owners"`
 }
@@ -129,5 +131,5 @@ type UsageReport struct {
 // Version is the version of a server.
 type Version struct {
 	Version string `json:"version"`
-	Commit  string `json:"commit"` // that it was built from
+	Commit  string `json:"commit"` // commit that it was built from
 }

@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Volumes are named folders that outlive sandboxes. A sandbox that is created with a volume begins with the volume's
-// files in a folder. At most one sandbox can write to a volume at a time: the server saves the folder of that
-// sandbox as the new content of the volume, as a whole or not at all. It saves once a minute, before the sandbox
-// sleeps, before it is destroyed, and when [Volumes.SaveVolumes] is called. Any number of sandboxes can read a volume; each
-// has the content that the volume had when the sandbox was created.
+// Volumes are named folders that outlive sandboxes. A sandbox that is created with a volume starts with the volume's
+// files in a folder. At most one sandbox can write to a volume at a time: the server saves the folder of that sandbox
+// as the new content of the volume, completely or not at all. It saves once a minute, before the sandbox sleeps, before
+// it is destroyed, and when [Volumes.SaveVolumes] is called. Any number of sandboxes can read a volume; each has the
+// volume's content at the time when the sandbox was created.
 //
-// Each owner has its own volumes. Another owner's volume is NotFound.
+// Each owner has separate volumes. Another owner's volume is NotFound.
 //
 // Errors: NotFound for a volume that does not exist; Conflict for a volume that is in use; Exhausted for content over
 // the quota; Denied for an archive with entries that a volume cannot have; Unsupported when the server has no volumes.
@@ -31,8 +31,8 @@ type Volumes interface {
 	// Volume returns the record of a volume.
 	Volume(ctx context.Context, name string) (Volume, error)
 
-	// DeleteVolume removes a volume that no sandbox has, awake or asleep. Its bucket stays as it is. A volume with changes
-	// that are not in its bucket is Conflict, unless force gives them up.
+	// DeleteVolume removes a volume that no sandbox has, awake or asleep. Its bucket is not changed. A volume with
+	// changes that are not in its bucket is Conflict, unless force discards them.
 	DeleteVolume(ctx context.Context, name string, force bool) error
 
 	// ReadVolume writes the file or folder at a path of the volume as a tar archive, in which names begin with the last
@@ -47,7 +47,7 @@ type Volumes interface {
 	SaveVolumes(ctx context.Context, sandbox string) ([]Volume, error)
 
 	// SyncVolume writes the changes of a volume to its bucket, and those of the bucket to the volume, if no sandbox can
-	// write to it. The server does the first soon after each save, and both when a sandbox is created with the volume.
+	// write to it. The server does the former soon after each save, and both when a sandbox is created with the volume.
 	SyncVolume(ctx context.Context, name string) (Volume, error)
 }
 
@@ -68,7 +68,7 @@ type VolumeBucket struct {
 	KeySecret string `json:"keySecret,omitempty"`
 }
 
-// Check refuses what can be no bucket. The server reads the URL.
+// Check refuses a text that cannot be a bucket. The server parses the URL.
 func (b VolumeBucket) Check() error {
 	refuse := func(field, text string) error {
 		return Errorf(Invalid, "%s", text).Naming(AboutField, field)
@@ -103,7 +103,7 @@ func (r VolumeRequest) Check() error {
 	return nil
 }
 
-// CheckVolume refuses what cannot be the name of a volume. The rules are those of [CheckID].
+// CheckVolume refuses a text that cannot be the name of a volume. The rules are those of [CheckID].
 func CheckVolume(name string) error {
 	if err := CheckID(name); err != nil {
 		return Errorf(Invalid, "%.80q cannot be the name of a volume: use 1 to %d of a-z, 0-9 and hyphen", name, MaxID).Naming(AboutField, "name")
@@ -111,7 +111,7 @@ func CheckVolume(name string) error {
 	return nil
 }
 
-// CheckVolumePath refuses what cannot be a path in a volume. Paths are relative to the volume; a slash at the
+// CheckVolumePath refuses a text that cannot be a path in a volume. Paths are relative to the volume; a slash at the
 // beginning is allowed.
 func CheckVolumePath(p string) error {
 	if err := CheckPath(p + "."); err != nil {
@@ -151,13 +151,13 @@ type VolumeUse struct {
 type VolumeMount struct {
 	Name string `json:"name"`
 	// Path is an absolute path that the user of the sandbox can create, such as one below /workspace, /data or the home
-	// folder. What is there must be empty.
+	// folder. An existing folder must be empty.
 	Path string `json:"path"`
-	// ReadOnly leaves the volume open to other sandboxes. What programs write there is not saved.
+	// ReadOnly lets other sandboxes write to the volume. Changes by this sandbox's programs are not saved.
 	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
-// ParseVolumeMount reads NAME:/PATH or NAME:/PATH:ro. Its result can be one that Check refuses.
+// ParseVolumeMount parses NAME:/PATH or NAME:/PATH:ro. Check can still refuse the result.
 func ParseVolumeMount(text string) VolumeMount {
 	name, path, _ := strings.Cut(text, ":")
 	path, readOnly := strings.CutSuffix(path, ":ro")
@@ -170,7 +170,7 @@ const MaxVolumeMounts = 16
 // reservedPaths are the folders that no volume can cover, or be in.
 var reservedPaths = []string{"/proc", "/sys", "/dev", "/.hutch", "/etc", "/run"}
 
-// Check refuses what no sandbox can have.
+// Check refuses a mount that no sandbox can have.
 func (m VolumeMount) Check() error {
 	if err := CheckVolume(m.Name); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (m VolumeMount) Check() error {
 	return nil
 }
 
-// within reports whether a clean path is a folder or lies in it.
+// within reports whether a clean path is a folder or is below it.
 func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // checkVolumes refuses volumes that no sandbox can have together.

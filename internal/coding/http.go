@@ -366,7 +366,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, detach bool, be
 	default:
 		hw.Header().Set("Content-Type", "application/json")
 		hw.Header().Set("Cache-Control", "no-store")
-		json.NewEncoder(hw).Encode(res) // an error here is a client that has gone
+		json.NewEncoder(hw).Encode(res) // an error means that the client has disconnected
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // smallAnswer is the longest answer that does not count as memory of the caller, in bytes.
 const smallAnswer = 128 << 10
 
-// Encode returns v as JSON in which < and & are not escaped. A large v is charged to the caller before anything is made
-// of it; [ErrNoRoom] says that it does not fit.
+// Encode returns v as JSON without escapes for < and &. A large v is charged to the caller before it is encoded;
+// [ErrNoRoom] says that it does not fit.
 func Encode(ctx context.Context, v any) ([]byte, error) {
 	if n := length(reflect.ValueOf(v)); n > smallAnswer && !Take(ctx, n) {
 		return nil, ErrNoRoom
@@ -32,7 +32,7 @@ func Encode(ctx context.Context, v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// length is about how long a value is in JSON, in bytes. Texts count as they are written: a control character has six.
+// length estimates how long a value is in JSON, in bytes. A control character in a text counts as six.
 func length(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -63,7 +63,7 @@ func length(v reflect.Value) (n int) {
 			n += length(v.Field(i)) + len(v.Type().Field(i).Name) + 4
 		}
 	}
-	return n + 8 // of a number, or what is around values
+	return n + 8 // for a number, or for punctuation
 }
 
 // RetryAfter sets the header of that name, for an error that says when to try again.
@@ -73,7 +73,7 @@ func RetryAfter(w http.ResponseWriter, err error) {
 	}
 }
 
-// Send answers with JSON that is encoded already. An error of writing means that the client has gone.
+// Send answers with JSON that is encoded already. A write error means that the client has disconnected.
 func Send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -90,8 +90,8 @@ func Answer(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// Remembered has one value for each owner, for a while. Owners share no value: the programs of an owner could change
-// what a sandbox of that owner reports.
+// Remembered has one value for each owner, for a while. Owners do not share values: an owner's programs could change
+// what the owner's sandboxes report.
 type Remembered[T any] struct {
 	mu      sync.Mutex
 	byOwner map[string]remembered[T]
@@ -103,8 +103,8 @@ type remembered[T any] struct {
 }
 
 const (
-	fresh     = 5 * time.Minute // for which a value is used
-	maxOwners = 1000            // whose values are remembered
+	fresh     = 5 * time.Minute // how long a value is used
+	maxOwners = 1000            // most owners whose values are remembered
 )
 
 // Get returns the value of the caller.

@@ -1,6 +1,7 @@
-// Package compat has what the translations of other APIs share. Each translation is a package below: it turns the
-// requests of another API's clients into calls of a hutch.Service, and the answers into the form that those clients
-// read. It knows no engine, and decides about no rights: a guard is in front of it, and policy after it.
+// Package compat has the code that the translations of other APIs share. Each translation is a package below: it turns
+// the requests of another API's clients into calls of a hutch.Service, and the answers into the form that those clients
+// read. It does not know the engine and makes no decisions about rights: a guard is in front of it, and policy after
+// it.
 package compat
 
 import (
@@ -18,7 +19,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// Stall is how long a client can leave data unread, or send none, before it counts as gone.
+// Stall is how long a client can leave data unread, or send none, before it is disconnected.
 const Stall = 5 * time.Minute
 
 // MaxRequest is the longest request in JSON, in bytes.
@@ -30,7 +31,7 @@ const bodyTime = time.Minute // for a request in JSON to arrive
 var ErrTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as a file", MaxRequest>>20)
 
 // ReadJSON decodes the body of a request into v; an empty body leaves v unchanged. A field that v does not have is
-// Unsupported and named, because to ignore it would do something else than the client asked for.
+// Unsupported, and the error names it, because ignoring it would do something else than the client asked for.
 func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	b, err := ReadBody(w, r)
 	if err != nil || len(bytes.TrimSpace(b)) == 0 {
@@ -39,10 +40,10 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	return Decode(b, v)
 }
 
-// ReadBody returns the body of a request in JSON. What it becomes when it is decoded is charged to the caller.
+// ReadBody returns the body of a request in JSON. The memory of its decoded form is charged to the caller.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
+	rc.SetReadDeadline(time.Now().Add(bodyTime)) // some writers have no deadlines
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	rc.SetReadDeadline(time.Time{})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -75,7 +76,7 @@ func Decode(b []byte, v any) error {
 		return hutch.Errorf(hutch.Invalid, "the field %.80q cannot be a %s", e.Field, e.Value).Naming(hutch.AboutField, e.Field)
 	}
 	if e, ok := errors.AsType[*hutch.Error](err); ok {
-		return e // of a value that checks itself
+		return e // from a value that checks itself
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.80s: leave it out", name).Naming(hutch.AboutField, strings.Trim(name, `"`))
@@ -98,9 +99,10 @@ func NewCalls(surface string) *Calls {
 	return c
 }
 
-// Begin returns the request with a context that ends when Close is called. Its calls find the caller's own sandboxes
-// only, because these surfaces create a sandbox when it is first used, under an id that others can know: another owner
-// who shares a sandbox of that id must not get what is meant for a new one. The handler calls done before it returns.
+// Begin returns the request with a context that ends when Close is called. Its calls find only the caller's own
+// sandboxes: these surfaces create a sandbox when it is first used, under an id that others can know, and another owner
+// who shares a sandbox with that id must not receive data that is meant for the new one. The handler calls done before
+// it returns.
 func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 	c.under.Add(1)
 	ctx, cancel := context.WithCancelCause(caller.OwnOnly(caller.WithSurface(r.Context(), c.surface)))
@@ -113,7 +115,7 @@ func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 }
 
 // Go runs f after the request of ctx has ended, for the same caller. The context of f ends with the caller's token and
-// with Close, and the memory that f takes is given back when f returns.
+// with Close, and the memory of f is given back when f returns.
 func (c *Calls) Go(ctx context.Context, f func(context.Context)) {
 	ctx, free := caller.OwnBudget(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -154,7 +156,7 @@ func Missing(err error) bool {
 }
 
 // OnFirstUse calls do; if the sandbox does not exist, it creates the sandbox and calls do again. So that a command runs
-// once, do must return another error than NotFound after something has begun.
+// only once, do must return another error than NotFound after something has begun.
 func OnFirstUse(ctx context.Context, svc hutch.Service, sandbox string, do func() error) error {
 	err := do()
 	if !Missing(err) {

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// Seldom says of each of many names when it is time again to do something about it.
+// Seldom says for each of many names when it is time to repeat an action.
 type Seldom struct {
 	every time.Duration
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ func NewSeldom(every time.Duration) *Seldom {
 // mostNames is how much is remembered. Above it all is forgotten, and some work is done earlier than necessary.
 const mostNames = 10000
 
-// Due reports whether it is time, and counts as having done it.
+// Due reports whether it is time, and starts a new interval if so.
 func (s *Seldom) Due(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,15 +44,15 @@ func (s *Seldom) Forget(name string) {
 	delete(s.last, name)
 }
 
-// Keeper uses sandboxes that are destroyed when nothing has used them for a time. Meanwhile they sleep as all sandboxes
-// do.
+// Keeper uses sandboxes that are destroyed after a time without use. Until then they sleep like all sandboxes.
 type Keeper struct {
 	svc   hutch.Service
 	keep  time.Duration
-	lived *Seldom // by owner and sandbox: when its life was last made longer
+	lived *Seldom // by owner and sandbox: when its life was last extended
 }
 
-// NewKeeper returns a keeper of sandboxes that stay for a time without use. A use extends a sandbox's life, at most 24 times in that time.
+// NewKeeper returns a keeper of sandboxes that are kept for a time without use. A use extends a sandbox's life, at most
+// 24 times in that time.
 func NewKeeper(svc hutch.Service, keep time.Duration) *Keeper {
 	return &Keeper{svc, keep, NewSeldom(keep / 24)}
 }
@@ -70,7 +70,7 @@ func (k *Keeper) Use(ctx context.Context, req hutch.CreateRequest, do func() err
 	return do()
 }
 
-// Look calls do for a sandbox, whose life begins again. So that do runs once, it must return another error than
+// Look calls do for a sandbox, whose life is extended. So that do runs only once, it must return another error than
 // NotFound after something has begun.
 func (k *Keeper) Look(ctx context.Context, sandbox string, do func() error) error {
 	name := Owner(ctx) + " " + sandbox

@@ -22,7 +22,7 @@ func NewLanguages(svc hutch.Service, log *slog.Logger) *Languages {
 	return &Languages{svc: svc, log: log}
 }
 
-// List returns the languages. It asks a new sandbox of the caller if the list that it has is old.
+// List returns the languages. It asks a new sandbox of the caller if its list is too old.
 func (l *Languages) List(ctx context.Context) (list []hutch.Language, err error) {
 	if list, ok := l.lists.Get(ctx); ok {
 		return list, nil

@@ -14,8 +14,8 @@ import (
 // spare is how much longer than its program the sandbox of a single program lives, if this server dies meanwhile.
 const spare hutch.Seconds = 300
 
-// Once calls do with a new sandbox, and destroys the sandbox afterwards, also when the client has gone. A sandbox that
-// cannot be destroyed ends with its hard lifetime, which is longest and five minutes.
+// Once calls do with a new sandbox, and destroys the sandbox afterwards, even if the client has disconnected. A sandbox
+// that cannot be destroyed ends with its hard lifetime, which is longest plus five minutes.
 func Once(ctx context.Context, svc hutch.Service, log *slog.Logger, req hutch.CreateRequest, longest time.Duration, do func(sandbox string) error) error {
 	req.Timeout, req.OnIdle = hutch.InSeconds(longest)+spare, hutch.IdleDestroy
 	sb, err := createWhenFree(ctx, svc, req)
@@ -40,7 +40,8 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// createWhenFree creates a sandbox. When the caller has as many as it can, it waits until one of them has ended.
+// createWhenFree creates a sandbox. If the caller has reached its limit, it waits until one of the caller's sandboxes
+// has ended.
 func createWhenFree(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	patience, cancel := context.WithTimeout(ctx, burstTime)
 	defer cancel()
@@ -63,10 +64,10 @@ func tooMany(err error) bool {
 	return ok && e.Kind == hutch.Exhausted && (e.Limit() == "sandboxes" || e.Limit() == "maxSandboxes")
 }
 
-// Collected is the output of a program. What it holds is charged to the caller.
+// Collected is the output of a program. Its memory is charged to the caller.
 type Collected struct {
 	Max            int          // bytes of each stream
-	Full           hutch.Stream // the stream that went over Max, or empty
+	Full           hutch.Stream // the stream that exceeded Max, or empty
 	stdout, stderr bytes.Buffer
 }
 
@@ -91,8 +92,8 @@ func (c *Collected) Add(ctx context.Context) func(hutch.Output) error {
 	}
 }
 
-// Stdout returns what came on stdout, as valid UTF-8.
+// Stdout returns the program's stdout, as valid UTF-8.
 func (c *Collected) Stdout() string { return strings.ToValidUTF8(c.stdout.String(), "\ufffd") }
 
-// Stderr returns what came on stderr, as valid UTF-8.
+// Stderr returns the program's stderr, as valid UTF-8.
 func (c *Collected) Stderr() string { return strings.ToValidUTF8(c.stderr.String(), "\ufffd") }

@@ -14,7 +14,7 @@ var ErrNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this 
 // Take reports whether the server can hold n more bytes for a request, until the request ends.
 func Take(ctx context.Context, n int) bool { return caller.From(ctx).Budget.Take(n) }
 
-// Buffer holds what is written to it, up to a number of bytes, and charges it to the caller.
+// Buffer holds data up to a number of bytes, and charges it to the caller.
 type Buffer struct {
 	bytes.Buffer
 	ctx context.Context
@@ -24,7 +24,7 @@ type Buffer struct {
 // NewBuffer returns a buffer for max bytes at most.
 func NewBuffer(ctx context.Context, max int) *Buffer { return &Buffer{ctx: ctx, max: max} }
 
-// ErrTooLong is the error for more bytes than a [Buffer] takes.
+// ErrTooLong is the error for more bytes than a [Buffer] holds.
 var ErrTooLong = hutch.Errorf(hutch.Exhausted, "it is larger than an answer can be: read a part of it")
 
 func (b *Buffer) Write(p []byte) (int, error) {

@@ -60,7 +60,7 @@ type Options struct {
 	// Model is the name of the model that answers questions; "" for none.
 	Model   string
 	Version hutch.Version
-	// Stall is how long a client can leave data unread before it counts as gone; default 1 minute.
+	// Stall is how long a client can leave data unread before it is disconnected; default 1 minute.
 	Stall time.Duration
 	Log   *slog.Logger
 	// Files replace the built page.

@@ -128,7 +128,7 @@ func send(w http.ResponseWriter, r *http.Request, plain []byte, packed func() []
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		w.Write(body) // an error here means that the client has gone
+		w.Write(body) // an error means that the client has disconnected
 	}
 }
 

@@ -118,7 +118,7 @@ func (h *Handler) answer(w http.ResponseWriter, c cookie, x *session, who *calle
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v) // an error here means that the client has gone
+	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
 // signIn begins a session by a token. Wrong tokens count against the address that they come from.

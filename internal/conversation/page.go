@@ -47,7 +47,7 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
-	w.Write(s.linked(page)) // an error here is a client that has gone
+	w.Write(s.linked(page)) // an error means that the client has disconnected
 }
 
 // linked is the page with a link to the API of the server, where there is one.

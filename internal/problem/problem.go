@@ -76,7 +76,7 @@ func (d Details) Write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", words)
 	}
 	w.WriteHeader(d.Status)
-	json.NewEncoder(w).Encode(d) // an error here is a client that has gone
+	json.NewEncoder(w).Encode(d) // an error means that the client has disconnected
 }
 
 // RetryAfter sets the header of that name, for an error that says when to try again.

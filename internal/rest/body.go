@@ -165,7 +165,7 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request, result any) {
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	h.writer(w, r).Write(b) // an error here is a client that has gone
+	h.writer(w, r).Write(b) // an error means that the client has disconnected
 }
 
 // writer writes an answer. The client must read each piece in time.

@@ -16,6 +16,6 @@ func document(contentType string, content func() []byte) func(http.ResponseWrite
 		w.Header().Set("Content-Security-Policy", policy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-cache")
-		w.Write(content()) // an error here means that the client has gone
+		w.Write(content()) // an error means that the client has disconnected
 	}
 }

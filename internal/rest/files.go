@@ -454,7 +454,7 @@ func (h fileRoutes) endList(l *list, r *http.Request, err error) {
 		l.buf.WriteString(`,"error":` + string(b))
 	}
 	l.buf.WriteString("}\n")
-	l.buf.Flush() // an error here means that the client has gone
+	l.buf.Flush() // an error means that the client has disconnected
 }
 
 // watch answers with an event for each change; the first event is "ready".

@@ -41,7 +41,7 @@ func (h gitRoutes) diff(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/x-diff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	h.writer(w, r).Write([]byte(diff)) // an error here is a client that has gone
+	h.writer(w, r).Write([]byte(diff)) // an error means that the client has disconnected
 }
 
 // diffRequest reads the parameters; path can be repeated.

@@ -142,5 +142,5 @@ func (l *lines) flush() error {
 
 func (l *lines) end() {
 	l.begin()
-	l.flush() // an error here means that the client has gone
+	l.flush() // an error means that the client has disconnected
 }

@@ -30,7 +30,7 @@ type Options struct {
 	// Secrets, when set, stores secrets.
 	Secrets hutch.Secrets
 	Log     *slog.Logger
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
@@ -141,7 +141,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	switch cause := context.Cause(r.Context()); {
 	case cause != nil && hutch.KindOf(err) != hutch.Invalid:
-		return problem.New(cause) // the client has gone, or the server is closing
+		return problem.New(cause) // the client has disconnected, or the server is closing
 	case errors.Is(err, errTooLarge):
 		return withStatus(err, http.StatusRequestEntityTooLarge)
 	case hutch.KindOf(err) == hutch.Internal && !errors.Is(err, errGone):

@@ -33,7 +33,7 @@ func (h screenRoutes) shot(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "image/png")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	h.writer(w, r).Write(shot.PNG) // an error here is a client that has gone
+	h.writer(w, r).Write(shot.PNG) // an error means that the client has disconnected
 }
 
 // screenshotRequest reads the parameters of a region: all four or none.

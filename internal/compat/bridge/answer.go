@@ -51,7 +51,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, b []b
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	h.writer(w, r).Write(b) // an error here is a client that has gone
+	h.writer(w, r).Write(b) // an error means that the client has disconnected
 }
 
 // refuse answers with an error.
@@ -60,10 +60,10 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, status int, cod
 	h.send(w, r, status, b)
 }
 
-// fail answers with err. The code is that of the call, for an error that no other code describes.
+// fail answers with err. The code is the one of the call, unless another code describes the error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, code string) {
 	if cause := context.Cause(r.Context()); cause != nil && hutch.KindOf(err) != hutch.Invalid {
-		err = cause // the client has gone, or the server is closing
+		err = cause // the client has disconnected, or the server is closing
 	}
 	status, code := describe(err, code)
 	compat.RetryAfter(w, err)
@@ -79,7 +79,7 @@ func (h *Handler) message(r *http.Request, err error) string {
 	return e.Message
 }
 
-// describe returns the status and code of an error of a call that has a code of its own.
+// describe returns the status and code of an error, for a call that has its own code.
 func describe(err error, code string) (int, string) {
 	e := hutch.AsError(err)
 	about, _ := e.About()

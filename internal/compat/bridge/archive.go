@@ -12,8 +12,8 @@ import (
 	"hutch/internal/pipe"
 )
 
-// filtered passes the archive that pack writes to w, without what the patterns exclude. A folder is excluded with
-// everything in it. Without patterns the bytes pass as they are.
+// filtered passes the archive that pack writes to w, without entries that the patterns exclude. A folder is excluded
+// with everything in it. Without patterns the bytes are passed on unchanged.
 func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error {
 	if len(excludes) == 0 {
 		return pack(w)
@@ -24,7 +24,7 @@ func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error 
 		return copied
 	})
 	if errors.Is(err, context.Canceled) {
-		return copied // the client that left says more
+		return copied // the client's error says more
 	}
 	return err
 }
@@ -35,7 +35,7 @@ func copyArchive(w io.Writer, r io.Reader, excludes []string) error {
 	for {
 		entry, err := in.Next()
 		if err == io.EOF {
-			if _, err := io.Copy(io.Discard, r); err != nil { // what follows the last entry
+			if _, err := io.Copy(io.Discard, r); err != nil { // data after the last entry
 				return err
 			}
 			return out.Close()

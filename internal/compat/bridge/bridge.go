@@ -27,11 +27,11 @@ import (
 	"hutch/internal/turn"
 )
 
-// Prefix is before all paths of the API for clients that need the whole of it at one base URL.
+// Prefix comes before all paths of the API, for clients that need the whole API at one base URL.
 const Prefix = "/bridge"
 
-// Paths are patterns of the paths that are the bridge's without [Prefix]. The others, such as /v1/openapi.json, are
-// Hutch's own there.
+// Paths are patterns of the bridge's paths without [Prefix]. Other paths, such as /v1/openapi.json, belong to Hutch
+// there.
 var Paths = []string{"/v1/sandbox", "/v1/sandbox/", "/v1/pool/stats", "/v1/pool/prime", "/v1/pool/shutdown-prewarmed"}
 
 // Open reports whether a request needs no token.
@@ -44,7 +44,7 @@ type Options struct {
 	Pools   hutch.Pools
 	// MaxTimeout bounds a command that names no time limit: the bridge has no default one. Default 24 h.
 	MaxTimeout time.Duration
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -151,8 +151,8 @@ func Uploads(r *http.Request) bool {
 	return ok && (r.Method == http.MethodPut && strings.HasPrefix(call, "file/") || r.Method == http.MethodPost && call == "hydrate")
 }
 
-// create makes a sandbox. The original only mints an id; here the sandbox is there, so a token that cannot have one
-// learns it at once.
+// create makes a sandbox. The original only makes an id. Here the sandbox exists afterwards, so a token that cannot
+// have one gets the error at once.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	id := newSandboxID()
 	if _, err := h.svc.Create(r.Context(), hutch.CreateRequest{ID: id}); err != nil {
@@ -175,7 +175,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// running reports whether the sandbox can be used without a loss of its files. It wakes nothing: a sandbox that sleeps
+// running reports whether the sandbox can be used without a loss of its files. It wakes nothing: a sleeping sandbox
 // wakes with its next use.
 func (h *Handler) running(w http.ResponseWriter, r *http.Request, id string) {
 	list, err := h.svc.Sandboxes(r.Context(), hutch.Filter{ID: id, Brief: true})
@@ -219,7 +219,7 @@ func (h *Handler) poolStats(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, s)
 }
 
-// poolPrime checks that there is a pool. Ours fills itself from the start of the server.
+// poolPrime checks that there is a pool. Hutch's pool fills itself when the server starts.
 func (h *Handler) poolPrime(w http.ResponseWriter, r *http.Request) {
 	if _, err := h.pool(r.Context()); err != nil {
 		h.fail(w, r, err, codePool)

@@ -16,7 +16,7 @@ import (
 
 const pingTime = 15 * time.Second // between comments on a silent stream
 
-// timedOut is the exit code of a command that the time limit ended, as timeout(1) has it.
+// timedOut is the exit code of a command that the time limit ended, as with timeout(1).
 const timedOut = 124
 
 // command is the body of an exec.
@@ -26,7 +26,7 @@ type command struct {
 	Dir     *string  `json:"cwd"`
 }
 
-// request turns the command into ours. A session gets the whole command line, so that cd and export stay.
+// request turns the command into ours. A session gets the whole command line, so that cd and export keep their effect.
 func (c command) request(session string, longest time.Duration) (hutch.ExecRequest, error) {
 	if len(c.Argv) == 0 {
 		return hutch.ExecRequest{}, hutch.Errorf(hutch.Invalid, "argv must be a non-empty array")
@@ -43,7 +43,7 @@ func (c command) request(session string, longest time.Duration) (hutch.ExecReque
 	switch {
 	case !ok:
 		return req, errOutside
-	case session != "": // the session stays where it is
+	case session != "": // the session stays in its folder
 		req.Command = "( cd -- " + hutch.CommandLine(workspace+"/"+dir) + " && " + req.Command + " )"
 	case dir != ".":
 		req.Dir = workspace + "/" + dir
@@ -54,7 +54,7 @@ func (c command) request(session string, longest time.Duration) (hutch.ExecReque
 // errOutside is answered with 403, as the original does.
 var errOutside = errors.New("outside of the workspace")
 
-// exec runs a command and sends its output as it comes.
+// exec runs a command and sends its output while it runs.
 func (h *Handler) exec(w http.ResponseWriter, r *http.Request, id string) {
 	session, ok := h.session(w, r, r.Header.Get("Session-Id"))
 	if !ok {
@@ -115,7 +115,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, id string, req hut
 type events struct {
 	*httpio.Events
 	buf  []byte
-	open bool // the last byte of stderr does not end a line
+	open bool // the last line of stderr has no line end yet
 }
 
 func (es *events) output(o hutch.Output) error {

@@ -102,7 +102,7 @@ func (h *Handler) hydrate(w http.ResponseWriter, r *http.Request, id string) {
 	h.done(w, r, err, codeWrite)
 }
 
-// upload is the body of a request, as long as it keeps coming.
+// upload is the body of a request, as long as data keeps arriving.
 type upload struct{ body *httpio.Body }
 
 // errBroken is the cause of the error for a body that did not arrive whole.
@@ -116,7 +116,7 @@ func (u upload) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// download is an answer of any length. It begins with the first byte: until then an error has a status of its own.
+// download is an answer of any length. It begins with the first byte: until then an error has its own status.
 type download struct {
 	w     *httpio.Writer
 	begun bool
@@ -134,7 +134,7 @@ func (d *download) begin() {
 	header := d.w.Header()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of ours
+	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of this server
 	header.Set("Cache-Control", "no-store")
 	d.w.WriteHeader(http.StatusOK)
 }
@@ -144,7 +144,7 @@ func (d *download) Write(b []byte) (int, error) {
 	return d.w.Write(b)
 }
 
-// end ends the answer. One that has begun is broken off at an error, so that no client takes it for complete.
+// end ends the answer. At an error, it breaks off an answer that has begun, so that no client takes it for complete.
 func (d *download) end(h *Handler, r *http.Request, err error, code string) {
 	switch {
 	case err == nil:
@@ -161,8 +161,8 @@ func (d *download) end(h *Handler, r *http.Request, err error, code string) {
 // maxExcludes is how many patterns a persist can have.
 const maxExcludes = 1000
 
-// parseExcludes reads what to leave out of an archive: paths relative to the workspace, which can have the wildcards of
-// [path.Match].
+// parseExcludes reads which paths to leave out of an archive: paths relative to the workspace, which can have the
+// wildcards of [path.Match].
 func parseExcludes(text string) ([]string, error) {
 	var list []string
 	for part := range strings.SplitSeq(text, ",") {

@@ -17,9 +17,9 @@ var (
 	lower       = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 )
 
-// SandboxID returns the id of Hutch's sandbox for an id of the bridge: the same one, or its hash if Hutch cannot give
-// that id to a sandbox because it is longer than 63 characters or the name of a host. No id of the bridge has a hyphen,
-// so none is the hash of another. It returns false for what is not an id of the bridge.
+// SandboxID returns the id of Hutch's sandbox for an id of the bridge. It is the same id, or its hash if Hutch cannot
+// use the id because it is longer than 63 characters or the name of a host. No id of the bridge has a hyphen, so none
+// equals the hash of another. It returns false for a text that is not an id of the bridge.
 func SandboxID(id string) (string, bool) {
 	if !sandboxForm.MatchString(id) {
 		return "", false
@@ -30,11 +30,11 @@ func SandboxID(id string) (string, bool) {
 	return id, true
 }
 
-// maxContext is the longest session id that is also the id of a context: the name of a terminal has it with a prefix.
+// maxContext is the longest session id that is also the id of a context: a terminal's name is this id with a prefix.
 const maxContext = 50
 
-// contextID returns the id of Hutch's context for a session of the bridge: the same one, or its hash. It returns false
-// for what is not an id of a session.
+// contextID returns the id of Hutch's context for a session of the bridge: the same id, or its hash. It returns false
+// for a text that is not an id of a session.
 func contextID(session string) (string, bool) {
 	if !sessionForm.MatchString(session) || strings.Contains(session, "..") {
 		return "", false
@@ -61,7 +61,7 @@ func newSandboxID() string {
 const workspace = "/workspace"
 
 // inWorkspace returns a path relative to the workspace, in which "." is the workspace itself. It returns false for a
-// path that leads out of it by its text; links are followed inside the sandbox only.
+// path whose text leads out of it; links are followed only inside the sandbox.
 func inWorkspace(p string) (string, bool) {
 	if !strings.HasPrefix(p, "/") {
 		p = workspace + "/" + p

@@ -14,10 +14,10 @@ import (
 	"hutch/internal/pipe"
 )
 
-// A mount puts the files of a volume of Hutch into a folder of a sandbox that runs already. The original mounts a
-// bucket with FUSE; here no credential and no FUSE is inside. The files are copied in at the mount, and what a mount
-// that can write has is copied back at the unmount and before the sandbox is deleted over the bridge. A label of the
-// sandbox keeps each mount: only the owner of a sandbox can write its labels.
+// A mount puts the files of a volume of Hutch into a folder of a running sandbox. The original mounts a bucket with
+// FUSE; here neither a credential nor FUSE is inside. The files are copied in at the mount. Files of a writable mount
+// are copied back at the unmount, and before the sandbox is deleted over the bridge. A label of the sandbox records
+// each mount: only the owner of a sandbox can write its labels.
 const (
 	mountLabel = "cf-mount:" // and the path
 	readOnly   = "ro:"       // and the volume
@@ -245,8 +245,8 @@ func (h *Handler) saveMount(ctx context.Context, id, at, mounted string) error {
 	})
 }
 
-// labels returns a copy of the labels of a sandbox of the caller's own: those of a sandbox that is shared with the caller
-// were written by its owner, and name volumes of that owner. It wakes nothing.
+// labels returns a copy of the labels of one of the caller's own sandboxes. Labels of a shared sandbox were written by
+// its owner, and name that owner's volumes. It wakes nothing.
 func (h *Handler) labels(ctx context.Context, id string) (map[string]string, error) {
 	list, err := h.svc.Sandboxes(ctx, hutch.Filter{ID: id, Brief: true})
 	if err != nil {
@@ -265,7 +265,7 @@ func (h *Handler) labels(ctx context.Context, id string) (map[string]string, err
 	return labels, nil
 }
 
-// inside returns a clean absolute path as the service takes it: relative if it is in the workspace.
+// inside returns a clean absolute path in the form that the service expects: relative if it is in the workspace.
 func inside(at string) string {
 	if p, ok := inWorkspace(at); ok {
 		return p

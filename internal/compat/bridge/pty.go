@@ -20,7 +20,7 @@ import (
 
 const (
 	maxFrame   = 1 << 20          // bytes of a client's message
-	signOff    = 10 * time.Second // to end a shell whose client has gone
+	signOff    = 10 * time.Second // time to end a shell whose client has disconnected
 	killSignal = 9
 )
 
@@ -28,15 +28,15 @@ const (
 type terminal struct {
 	size    hutch.Size
 	shell   string
-	session string // the id of a context, or "" for a shell of the connection's own
+	session string // the id of a context, or "" for a shell of this connection only
 }
 
 // name is the process name by which clients of a session find its shell.
 func (t terminal) name() string { return "pty " + t.session }
 
-// pty shows a shell to the client at the other end of a WebSocket. Binary messages are bytes of the terminal in both
-// directions. Text messages are JSON: the client can send {"type":"resize","cols","rows"}, and gets {"type":"ready"}
-// first and {"type":"exit","code"} or {"type":"error","message"} last.
+// pty shows a shell to the client of a WebSocket. Binary messages are bytes of the terminal in both directions. Text
+// messages are JSON: the client can send {"type":"resize","cols","rows"}, and gets {"type":"ready"} first and
+// {"type":"exit","code"} or {"type":"error","message"} last.
 func (h *Handler) pty(w http.ResponseWriter, r *http.Request, id string) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		h.refuse(w, r, http.StatusBadRequest, codeRequest, "WebSocket upgrade required")
@@ -60,7 +60,7 @@ func (h *Handler) pty(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return // it has answered
+		return // Accept has sent the answer
 	}
 	defer conn.CloseNow()
 	h.show(r.Context(), &viewer{conn: conn, svc: h.svc, sandbox: id, process: p.ID, stall: h.stall})
@@ -95,7 +95,7 @@ func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) (t terminal, 
 	return t, ok
 }
 
-// shell starts a shell, or returns that of the session.
+// shell starts a shell, or returns the session's shell.
 func (h *Handler) shell(ctx context.Context, id string, t terminal) (hutch.Process, error) {
 	req := hutch.ProcessRequest{Command: "exec " + hutch.CommandLine(t.shell), Terminal: &t.size}
 	if t.session == "" {
@@ -137,7 +137,7 @@ func (h *Handler) endTerminal(ctx context.Context, id, session string) error {
 	return h.svc.Signal(ctx, id, p.ID, killSignal)
 }
 
-// end kills a shell whose client has gone. The request's context may be done by then.
+// end kills a shell whose client has disconnected. The request's context may be done by then.
 func (h *Handler) end(ctx context.Context, id, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signOff)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// sessionIdle is how long a session without a command stays. Sessions of the original have no end of their own.
+// sessionIdle is how long a session is kept without a command. Sessions of the original have no time limit.
 const sessionIdle = hutch.Seconds(24 * 60 * 60)
 
 func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, id string) {

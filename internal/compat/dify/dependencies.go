@@ -60,8 +60,8 @@ func (h *Handler) refreshDependencies(_ http.ResponseWriter, r *http.Request) (a
 	return dependencies{list}, nil
 }
 
-// updateDependencies has nothing to install: the packages are those of the server's default image, and each run begins
-// with them as they are. The list is read again.
+// updateDependencies installs nothing: the packages are those of the server's default image, and each run starts with
+// them. It only reads the list again.
 func (h *Handler) updateDependencies(w http.ResponseWriter, r *http.Request) (any, error) {
 	var body struct {
 		Language string `json:"language"`
@@ -97,7 +97,7 @@ func (h *Handler) ask(ctx context.Context) ([]dependency, error) {
 	return list, nil
 }
 
-// decodeListing reads what a sandbox printed.
+// decodeListing decodes the output of a sandbox.
 func decodeListing(text string) ([]dependency, bool) {
 	list := []dependency{}
 	err := json.Unmarshal([]byte(text), &list)

@@ -93,7 +93,7 @@ type envelope struct {
 	Data    any    `json:"data"`
 }
 
-// codes are those for kinds of errors: negative statuses of HTTP.
+// codes are the codes for kinds of errors: negative HTTP statuses.
 var codes = map[hutch.Kind]int{
 	hutch.Invalid: -400, hutch.Denied: -403, hutch.NotFound: -404, hutch.Conflict: -409, hutch.Exhausted: -429,
 	hutch.Unsupported: -501, hutch.Unavailable: -503, hutch.Timeout: -504,
@@ -108,7 +108,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 		}
 	}
 	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has gone, or the server is closing
+		err = cause // the client has disconnected, or the server is closing
 	}
 	e := hutch.AsError(err)
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
@@ -138,5 +138,5 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 	body, _ := compat.Encode(context.Background(), envelope{cmp.Or(codes[e.Kind], -500), e.Message, nil}) // strings
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(body) // an error here is a client that has gone
+	w.Write(body) // an error means that the client has disconnected
 }

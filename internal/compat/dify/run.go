@@ -17,7 +17,7 @@ type program struct {
 	Network  bool   `json:"enable_network"`
 }
 
-// language is how a language of Dify is run. The loader runs what comes on standard input, in its own module.
+// language says how to run a language of Dify. The loader runs its standard input, in its own module.
 type language struct{ name, loader string }
 
 var languages = map[string]language{
@@ -37,7 +37,7 @@ func (p program) check() (language, error) {
 	return l, nil
 }
 
-// network is what the sandbox can reach. Dify always asks for a network; what it gets is up to the server.
+// network is what the sandbox can reach. Dify always asks for a network; the server decides what it gets.
 func (p program) network() hutch.Network {
 	if p.Network {
 		return hutch.Network{}
@@ -85,7 +85,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	return describe(res, &out), nil
 }
 
-// describe says how a run ended in the words of Dify's own service.
+// describe describes the end of a run in the words of Dify's own service.
 func describe(res hutch.ExecResult, out *compat.Collected) outcome {
 	o := outcome{Stdout: out.Stdout(), Stderr: out.Stderr(), ExitCode: res.ExitCode}
 	reason := ""

@@ -16,8 +16,8 @@ import (
 // maxBody is the longest request of the control plane, in bytes.
 const maxBody = 1 << 20
 
-// read decodes the body of a request into a struct; no body leaves it as it is. A field that the struct does not have
-// is an option that this server cannot honour, so the request is refused by the option's name.
+// read decodes the body of a request into a struct; an empty body leaves it unchanged. A field that the struct does not
+// have is an option that this server does not support, so the request is refused and the error names the option.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {

@@ -18,29 +18,29 @@ import (
 	"hutch/internal/compat/e2b/recipe"
 )
 
-// Builds of templates. A client asks for a build, uploads files, starts it, and then asks again and again how it is.
-// Until then a build is in memory only: one that the server's end interrupts has to be made again. What stays of it is a
-// template of ours for each tag, NAME:TAG, whose label has the id of the build.
+// Builds of templates. A client requests a build, uploads files, starts the build, and then polls its state. A build is
+// only in memory until it has ended: after a restart of the server it has to be made again. Its result is a template of
+// ours for each tag, NAME:TAG, with the id of the build in a label.
 
-// labelBuild is on a template, and so on its sandboxes: the id of the build that made it.
+// labelBuild is a label of the template, and so of its sandboxes: the id of the build that made it.
 const labelBuild = labelPrefix + "build"
 
-// defaultTag is E2B's name of the tag of a template that has none. Ours is called latest.
+// defaultTag is E2B's tag of a template without one. Ours is called latest.
 const defaultTag = "default"
 
 const (
-	maxBuilds   = 20               // of one owner, that are known at once
-	buildsKept  = time.Hour        // how long a build is known after it was asked for, or has ended
-	waitingLong = 10 * time.Minute // after that, one that was never started makes room for others
+	maxBuilds   = 20               // most builds of one owner that are remembered
+	buildsKept  = time.Hour        // how long a build is remembered after its request, or after its end
+	waitingLong = 10 * time.Minute // after this time, a build that was never started can be dropped for others
 	maxBuildLog = 512 << 10        // bytes of one build's messages
 	maxMessage  = 4 << 10          // bytes of one message
 	logPage     = 100              // messages in one answer
-	maxTags     = 20               // of one build
+	maxTags     = 20               // most tags of one build
 )
 
 // The states of a build.
 const (
-	buildWaiting = "waiting" // for its start
+	buildWaiting = "waiting" // not started yet
 	buildRunning = "building"
 	buildReady   = "ready"
 	buildFailed  = "error"
@@ -54,9 +54,9 @@ type build struct {
 
 	mu     sync.Mutex
 	state  string
-	since  time.Time // of the state
+	since  time.Time // time of the state
 	logs   []buildLog
-	size   int // of logs
+	size   int // size of logs
 	reason *buildReason
 }
 
@@ -73,7 +73,7 @@ type buildReason struct {
 	Entries []buildLog `json:"logEntries"`
 }
 
-// say adds a message. What is too much is left out, and that is said once.
+// say adds a message. Messages over the limit are left out, which one message says.
 func (b *build) say(level, step, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,11 +85,11 @@ func (b *build) say(level, step, text string) {
 		level, text = "warn", "the build has said too much: what follows is not kept"
 		b.size = maxBuildLog
 	}
-	b.size += len(text) + 100 // of what is around it
+	b.size += len(text) + 100 // for the fields around it
 	b.logs = append(b.logs, buildLog{time.Now().UTC(), text, level, step})
 }
 
-// move sets the state, if it was the one expected.
+// move sets the state, if the present state is the expected one.
 func (b *build) move(from, to string, reason *buildReason) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,14 +100,15 @@ func (b *build) move(from, to string, reason *buildReason) bool {
 	return true
 }
 
-// old reports whether nobody needs to know the build any more.
+// old reports whether the build need not be remembered any more.
 func (b *build) old(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state != buildRunning && now.Sub(b.since) > buildsKept
 }
 
-// idle reports whether the build was asked for long ago, and not started: a client that fails before that leaves one.
+// idle reports whether the build was requested long ago, and never started: a client that fails before the start leaves
+// such a build.
 func (b *build) idle(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +129,7 @@ type builds struct {
 	closing bool
 }
 
-// add notes a build. For its owner's newest ones, older ones that have ended are forgotten, and those that nobody starts.
+// add remembers a build. It drops the owner's older builds that have ended, or that were never started.
 func (b *builds) add(made *build) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,7 +204,7 @@ func templateName(template, tag string) string {
 // asked is the body of a request for a build.
 type asked struct {
 	Name   string   `json:"name"`
-	Alias  string   `json:"alias"` // what older clients call the name
+	Alias  string   `json:"alias"` // the name's field in older clients
 	Tags   []string `json:"tags"`
 	CPU    float64  `json:"cpuCount"`
 	Memory int64    `json:"memoryMB"`
@@ -260,7 +261,7 @@ type requested struct {
 	Tags       []string `json:"tags"`
 }
 
-// requestBuild notes a build, which starts nothing. The id of a template is its name.
+// requestBuild remembers a build, without starting it. The id of a template is its name.
 func (s *Server) requestBuild(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req asked
 	if err := read(w, r, &req); err != nil {
@@ -309,7 +310,7 @@ func noBuild(id string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no build %.80q of this template: a build is known for an hour, and until the server ends", id)
 }
 
-// startBuild starts a build that was asked for.
+// startBuild starts a requested build.
 func (s *Server) startBuild(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req started
 	if err := read(w, r, &req); err != nil {
@@ -380,7 +381,7 @@ type buildStatus struct {
 // levels are E2B's, the least first.
 var levels = []string{"debug", "info", "warn", "error"}
 
-// buildStatus says how a build is, and what it has said.
+// buildStatus returns the state of a build, and its messages.
 func (s *Server) buildStatus(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	offset, limit, level, err := logQuery(r)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// place is a sandbox among those of all owners.
+// place identifies a sandbox among those of all owners.
 type place struct{ owner, sandbox string }
 
-// calls are what is under way for clients, by sandbox. It ends before a sandbox is paused: one in use cannot be. The zero
-// value is empty.
+// calls are the open calls of clients, by sandbox. They end before a sandbox is paused, because a sandbox in use cannot
+// be paused. The zero value is empty.
 type calls struct {
 	mu   sync.Mutex
 	last int

@@ -13,13 +13,13 @@ import (
 	"hutch/internal/caller"
 )
 
-// The labels that the translation keeps on a sandbox. Names that begin so cannot be metadata of a client.
+// The labels that the translation keeps on a sandbox. Names with this prefix cannot be metadata of a client.
 const (
 	labelPrefix   = "e2b."
 	labelTemplate = labelPrefix + "template" // as the client named it
 	labelResume   = labelPrefix + "resume"   // "true": a request to a paused sandbox resumes it
 	labelClosed   = labelPrefix + "closed"   // "true": its ports need a token
-	labelHost     = labelPrefix + "host"     // what its servers get as Host, with ${PORT}
+	labelHost     = labelPrefix + "host"     // Host header for its servers, with ${PORT}
 )
 
 // created is the body of a create, of both versions of the API.
@@ -37,7 +37,7 @@ type created struct {
 	} `json:"autoResume"`
 	Network      json.RawMessage `json:"network"`
 	VolumeMounts []volumeMount   `json:"volumeMounts"`
-	MCP          map[string]any  `json:"mcp"` // the client itself starts the gateway, by a command
+	MCP          map[string]any  `json:"mcp"` // the client itself starts the gateway, with a command
 	IAM          *struct{}       `json:"iam"`
 }
 
@@ -46,7 +46,7 @@ type volumeMount struct {
 	Path string `json:"path"`
 }
 
-// The timeouts of requests that name none, in seconds.
+// The timeouts of requests without one, in seconds.
 const (
 	timeoutV1 = 15
 	timeoutV2 = 300
@@ -85,7 +85,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, timeout float64)
 	return http.StatusCreated, s.opened(who, sb), nil
 }
 
-// holder returns the principal of a call. Only tokens of this server can have sandboxes here: what opens a sandbox
+// holder returns the principal of a call. Only tokens of this server can have sandboxes here: a sandbox's access token
 // outlives the request, and must end with the token.
 func (s *Server) holder(ctx context.Context) (*caller.Principal, error) {
 	who := caller.From(ctx).Principal
@@ -134,7 +134,7 @@ func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	return req, err
 }
 
-// life sets how long the sandbox stays, and what then becomes of it.
+// life sets how long the sandbox lives, and what happens to it then.
 func (c created) life(req *hutch.CreateRequest, timeout float64) error {
 	seconds, err := checkTimeout(timeout)
 	if err != nil {
@@ -172,7 +172,7 @@ func checkTimeout(seconds float64) (hutch.Seconds, error) {
 // hosts are the templates of E2B that are this server's own programs, unless the caller has a template of that name.
 var hosts = []string{"", "base", "code-interpreter-v1", "code-interpreter"}
 
-// begin sets what a sandbox starts from: a snapshot or template of that id or name, or else this server's programs or
+// begin sets what a sandbox starts from: a snapshot or template with that id or name, or else this server's programs or
 // an image, in this order.
 func (s *Server) begin(ctx context.Context, template string, req *hutch.CreateRequest) error {
 	name := hutch.TemplateName(strings.TrimSuffix(template, ":"+defaultTag))
@@ -193,8 +193,8 @@ func (s *Server) begin(ctx context.Context, template string, req *hutch.CreateRe
 	return nil
 }
 
-// isImage reports whether a name is an image's: one that the caller has, or one that looks like a registry's. A name
-// without a tag or a host is more likely a template that is not there.
+// isImage reports whether a name means an image: one of the caller's images, or a name in a registry's form. A name
+// without a tag or a host is more likely a missing template.
 func (s *Server) isImage(ctx context.Context, name string) bool {
 	if hutch.CheckImage(name) != nil {
 		return false
@@ -213,7 +213,7 @@ func noTemplate(name string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no template %.100q: make one with hutch template create, or name an image such as python:3.13", name)
 }
 
-// tell gives the programs inside what E2B's programs know of their sandbox.
+// tell sets the variables that E2B's programs expect about their sandbox.
 func (s *Server) tell(req *hutch.CreateRequest, template string) {
 	if req.Env == nil {
 		req.Env = map[string]string{}

@@ -1,22 +1,22 @@
 // Package e2b answers E2B's API, so that its clients run against this server unchanged.
 //
-// It is a translation: each request becomes calls of a [hutch.Service] on behalf of the caller, and what cannot be
-// translated is refused by its name, with 501. Nothing is stored here, but for builds under way and their files (see
-// builds.go). What our records have no field for is in labels of the sandbox, whose names begin with "e2b."; tokens of
-// sandboxes are computed (see keys.go).
+// It is a translation: each request becomes calls of a [hutch.Service] on behalf of the caller. A request that cannot
+// be translated is refused with 501, and the error names the option. The package stores nothing except builds in
+// progress and their files (see builds.go). Values for which our records have no field are in labels of the sandbox,
+// whose names begin with "e2b."; tokens of sandboxes are computed (see keys.go).
 //
 // # Addresses
 //
 // Clients find the control plane at the path /e2b, and at api.DOMAIN if the server has a domain for E2B. The services
 // inside a sandbox, on ports 49983 and 49999, are found by the headers E2b-Sandbox-Id and E2b-Sandbox-Port, by the host
 // name PORT-ID.DOMAIN, or by the signature in the URL of a file. [Server.Front] reads the address of each request
-// before the guard does, as such a request has the access token of a sandbox in place of a token of this server.
+// before the guard does, because such a request has the access token of a sandbox instead of a token of this server.
 //
 // # Lives of sandboxes
 //
-// A sandbox with a timeout that kills it is kept awake until then: KeepAlive and a hard lifetime. One with a timeout
-// that pauses it hibernates when it was not used for that long; unlike E2B, use counts. What is hibernated, stopped or
-// paused is "paused" to a client, and nothing but connect wakes it, unless it resumes automatically.
+// A sandbox with a timeout that kills it is kept awake until then: KeepAlive and a hard lifetime. A sandbox with a
+// timeout that pauses it hibernates after that time without use; unlike E2B, use counts. A hibernated, stopped or
+// paused sandbox is "paused" to a client, and only connect wakes it, unless it resumes automatically.
 package e2b
 
 import (
@@ -37,32 +37,32 @@ import (
 	"hutch/internal/history"
 )
 
-// Options are what a server is made from. Those that can be nil or empty say so.
+// Options are the settings of a server. Fields that can be nil or empty say so.
 type Options struct {
 	// Service makes calls for the principal in their context.
 	Service hutch.Service
-	// Images, Accounts, Timelines and Volumes are beside it; nil lacks what needs them.
+	// Images, Accounts, Timelines and Volumes are optional; without one, the calls that need it are refused.
 	Images    hutch.Images
 	Accounts  hutch.Accounts
 	Timelines hutch.Timelines
 	Volumes   hutch.Volumes
-	// History has the metrics of the past; nil has none.
+	// History has past metrics; it can be nil.
 	History *history.History
-	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. It is the server's
-	// own look, by which an address becomes a sandbox; no client sees its answer.
+	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. The server itself
+	// uses it to find the sandbox of an address; no client sees its answer.
 	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)
-	// Principal returns what the live token of an owner stands for, or nil.
+	// Principal returns the principal of an owner's live token, or nil.
 	Principal func(owner string) *caller.Principal
 	// Secret makes the tokens of sandboxes.
 	Secret []byte
-	// Services are what sandboxes have at E2B's ports.
+	// Services are the services at E2B's ports of sandboxes.
 	Services seam.Handlers
 	// Ports serves all other ports of sandboxes; nil serves none.
 	Ports http.Handler
-	// Domain is below which api.DOMAIN and PORT-ID.DOMAIN are this server; empty for none.
+	// Domain is the parent of api.DOMAIN and PORT-ID.DOMAIN, which lead to this server; empty for none.
 	Domain string
-	// Uploads is a folder for files of builds, which nothing else uses. What it has is removed. Without it, or without
-	// Images, no templates are built.
+	// Uploads is a folder for files of builds, which nothing else uses. Its content is removed at the start. Without
+	// it, or without Images, no templates are built.
 	Uploads string
 	// MaxTimeout is the longest that the server waits for a process; 0 for no limit.
 	MaxTimeout time.Duration
@@ -169,7 +169,7 @@ func (s *Server) table() map[string]handler {
 	}
 }
 
-// lacks refuses a route by the name of what it is for.
+// lacks refuses a route, and names its feature.
 func lacks(what string) handler {
 	return func(http.ResponseWriter, *http.Request) (int, any, error) {
 		return 0, nil, hutch.Errorf(hutch.Unsupported, "this server does not have %s", what)
@@ -181,7 +181,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.api.ServeHTTP(w, r.WithContext(caller.WithSurface(r.Context(), "e2b")))
 }
 
-// fail answers with an error, and logs what the answer does not say.
+// fail answers with an error, and logs details that the answer hides.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	kind := hutch.KindOf(err)
 	if kind == hutch.Internal && !errors.Is(err, context.Canceled) {
@@ -190,8 +190,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, seam.Status(kind), err)
 }
 
-// Refuse answers with an error in E2B's shape; it is the guard's way to refuse E2B's clients, too. They try again only if
-// they are told when.
+// Refuse answers with an error in E2B's format; the guard also uses it to refuse E2B's clients. They try again only if
+// the answer says when.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	e := hutch.AsError(err)
 	if after, ok := e.RetryAfter(); ok {
@@ -207,7 +207,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) // an error here is a client that has gone
+	json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
 }
 
 // head is the beginning of a stranger's text, for a message.

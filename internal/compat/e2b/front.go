@@ -23,18 +23,18 @@ const (
 	trafficHeader = "E2b-Traffic-Access-Token"
 )
 
-// visit is what a request's address and access token say, found once for each request.
+// visit is the meaning of a request's address and access token, found once for each request.
 type visit struct {
-	control bool // it is for the control plane
+	control bool // the request is for the control plane
 	upload  bool // likewise: it puts the files of a build
 	id      string
 	port    int
-	found   bool // the sandbox is there
+	found   bool // the sandbox exists
 	target  seam.Target
-	who     *caller.Principal // nil unless the request showed an access token, or a signature made with one
+	who     *caller.Principal // nil unless the request has an access token, or a signature made with one
 }
 
-// service reports whether one of E2B's services answers, and not a program in the sandbox.
+// service reports whether one of E2B's services answers, not a program in the sandbox.
 func (v *visit) service() bool { return v.port == seam.EnvdPort || v.port == seam.InterpreterPort }
 
 type visitKey struct{}
@@ -44,8 +44,8 @@ func visitOf(r *http.Request) *visit {
 	return v
 }
 
-// Front reads the addresses of requests. Those of this package go to guarded, which leads through the guard to Inside,
-// but for visits of servers in sandboxes, which the guard does not see, as previews are not. All others go to next.
+// Front reads the addresses of requests. Requests for this package go to guarded, which leads through the guard to
+// Inside. Visits of servers in sandboxes bypass the guard, as previews do. All others go to next.
 func (s *Server) Front(guarded, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := s.visit(r)
@@ -84,8 +84,8 @@ func Known(r *http.Request) *caller.Principal {
 	return nil
 }
 
-// Open reports whether the guard is to pass a request on without a principal: this package refuses it itself, in the
-// words of E2B's services, unless it needs none.
+// Open reports whether the guard must pass a request on without a principal: then this package itself refuses it, in
+// the format of E2B's services, unless it needs no principal.
 func Open(r *http.Request) bool {
 	v := visitOf(r)
 	return v != nil && !v.control && v.who == nil
@@ -94,7 +94,7 @@ func Open(r *http.Request) bool {
 // Ours reports whether the client of a request expects E2B's errors.
 func Ours(r *http.Request) bool { return visitOf(r) != nil }
 
-// visit finds out where a request leads; nil means that it is no request of this package.
+// visit finds out what a request is for; nil means that it is not for this package.
 func (s *Server) visit(r *http.Request) *visit {
 	switch label, ok := s.labelOf(r.Host); {
 	case ok && label == "api":
@@ -113,7 +113,7 @@ func (s *Server) visit(r *http.Request) *visit {
 		r.URL.Path, r.URL.RawPath = "/"+strings.TrimLeft(strings.TrimPrefix(r.URL.Path, Prefix), "/"), ""
 		port := seam.EnvdPort
 		if text := r.Header.Get(portHeader); text != "" {
-			port, _ = strconv.Atoi(text) // 0 is no port, and nothing is found there
+			port, _ = strconv.Atoi(text) // 0 is not a port, so no server is found
 		}
 		return s.look(r, &visit{id: r.Header.Get(sandboxHeader), port: port})
 	case r.URL.Path == "/files" && r.URL.Query().Get("signature") != "":
@@ -142,8 +142,8 @@ func (s *Server) Named(host string) bool {
 	return ok
 }
 
-// look fills in the sandbox of a visit. An access token says whose it is; without one, the id does. To a port only the id
-// leads: it is all that Preview has, and both must mean the same sandbox.
+// look fills in the sandbox of a visit. The access token names the owner; without a token, the id does. For a port only
+// the id counts: it is all that Preview has, and both must mean the same sandbox.
 func (s *Server) look(r *http.Request, v *visit) *visit {
 	if !v.service() {
 		if sb, ok := s.minted(r.Context(), v.id); ok {
@@ -193,7 +193,7 @@ func (s *Server) set(v *visit, sb hutch.Sandbox) {
 	}
 }
 
-// admit lets the request be made for the owner of its sandbox, while the owner's token lives.
+// admit makes the request for the owner of its sandbox, while the owner's token is valid.
 func (s *Server) admit(v *visit, owner string) {
 	if v.who = s.opt.Principal(owner); v.who == nil {
 		v.target.Verified = false
@@ -214,7 +214,8 @@ func (s *Server) lookSigned(r *http.Request) *visit {
 	return nil
 }
 
-// signed reports whether the URL of a request is signed with an access token. Whether it has expired is envd's to say.
+// signed reports whether the URL of a request is signed with an access token. Envd checks whether the signature has
+// expired.
 func (s *Server) signed(r *http.Request, token string) bool {
 	q := r.URL.Query()
 	given := q.Get("signature")
@@ -231,7 +232,7 @@ func (s *Server) signed(r *http.Request, token string) bool {
 // internal are paths of envd that only E2B's own servers call.
 var internal = []string{"/init", "/freeze", "/unfreeze", "/fsfreeze", "/fsthaw", "/collapse", "/upgrade"}
 
-// enter passes a request on to what answers at a port of a sandbox.
+// enter passes a request on to the server at a port of a sandbox.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, v *visit) {
 	sb := v.target.Record
 	if !v.found || stateOf(sb) == paused && sb.Labels[labelResume] == "" {
@@ -293,8 +294,8 @@ func (s *Server) visitPort(w http.ResponseWriter, r *http.Request, v *visit) {
 	}
 }
 
-// inward makes a request ready for a server in the sandbox: it names the port by its host, whichever way it came, and
-// holds no token of the sandbox.
+// inward prepares a request for a server in the sandbox: its host names the port, and tokens of the sandbox are
+// removed.
 func (s *Server) inward(r *http.Request, v *visit) *http.Request {
 	if _, named := s.labelOf(r.Host); !named {
 		r.Host = strconv.Itoa(v.port) + "-" + v.id + "." + s.opt.Domain
@@ -306,7 +307,7 @@ func (s *Server) inward(r *http.Request, v *visit) *http.Request {
 	return r
 }
 
-// mayShow reports whether an owner's token is there, and may give its servers URLs.
+// mayShow reports whether an owner's token is valid, and may give servers URLs.
 func mayShow(who *caller.Principal) bool { return who != nil && who.Has(hutch.ScopePorts) }
 
 // Preview finds the sandbox and port of a label, for the handler in Options.Ports, which dials it.
@@ -324,7 +325,7 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, true
 }
 
-// minted finds the sandbox of an id that this package has minted. The id says whose it is.
+// minted finds the sandbox of an id that this package has made. The id determines the owner.
 func (s *Server) minted(ctx context.Context, id string) (hutch.Sandbox, bool) {
 	all, _ := s.opt.Records(caller.WithoutOwner(ctx), hutch.Filter{Brief: true})
 	i := slices.IndexFunc(all, func(sb hutch.Sandbox) bool { return sb.ID == id && s.isIDOf(sb.Owner, id) })
@@ -334,7 +335,7 @@ func (s *Server) minted(ctx context.Context, id string) (hutch.Sandbox, bool) {
 	return all[i], true
 }
 
-// proxyError is how E2B's proxy, which stands before its sandboxes, says that a request cannot go on.
+// proxyError answers like E2B's proxy, which is in front of its sandboxes, when a request cannot be passed on.
 type proxyError struct {
 	SandboxID string `json:"sandboxId"`
 	Message   string `json:"message"`
@@ -351,5 +352,5 @@ func (e proxyError) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(e.Code)
-	json.NewEncoder(w).Encode(e) // an error here is a client that has gone
+	json.NewEncoder(w).Encode(e) // an error means that the client has disconnected
 }

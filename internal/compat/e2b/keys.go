@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Keys of sandboxes are not stored: each is an HMAC-SHA256 by the server's secret over what it is for, whose sandbox it
-// is, and the sandbox's id. They end with the sandbox, and with the token of its owner.
+// Keys of sandboxes are not stored: each is an HMAC-SHA256, with the server's secret, of its purpose, the sandbox's
+// owner, and the sandbox's id. They end with the sandbox, and with the token of its owner.
 const (
-	forAccess  = "access"  // all that a client does inside
-	forTraffic = "traffic" // the ports of a sandbox whose ports are not public
-	forID      = "id"      // the end of an id, which says whose the id is
+	forAccess  = "access"  // all calls inside
+	forTraffic = "traffic" // the ports of a sandbox without public ports
+	forID      = "id"      // the end of an id, which identifies the owner
 )
 
 func (s *Server) mac(purpose, owner, text string) []byte {
@@ -34,8 +34,8 @@ const (
 	ownerLetters  = 8  // 40 bits
 )
 
-// newID mints an id for a sandbox of an owner. As E2B's ids are, it has no hyphen. Its end follows from its beginning
-// and the owner: a host name has no more than the id, and another owner's sandbox of the same id must not answer there.
+// newID makes an id for a sandbox of an owner. Like E2B's ids, it has no hyphen. Its end is computed from its beginning
+// and the owner: a host name contains only the id, and another owner's sandbox with the same id must not answer there.
 func (s *Server) newID(owner string) string {
 	var b [10]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
@@ -58,8 +58,8 @@ func (s *Server) isIDOf(owner, id string) bool {
 
 const accessPrefix = "hutche2b"
 
-// accessToken opens a sandbox to its owner's clients. It names the owner, whose ids are not secret, since two owners can
-// have sandboxes of one id.
+// accessToken opens a sandbox to its owner's clients. It names the owner, whose id is not secret, because two owners
+// can have sandboxes with the same id.
 func (s *Server) accessToken(owner, id string) string {
 	return accessPrefix + "." + hex.EncodeToString([]byte(owner)) + "." + hex.EncodeToString(s.mac(forAccess, owner, id))
 }
@@ -81,7 +81,7 @@ func (s *Server) trafficToken(owner, id string) string {
 	return hex.EncodeToString(s.mac(forTraffic, owner, id))
 }
 
-// signature is what E2B's clients put into the URL of a file. The parts are as in the query.
+// signature is the signature that E2B's clients put into the URL of a file. The parts are those of the query.
 func signature(path, operation, user, token, expires string) string {
 	text := path + ":" + operation + ":" + user + ":" + token
 	if expires != "" {

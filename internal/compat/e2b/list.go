@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// query is what a client wants to have listed.
+// query is a client's request for a list.
 type query struct {
 	metadata map[string]string
 	states   []string
@@ -158,8 +158,8 @@ func (s *Server) listV2(w http.ResponseWriter, r *http.Request) (int, any, error
 	return http.StatusOK, page, err
 }
 
-// pageOf returns what follows a page's token, which is the place of the last element before it. The next page has a
-// token in a header. Elements that end between two calls shift nothing.
+// pageOf returns the page after a token, which is the position of the last element before it. A header has the token of
+// the next page. Elements that end between two calls do not shift the others.
 func pageOf[T any](w http.ResponseWriter, all []T, from string, limit int, rising bool, place func(T) string) ([]T, error) {
 	if from != "" {
 		last, err := base64.RawURLEncoding.DecodeString(from)

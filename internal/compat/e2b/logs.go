@@ -28,9 +28,9 @@ type logLine struct {
 
 const maxLogs = 1000
 
-// logChoice says which lines a client wants.
+// logChoice says which lines a client requests.
 type logChoice struct {
-	from   time.Time // or until then, when newest come first
+	from   time.Time // or the end, when the newest come first
 	newest bool
 	limit  int
 	level  int // index in levels
@@ -83,7 +83,7 @@ func (s *Server) logsV2(_ http.ResponseWriter, r *http.Request) (int, any, error
 	return http.StatusOK, map[string]any{"logs": entries}, err
 }
 
-// logEntries are the lines that a client wants, oldest first unless it wants the newest.
+// logEntries are the lines that a client requests, oldest first unless it requests the newest.
 func (s *Server) logEntries(r *http.Request, start string) ([]logEntry, error) {
 	q, err := readLogChoice(r, start)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Server) logEntries(r *http.Request, start string) ([]logEntry, error) {
 	return entries, err
 }
 
-// cut keeps as many entries as the client wants, oldest first.
+// cut keeps as many entries as the client requests, oldest first.
 func (q logChoice) cut(entries []logEntry) []logEntry {
 	slices.SortStableFunc(entries, func(a, b logEntry) int { return a.Timestamp.Compare(b.Timestamp) })
 	if q.newest {
@@ -112,7 +112,7 @@ func (q logChoice) cut(entries []logEntry) []logEntry {
 	return entries[:min(len(entries), q.limit)]
 }
 
-// readTimeline reads pages of the timeline, newest first, until there is enough for the client.
+// readTimeline reads pages of the timeline, newest first, until it has enough lines.
 func (s *Server) readTimeline(r *http.Request, sandbox string, q logChoice) ([]logEntry, error) {
 	ask := hutch.TimelineQuery{Limit: hutch.MaxTimeline}
 	if q.newest {

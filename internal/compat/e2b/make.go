@@ -29,10 +29,10 @@ type started struct {
 	steps []recipe.Step
 }
 
-// baseImage is what a template begins with that says nothing, and E2B's template base.
+// baseImage is the image of a template that names none, and of E2B's template base.
 const baseImage = "e2bdev/base"
 
-// check reads what is within the fields.
+// check reads the nested fields.
 func (req *started) check() error {
 	var registry struct {
 		Type     string `json:"type"`
@@ -64,7 +64,7 @@ func (req *started) check() error {
 	return nil
 }
 
-// make makes the image of a build, and of it a template with the tags.
+// make builds the image of a build, and makes a template from it with the tags.
 func (s *Server) make(ctx context.Context, b *build, req started) error {
 	base, err := s.base(ctx, b, req)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Server) make(ctx context.Context, b *build, req started) error {
 	return err
 }
 
-// base returns what a build begins with. The image of a template is named by its digest, as it may have no name.
+// base returns what a build starts from. It names the image of a template by its digest, because it may have no name.
 func (s *Server) base(ctx context.Context, b *build, req started) (recipe.Base, error) {
 	if req.FromTemplate == "" {
 		return s.baseOf(ctx, b, req)
@@ -139,11 +139,11 @@ func (s *Server) image(ctx context.Context, b *build, made recipe.Recipe, files 
 	return image, nil
 }
 
-// follower tells of the steps of a build in E2B's words.
+// follower reports the steps of a build in E2B's form.
 type follower struct {
 	*build
-	lines []recipe.Line // that have not begun
-	line  recipe.Line   // that is being done
+	lines []recipe.Line // lines that have not begun
+	line  recipe.Line   // the current line
 }
 
 func (f *follower) take(e hutch.BuildEvent) error {
@@ -162,8 +162,8 @@ func (f *follower) take(e hutch.BuildEvent) error {
 	return nil
 }
 
-// begin finds the line of an operation by its kind, which follows the number: "[2/4] RUN …". Operations come in the order
-// of the lines, but not every line is one.
+// begin finds the line of an operation by its kind, which follows the number: "[2/4] RUN …". Operations come in the
+// order of the lines, but some lines are not reported.
 func (f *follower) begin(name string) {
 	_, rest, _ := strings.Cut(name, "] ")
 	kind, _, _ := strings.Cut(rest, " ")
@@ -175,7 +175,7 @@ func (f *follower) begin(name string) {
 	f.say("info", f.line.Step, f.line.Shown)
 }
 
-// explain puts the error of a command into E2B's words, which its clients show.
+// explain puts the error of a command into E2B's form, which its clients show.
 func (f *follower) explain(err error) error {
 	if f.line.Command == "" {
 		return err
@@ -194,10 +194,10 @@ func (f *follower) explain(err error) error {
 	return hutch.Errorf(e.Kind, "failed to run command '%s': command failed: %s", f.line.Command, because)
 }
 
-const readyTime = 5 * time.Minute // for the start command of a template
+const readyTime = 5 * time.Minute // most time for a template's start command
 
-// program is what runs in a template. E2B asks a command again and again whether it is ready; ours waits for a line. A
-// start command that ends well before that is fine.
+// program is the program of a template. E2B runs a command repeatedly to check whether it is ready; ours waits for a
+// line. A start command that ends well before that is allowed.
 func (s *Server) program(id, start, ready string) hutch.Template {
 	t := hutch.Template{Labels: map[string]string{labelBuild: id}}
 	if start == "" && ready == "" {
@@ -222,8 +222,8 @@ func (s *Server) program(id, start, ready string) hutch.Template {
 	return t
 }
 
-// tag gives a template another name. Of another owner's it makes one of the caller's: one with memory continues there; another
-// starts its program.
+// tag gives a template another name. For another owner's template, it makes a copy for the caller: one with memory
+// continues in the copy; for one without memory, its program is started.
 func (s *Server) tag(ctx context.Context, t hutch.Snapshot, name string) error {
 	if isOwn(ctx, t) {
 		_, err := s.svc.TagSnapshot(ctx, t.ID, hutch.SnapshotTag{Name: name, Replace: true})

@@ -26,7 +26,7 @@ type metric struct {
 
 const (
 	mebi   = 1 << 20
-	bucket = 5 * time.Second // of E2B's metrics
+	bucket = 5 * time.Second // interval of E2B's metrics
 )
 
 // metrics answers with the samples of a period; by default that is the life of the sandbox. A running sandbox without samples
@@ -59,7 +59,7 @@ func (s *Server) samples(sb hutch.Sandbox, from, to time.Time) []history.Sample 
 	return s.opt.History.Of(sb.Owner, sb.ID, from, to)
 }
 
-// present is what a sandbox uses now.
+// present is the current use of a sandbox.
 func present(sb hutch.Sandbox, disks map[place]float64, now time.Time) history.Sample {
 	return history.Sample{Time: now, CPU: sb.Resources.CPU, Memory: sb.Resources.Memory, Disk: disks[place{sb.Owner, sb.ID}]}
 }

@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// network is what E2B says of a sandbox's network.
+// network is E2B's description of a sandbox's network.
 type network struct {
 	AllowOut []string        `json:"allowOut,omitempty"`
 	DenyOut  []string        `json:"denyOut,omitempty"`
@@ -33,7 +33,7 @@ type networkUpdate struct {
 // portInHost stands for the port of the request in maskRequestHost.
 const portInHost = "${PORT}"
 
-// checkHost refuses what cannot be a Host header: a name or an address, and a port.
+// checkHost refuses a text that cannot be a Host header: a name or an address, and a port.
 func (n network) checkHost() error {
 	host := strings.ReplaceAll(n.Host, portInHost, "1")
 	u, err := url.Parse("http://" + host)
@@ -50,7 +50,7 @@ func hostOf(sb hutch.Sandbox, port int) string {
 	return strings.ReplaceAll(sb.Labels[labelHost], portInHost, strconv.Itoa(port))
 }
 
-// everything is how a rule of E2B names all addresses.
+// everything is E2B's notation for all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
 func (n network) translate(internet *bool) (hutch.Network, error) {
@@ -72,7 +72,7 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 			closed = true
 		case err != nil || !rule.Net.IsValid():
 			return hutch.Network{}, hutch.Errorf(hutch.Invalid, "network.denyOut has %.100q: give addresses and nets, such as 203.0.113.7 or 203.0.113.0/24", denied).Naming(hutch.AboutField, "network.denyOut")
-		case !slices.ContainsFunc(allow, func(a hutch.NetworkRule) bool { return a.Covers(rule) }): // as at E2B, what is allowed is not denied
+		case !slices.ContainsFunc(allow, func(a hutch.NetworkRule) bool { return a.Covers(rule) }): // as with E2B, allowed addresses are not denied
 			block = append(block, rule)
 		}
 	}
@@ -96,7 +96,7 @@ func openBut(block, allow hutch.NetworkRules) hutch.Network {
 	return n
 }
 
-// networkOf is a sandbox's network in E2B's words.
+// networkOf returns a sandbox's network in E2B's form.
 func networkOf(sb hutch.Sandbox) network {
 	public := sb.Labels[labelClosed] == ""
 	n := network{Public: &public, Host: sb.Labels[labelHost]}

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// opening is what a client needs to use a sandbox.
+// opening is the data that a client needs to use a sandbox.
 type opening struct {
 	TemplateID   string  `json:"templateID"`
 	SandboxID    string  `json:"sandboxID"`
@@ -41,7 +41,7 @@ func (s *Server) domain() *string {
 	return &s.opt.Domain
 }
 
-// templateOf is what a client asked for or, for a sandbox of another API, what it began as.
+// templateOf is what a client requested or, for a sandbox of another API, what it started from.
 func templateOf(sb hutch.Sandbox) string {
 	switch {
 	case sb.Labels[labelTemplate] != "":
@@ -88,7 +88,7 @@ const (
 	paused  = "paused"
 )
 
-// stateOf is the state of a sandbox in E2B's words; empty for one that E2B would not have any more.
+// stateOf is the state of a sandbox in E2B's form; empty for one that does not exist any more for E2B.
 func stateOf(sb hutch.Sandbox) string {
 	switch sb.Status {
 	case hutch.Creating, hutch.Running:

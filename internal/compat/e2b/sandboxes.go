@@ -103,7 +103,7 @@ func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, 
 		err := s.extend(r, sb, seconds)
 		return http.StatusOK, s.opened(who, sb), err
 	}
-	// The new end is set first: a sandbox that woke without one would never end.
+	// Set the new end first: a sandbox that woke without one would never end.
 	if err := s.setTimeout(r, sb, seconds); err != nil {
 		return 0, nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Server) dropMemory(r *http.Request, sb hutch.Sandbox) error {
 	return notNow(err)
 }
 
-// extend lets a running sandbox live for at least so long from now on.
+// extend lets a running sandbox live for at least this long from now on.
 func (s *Server) extend(r *http.Request, sb hutch.Sandbox, timeout hutch.Seconds) error {
 	if !end(sb).Before(time.Now().Add(timeout.Duration())) {
 		return nil
@@ -186,8 +186,8 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusNoContent, nil, s.extend(r, sb, seconds)
 }
 
-// pause freezes a sandbox or, without memory, stops it, and ends what clients follow in it. A paused sandbox has no end: E2B keeps it
-// until it is killed.
+// pause freezes a sandbox or, without memory, stops it, and ends open streams of clients. A paused sandbox has no end:
+// E2B keeps it until it is killed.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Memory *bool `json:"memory"`
@@ -202,7 +202,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	if stateOf(sb) == paused {
 		return 0, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q is paused already", sb.ID)
 	}
-	owner, _ := caller.OwnerOf(r.Context()) // and not the sandbox's: who only shares it ends nothing of others
+	owner, _ := caller.OwnerOf(r.Context()) // not the sandbox's: a caller with a shared sandbox ends only its own streams
 	s.calls.end(place{owner.ID, sb.ID})
 	if req.Memory == nil || *req.Memory {
 		_, err = s.svc.Pause(r.Context(), sb.ID)

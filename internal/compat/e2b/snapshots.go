@@ -12,7 +12,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// A snapshot of E2B's is one of ours, and a template of E2B's is one of ours, too: a snapshot with a name.
+// A snapshot of E2B's is one of ours. So is a template of E2B's: a snapshot with a name.
 
 type snapshotInfo struct {
 	SnapshotID string   `json:"snapshotID"`
@@ -84,7 +84,7 @@ func snapshotPlace(x hutch.Snapshot) string {
 	return x.CreatedAt.UTC().Format("20060102150405.000000000") + " " + x.ID
 }
 
-// deleteTemplate deletes a snapshot, or a template with all its tags. Shared tags of another owner stay.
+// deleteTemplate deletes a snapshot, or a template with all its tags. Tags that another owner shares are kept.
 func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	name := hutch.TemplateName(r.PathValue("id"))
 	found, ok, err := s.findSnapshot(r.Context(), name)
@@ -115,7 +115,7 @@ func (s *Server) partOfTemplate(w http.ResponseWriter, r *http.Request) (int, an
 	return 0, nil, hutch.Errorf(hutch.Unsupported, "this server does not have %.100q of templates", r.PathValue("part"))
 }
 
-// alias tells whether there is a template of a name.
+// alias reports whether a template with a name exists.
 func (s *Server) alias(ctx context.Context, name string) (int, any, error) {
 	found, ok, err := s.findSnapshot(ctx, name)
 	if err != nil {
@@ -138,7 +138,7 @@ type aliasInfo struct {
 	Public     bool   `json:"public"`
 }
 
-// forkLife is how long the snapshot that forks begin with stays, if the server ends before it is deleted.
+// forkLife is how long the snapshot of a fork is kept, if the server ends before it is deleted.
 const forkLife = 10 * 60
 
 type forked struct {
@@ -146,7 +146,7 @@ type forked struct {
 	Error   *seam.Refusal `json:"error,omitempty"`
 }
 
-// fork makes copies of a sandbox from one snapshot. Each copy is there or not by itself, as E2B has it, so this is not
+// fork makes copies of a sandbox from one snapshot. As in E2B, each copy succeeds or fails separately, so this is not
 // our Fork.
 func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	req := struct {

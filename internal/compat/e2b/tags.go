@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// tagged is a template of ours as a tag of one of E2B's.
+// tagged is a template of ours as a tag of a template of E2B's.
 type tagged struct {
 	Tag       string    `json:"tag"`
 	BuildID   string    `json:"buildID"`
@@ -25,7 +25,7 @@ type tagged struct {
 	snapshot hutch.Snapshot
 }
 
-// tagOf is what one of the names of a template says.
+// tagOf returns the template and tag that one name means.
 func tagOf(x hutch.Snapshot, of string) tagged {
 	name, tag, ok := strings.Cut(of, ":")
 	if !ok {
@@ -39,8 +39,8 @@ func tagOf(x hutch.Snapshot, of string) tagged {
 	return tagged{tag, id, x.CreatedAt, name, x}
 }
 
-// tagsOf are the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one of its
-// snapshots. A name means the caller's own before a shared one.
+// tagsOf are the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one of
+// its snapshots. The caller's own name comes before a shared one.
 func (s *Server) tagsOf(ctx context.Context, template string) ([]tagged, error) {
 	all, err := s.svc.Snapshots(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Server) templates(_ http.ResponseWriter, r *http.Request) (int, any, er
 		return 0, nil, err
 	}
 	list := []templateInfo{}
-	for _, t := range all { // the newest tag of a template is the last
+	for _, t := range all { // the newest tag of a template comes last
 		if i := slices.IndexFunc(list, func(x templateInfo) bool { return x.TemplateID == t.template }); i >= 0 {
 			n, since := list[i].BuildCount, list[i].CreatedAt
 			list[i] = infoOfTemplate(t)

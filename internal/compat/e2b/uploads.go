@@ -22,17 +22,17 @@ import (
 	"hutch/internal/caller"
 )
 
-// Files of builds. A client asks for a URL for the files of each COPY, and puts an archive there. The URL is signed, because
-// clients send no key to it. An archive belongs to its owner and template, and stays for some time, so that the next build
-// needs no upload.
+// Files of builds. A client asks for a URL for the files of each COPY, and uploads an archive there. The URL is signed,
+// because clients send no key to it. An archive belongs to its owner and template, and is kept for some time, so that
+// the next build needs no upload.
 
-// The bounds of what clients upload for builds.
+// The limits of uploads for builds.
 const (
 	uploadKept   = time.Hour // after the last use
 	uploadLink   = time.Hour // how long a URL is valid
 	maxUploads   = 4 << 30   // bytes of one owner's archives
-	maxArchives  = 200       // of one owner
-	forUploads   = "upload"  // what its URL is signed for
+	maxArchives  = 200       // most archives of one owner
+	forUploads   = "upload"  // purpose of the signature of its URL
 	uploadPath   = "/templates/"
 	uploadMiddle = "/files/"
 )
@@ -48,16 +48,16 @@ type upload struct {
 // uploads are the archives of all owners, in a folder of their own.
 type uploads struct {
 	dir  string
-	kept time.Duration // how long an archive stays after its last use
-	most int64         // bytes of one owner's archives
+	kept time.Duration // how long an archive is kept after its last use
+	most int64         // most bytes of one owner's archives
 
 	mu    sync.Mutex
 	all   []*upload
-	used  map[string]int64 // bytes on disk, by owner, with those that are still coming
-	timer *time.Timer      // drops what is old, while there are archives
+	used  map[string]int64 // bytes on disk, by owner, including uploads in progress
+	timer *time.Timer      // removes old archives, while there are any
 }
 
-// newUploads empties the folder: what an earlier server left there, nobody finds any more.
+// newUploads empties the folder: files of an earlier server are never used again.
 func newUploads(dir string) *uploads {
 	u := &uploads{dir: dir, kept: uploadKept, most: maxUploads, used: map[string]int64{}}
 	if dir != "" {
@@ -104,7 +104,7 @@ func (u *uploads) open(owner, template, hash string) (io.ReadCloser, error) {
 	return os.Open(found.file)
 }
 
-// put keeps an archive of a client. It takes the place of one with that hash.
+// put keeps an archive of a client. It replaces one with the same hash.
 func (u *uploads) put(owner, template, hash string, body io.Reader) error {
 	f, err := os.CreateTemp(u.dir, "upload-*") // mode 0600
 	if err != nil {
@@ -125,7 +125,7 @@ func (u *uploads) put(owner, template, hash string, body io.Reader) error {
 	return nil
 }
 
-// coming is an archive that is being put. Its bytes are its owner's from the moment that they come.
+// coming is an archive that is being uploaded. Its bytes are charged to its owner as they arrive.
 type coming struct {
 	io.Reader
 	to    *uploads
@@ -147,7 +147,7 @@ func (c *coming) Read(b []byte) (int, error) {
 	return 0, c.err
 }
 
-// take charges bytes to an owner, if there is room for them.
+// take charges bytes to an owner, if the limit allows it.
 func (u *uploads) take(owner string, n int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -173,7 +173,7 @@ func (u *uploads) giveLocked(owner string, n int64) {
 	}
 }
 
-// expire drops what is old, now and then, until nothing is left.
+// expire removes old archives from time to time, until none is left.
 func (u *uploads) expire() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -231,7 +231,7 @@ type uploadLinkInfo struct {
 	URL     string `json:"url"`
 }
 
-// files answers where to put the files of a COPY, and whether they are there.
+// files answers where to upload the files of a COPY, and whether they exist already.
 func (s *Server) files(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	who, err := s.builder(r.Context())
 	if err != nil {
@@ -301,7 +301,7 @@ func Uploads(r *http.Request) bool {
 	return v != nil && v.upload
 }
 
-// putFiles takes the files of a build.
+// putFiles receives the files of a build.
 func (s *Server) putFiles(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	if !Uploads(r) {
 		return 0, nil, hutch.Errorf(hutch.NotFound, "files of a build go to the address that the server gives for them")

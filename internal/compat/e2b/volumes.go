@@ -6,7 +6,8 @@ import (
 	"hutch"
 )
 
-// volume is a volume of ours: its name is its id. Clients use the token for the content, which this server does not serve.
+// volume is a volume of ours: its name is its id. Clients use the token for the content, which this server does not
+// serve.
 type volume struct {
 	VolumeID string  `json:"volumeID"`
 	Name     string  `json:"name"`

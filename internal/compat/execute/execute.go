@@ -1,11 +1,11 @@
-// Package execute answers POST /execute: a question becomes a program, which runs in a sandbox. The contract is that of a
-// deployment which Hutch replaces:
+// Package execute answers POST /execute: a question becomes a program, which runs in a sandbox. The contract is that of
+// a deployment which Hutch replaces:
 //
 //	POST /execute {question, maxTokens? 2048, timeout? 30000 ms, language? python|javascript}
 //	200 {success, question, code, output, error, sandboxId, executionTime ms}
 //	400 {"error": "Question is required"}, 500 {"error": ...} for a missing key or a failed generation
 //
-// The other fields of hutch.Question and hutch.Answer are ours. With "stream": true, or when the client accepts
+// The other fields of hutch.Question and hutch.Answer are Hutch's own. With "stream": true, or when the client accepts
 // text/event-stream, the answer is server-sent events: text, program, output and repair as they happen, and a result or
 // an error at the end.
 package execute
@@ -31,7 +31,7 @@ const Path = "/execute"
 
 // Options configure a handler; the zero value works.
 type Options struct {
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -92,8 +92,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // pingTime is the pause between comments in a silent stream.
 const pingTime = 15 * time.Second
 
-// stream sends what happens as it happens. A question that is refused before anything happened has the status of the
-// refusal.
+// stream sends events as they happen. A question that is refused before the first event has the status of the refusal.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q hutch.Question) {
 	hw := httpio.NewWriter(w, r, h.stall)
 	es := httpio.NewEvents(hw, pingTime)
@@ -106,7 +105,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q hutch.Questio
 	}
 	switch {
 	case err == nil:
-		es.Send("", "result", bytes.TrimSuffix(result, []byte("\n"))) // an error here is a client that has gone
+		es.Send("", "result", bytes.TrimSuffix(result, []byte("\n"))) // an error means that the client has disconnected
 	case es.Begun():
 		send(es, "error", failure{h.words(r, err)})
 	default:
@@ -135,7 +134,7 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// statuses are those for kinds of errors. All others are 500: a key is missing, or the generation failed.
+// statuses are the HTTP statuses for kinds of errors. All others are 500: a key is missing, or the generation failed.
 var statuses = map[hutch.Kind]int{
 	hutch.Invalid: http.StatusBadRequest, hutch.Unsupported: http.StatusBadRequest, hutch.NotFound: http.StatusBadRequest,
 	hutch.Denied: http.StatusForbidden, hutch.Conflict: http.StatusConflict, hutch.Exhausted: http.StatusTooManyRequests,
@@ -153,7 +152,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h.send(w, r, status, failure{words})
 }
 
-// words are the message of an error. The log gets the cause of an internal one.
+// words returns the message of an error. The cause of an internal error goes to the log.
 func (h *Handler) words(r *http.Request, err error) string {
 	if cause := context.Cause(r.Context()); cause != nil {
 		err = cause
@@ -168,7 +167,7 @@ func (h *Handler) words(r *http.Request, err error) string {
 // chunk is the longest answer that does not count as memory of the caller, in bytes.
 const chunk = 128 << 10
 
-// charged encodes v, and charges a large one to the caller as so many copies.
+// charged encodes v, and charges the given number of copies of a large one to the caller.
 func charged(ctx context.Context, v any, copies int) ([]byte, error) {
 	b, err := encode(v)
 	if err == nil && len(b) > chunk && !compat.Take(ctx, copies*len(b)) {
@@ -189,7 +188,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.stall).Write(b) // an error here is a client that has gone
+	httpio.NewWriter(w, r, h.stall).Write(b) // an error means that the client has disconnected
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, status int, err error) { Refuse(w, status, err) }

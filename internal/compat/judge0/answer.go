@@ -30,7 +30,7 @@ const (
 	execFormat
 )
 
-// descriptions are those of the statuses, from 1.
+// descriptions are the descriptions of the statuses, from 1.
 var descriptions = []string{
 	"In Queue", "Processing", "Accepted", "Wrong Answer", "Time Limit Exceeded", "Compilation Error", "Runtime Error (SIGSEGV)", "Runtime Error (SIGXFSZ)",
 	"Runtime Error (SIGFPE)", "Runtime Error (SIGABRT)", "Runtime Error (NZEC)", "Runtime Error (Other)", "Internal Error", "Exec Format Error",
@@ -51,7 +51,8 @@ func listStatuses(http.ResponseWriter, *http.Request) (int, any, error) {
 	return http.StatusOK, list, nil
 }
 
-// fields are all that an answer about a submission can have, and how it is found. A text is base64 if the client wants that.
+// fields are all fields of an answer about a submission, with the functions that compute them. A text is base64 if the
+// client requests that.
 var fields = map[string]func(*submission) any{
 	"token":                        func(s *submission) any { return s.token },
 	"source_code":                  func(s *submission) any { return text(s.request.Source) },
@@ -98,7 +99,7 @@ var fields = map[string]func(*submission) any{
 // usualFields are the fields of an answer when the client names no fields.
 var usualFields = []string{"token", "time", "memory", "stdout", "stderr", "compile_output", "message", "status"}
 
-// bytesOf is a text that is written as base64, or as it is.
+// bytesOf is a text that is written as base64, or unchanged.
 type bytesOf string
 
 func text(p *string) any {
@@ -147,7 +148,7 @@ func moment(t time.Time) any {
 
 func latest(list ...time.Time) time.Time { return slices.MaxFunc(list, time.Time.Compare) }
 
-// form is how a client wants submissions to look.
+// form is the form in which a client requests submissions.
 type form struct {
 	fields  []string
 	encoded bool

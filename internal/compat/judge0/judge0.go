@@ -25,7 +25,7 @@ type Options struct {
 	Accounts hutch.Accounts
 	// MaxTimeout bounds a run; default 24 h.
 	MaxTimeout time.Duration
-	// Keep is how long a submission can be asked for after its end; default 1 h.
+	// Keep is how long a submission can be read after its end; default 1 h.
 	Keep time.Duration
 	Log  *slog.Logger
 }
@@ -40,7 +40,7 @@ type Handler struct {
 	calls     *compat.Calls
 	languages *compat.Languages
 	store     *store
-	names     []string // of the routes
+	names     []string // names of the routes
 }
 
 // NewHandler returns a handler that calls svc.
@@ -89,7 +89,7 @@ func lacks(what string) call {
 	}
 }
 
-// nothing answers a request for the check of its token: the guard has checked it.
+// nothing answers a request that only checks its token: the guard has checked it.
 func nothing(http.ResponseWriter, *http.Request) (int, any, error) { return http.StatusOK, nil, nil }
 
 func about(http.ResponseWriter, *http.Request) (int, any, error) {
@@ -109,7 +109,7 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 	compat.Answer(w, status, problem{hutch.AsError(err).Message})
 }
 
-// statuses are those for kinds of errors.
+// statuses are the HTTP statuses for kinds of errors.
 var statuses = map[hutch.Kind]int{
 	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.NotFound: http.StatusNotFound, hutch.Conflict: http.StatusBadRequest,
 	hutch.Exhausted: http.StatusServiceUnavailable, hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,

@@ -12,16 +12,16 @@ import (
 	"hutch/internal/compat"
 )
 
-// language is a language by its number in Judge0, and how its programs are compiled and run. The commands are those of
-// a shell; %s is where the options of a submission go.
+// language is a language with its number in Judge0, and the commands that compile and run its programs. They are shell
+// commands; %s stands for the options of a submission.
 type language struct {
 	id      int
 	same    []int  // numbers of other versions, which run the same
-	name    string // as the server knows it
-	label   string // as Judge0 writes it; %s is the version
+	name    string // the server's name for it
+	label   string // Judge0's label; %s is the version
 	file    string
-	compile string // empty for none
-	run     string // empty: the server runs the source by itself
+	compile string // empty if it is not compiled
+	run     string // empty: the server runs the source itself
 }
 
 const javaFlags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" // short programs start sooner with them
@@ -58,7 +58,7 @@ type listed struct {
 	Archived bool   `json:"is_archived"`
 }
 
-// described is a language by itself.
+// described is a language in its own answer.
 type described struct {
 	listed
 	File    string  `json:"source_file"`
@@ -114,7 +114,7 @@ func (h *Handler) showLanguage(_ http.ResponseWriter, r *http.Request) (int, any
 	return http.StatusOK, d, nil
 }
 
-// unsafe are the characters that Judge0 removes from options, so that they stay those of one command.
+// unsafe are the characters that Judge0 removes from options, so that they cannot start another command.
 const unsafe = "$&;<>|`\n\r"
 
 // command puts options into a command.

@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// request is what a client submits. A nil field was left out.
+// request is a submission of a client. A missing field is nil.
 type request struct {
 	Source    *string `json:"source_code"`
 	Language  *number `json:"language_id"`
@@ -36,7 +36,7 @@ type request struct {
 	Network   *bool   `json:"enable_network"`
 }
 
-// number is a number in JSON, also in quotes, as Judge0 takes it.
+// number is a number in JSON, also in quotes, as Judge0 accepts it.
 type number float64
 
 func (n *number) UnmarshalJSON(b []byte) error {
@@ -67,7 +67,7 @@ type limit struct {
 	leastAllowed bool // least itself is allowed
 }
 
-// limits are those of a submission. Without a number, a field gets the usual one.
+// limits are the limits of a submission. A missing number gets the default.
 func (q *request) limits() []limit {
 	return []limit{
 		{"number_of_runs", &q.Runs, 1, 0, 1, false},
@@ -81,7 +81,7 @@ func (q *request) limits() []limit {
 	}
 }
 
-// check decodes the texts and fills in what was left out, or says what is wrong.
+// check decodes the texts and fills in missing fields, or returns an error.
 func (q *request) check(encoded bool) (language, error) {
 	wrong := faults{}
 	if encoded {
@@ -143,7 +143,8 @@ func (m limit) check(wrong faults) {
 	}
 }
 
-// checkAllowed refuses what this server does not do, in the words in which Judge0 refuses what its operator switched off.
+// checkAllowed refuses features that this server does not have, in the words that Judge0 uses for features that its
+// operator turned off.
 func (q *request) checkAllowed(wrong faults, l language) {
 	is := func(p *bool) bool { return p != nil && *p }
 	set := func(p *string) bool { return p != nil && *p != "" }
@@ -178,7 +179,7 @@ func (q *request) checkAllowed(wrong faults, l language) {
 	}
 }
 
-// decode decodes base64 in place. Line breaks in it, and a missing end, are allowed as in Judge0.
+// decode decodes base64 in place. Line breaks in it, and missing padding, are allowed as in Judge0.
 func decode(text *string) bool {
 	plain := strings.TrimRight(strings.NewReplacer("\n", "", "\r", "").Replace(*text), "=")
 	b, err := base64.RawStdEncoding.DecodeString(plain)
@@ -186,7 +187,7 @@ func decode(text *string) bool {
 	return err == nil
 }
 
-// size is how much memory a submission takes, in bytes.
+// size estimates the memory of a submission, in bytes.
 func (q *request) size() int {
 	n := 1000 + len(q.Compiler) + len(q.Arguments)
 	for _, text := range []*string{q.Source, q.Stdin, q.Expected} {

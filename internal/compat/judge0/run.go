@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// outcome is how far a submission is, and how it ended.
+// outcome is the state and the result of a submission.
 type outcome struct {
 	status                                 int
 	stdout, stderr, compileOutput, message *string
@@ -24,7 +24,7 @@ type outcome struct {
 	exitCode, signal                       *int
 }
 
-// bytes is how much memory an outcome takes.
+// bytes estimates the memory of an outcome.
 func (o outcome) bytes() int {
 	n := 0
 	for _, text := range []*string{o.stdout, o.stderr, o.compileOutput, o.message} {
@@ -42,7 +42,7 @@ const (
 	maxOutput     = 1 << 20
 )
 
-// judge runs a submission in a sandbox of its own.
+// judge runs a submission in its own sandbox.
 func (h *Handler) judge(ctx context.Context, s *submission) (outcome, error) {
 	if !compat.Take(ctx, 3*maxOutput) {
 		return outcome{}, compat.ErrNoRoom
@@ -65,7 +65,7 @@ func (h *Handler) judge(ctx context.Context, s *submission) (outcome, error) {
 	return o, err
 }
 
-// limits are those of the sandbox.
+// limits are the limits of the sandbox.
 func (s *submission) limits() hutch.Limits {
 	memory := max(int(math.Ceil(float64(*s.request.Memory)/1024)), minMemory)
 	if s.language.compile != "" {
@@ -75,7 +75,7 @@ func (s *submission) limits() hutch.Limits {
 	return hutch.Limits{CPU: 1, Memory: memory, PIDs: int(math.Ceil(float64(*s.request.Processes))) + 32}
 }
 
-// mergeStreams sends stderr to stdout, inside the sandbox: two streams do not keep the order of what is written.
+// mergeStreams sends stderr to stdout, inside the sandbox: two streams do not keep the order of the output.
 const mergeStreams = "exec 2>&1\n"
 
 // compile runs the compiler, if the language has one.
@@ -132,7 +132,7 @@ func (h *Handler) run(ctx context.Context, sandbox string, s *submission) (outco
 	return o, nil
 }
 
-// used is what a sandbox has used, as far as that is known.
+// used is what a sandbox has used, if that is known.
 func (h *Handler) used(ctx context.Context, sandbox string) hutch.Usage {
 	if h.accounts == nil {
 		return hutch.Usage{}
@@ -145,7 +145,7 @@ func (h *Handler) used(ctx context.Context, sandbox string) hutch.Usage {
 	return report.Sandboxes[i]
 }
 
-// verdict says how a program ended, in Judge0's words.
+// verdict describes the end of a program, in Judge0's words.
 func (o *outcome) verdict(q request, res hutch.ExecResult, out *output) {
 	say := func(status, signal int, format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
@@ -197,7 +197,7 @@ func byNumber(signal unix.Signal) int {
 	return otherSignal
 }
 
-// trim removes what does not count when outputs are compared: blanks at the end of lines and of the text.
+// trim removes blanks that do not count when outputs are compared: at the end of lines and of the text.
 func trim(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -206,7 +206,7 @@ func trim(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// ulimits are shell commands that set the limits of one process. One that the sandbox cannot set is left as it is.
+// ulimits are shell commands that set the limits of one process. A limit that the sandbox cannot set is left unchanged.
 func (q request) ulimits() string {
 	seconds := int(math.Ceil(float64(*q.CPU + *q.Extra)))
 	return fmt.Sprintf("{ ulimit -St %d; ulimit -s %d; ulimit -f %d; ulimit -c 0; } 2>/dev/null\n", max(seconds, 1), int(*q.Stack), int(*q.File))

@@ -12,10 +12,10 @@ import (
 
 const (
 	maxKept    = 1000      // submissions of an owner
-	maxWaiting = 100       // of these, the ones that have not ended
-	maxBytes   = 16 << 20  // of the submissions of an owner
-	allBytes   = 128 << 20 // of those of all owners
-	atOnce     = 4         // that run at once for an owner, beside those that a client waits for
+	maxWaiting = 100       // most of them that have not ended
+	maxBytes   = 16 << 20  // bytes of the submissions of an owner
+	allBytes   = 128 << 20 // bytes of those of all owners
+	atOnce     = 4         // most that run at once for an owner, in addition to those that a client waits for
 )
 
 var errFull = hutch.Errorf(hutch.Exhausted, "queue is full").With("limit", "submissions").With("retryAfter", 1)
@@ -24,7 +24,7 @@ var errFull = hutch.Errorf(hutch.Exhausted, "queue is full").With("limit", "subm
 type submission struct {
 	token    string
 	language language
-	title    string // of the language
+	title    string // title of the language
 	request  request
 	created  time.Time
 
@@ -50,7 +50,7 @@ type store struct {
 type shelf struct {
 	list    []*submission
 	bytes   int
-	running chan struct{} // as many as can run at once
+	running chan struct{} // limits how many run at once
 }
 
 func newStore(keep time.Duration) *store { return &store{keep: keep, owners: map[string]*shelf{}} }
@@ -63,7 +63,7 @@ func newToken() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// add keeps a new submission, and returns what bounds those of its owner that run at once.
+// add stores a new submission, and returns the semaphore that limits its owner's running ones.
 func (st *store) add(owner string, s *submission) (running chan struct{}, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -167,7 +167,7 @@ func (st *store) finish(owner string, s *submission, o outcome) {
 	st.trimLocked()
 }
 
-// get calls f with the submission of a token, and reports whether there is one.
+// get calls f with the submission of a token, and reports whether it exists.
 func (st *store) get(owner, token string, f func(*submission)) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // maxBatch is how many submissions a request can make, or ask for.
 const maxBatch = 20
 
-// prepare returns a new submission, or what is wrong with the request.
+// prepare returns a new submission, or the error of the request.
 func (h *Handler) prepare(ctx context.Context, q request, encoded bool) (*submission, error) {
 	l, err := q.check(encoded)
 	if err != nil {
@@ -56,7 +56,7 @@ func (h *Handler) submit(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return h.shown(http.StatusCreated, r, s.token, f)
 }
 
-// wait judges a submission while its client waits. If this server cannot run it, there is no submission.
+// wait judges a submission while its client waits. If this server cannot run it, no submission is kept.
 func (h *Handler) wait(ctx context.Context, s *submission) error {
 	owner := compat.Owner(ctx)
 	if _, err := h.store.add(owner, s); err != nil {
@@ -145,13 +145,13 @@ const (
 	someNotText = "some attributes for one or more submissions cannot be converted to UTF-8, use base64_encoded=true query parameter"
 )
 
-// view is submissions in the form that a client wants. What they take is charged to the client.
+// view is submissions in the form that a client requests. Their memory is charged to the client.
 type view struct {
 	form
 	ctx    context.Context
 	list   []any
 	broken bool // a text is not UTF-8
-	full   bool // there is no memory for them
+	full   bool // the memory limit is reached
 }
 
 // add adds a submission. The store's mutex is held.
@@ -173,7 +173,7 @@ func (v *view) err() error {
 	return nil
 }
 
-// shown answers with a submission. A new one that JSON cannot hold is answered with its token.
+// shown answers with a submission. If JSON cannot represent a new one, it answers with the token.
 func (h *Handler) shown(status int, r *http.Request, token string, f form) (int, any, error) {
 	seen := view{form: f, ctx: r.Context()}
 	if !h.store.get(compat.Owner(r.Context()), token, seen.add) {
@@ -219,7 +219,7 @@ func (h *Handler) showBatch(_ http.ResponseWriter, r *http.Request) (int, any, e
 	return http.StatusOK, map[string]any{"submissions": seen.list}, seen.err()
 }
 
-// remove deletes a submission, and answers with it as base64, which can hold all of it.
+// remove deletes a submission, and answers with it in base64, which can represent every submission.
 func (h *Handler) remove(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	f, err := formOf(r)
 	if err != nil {

@@ -22,7 +22,7 @@ func (k *kernel) do(t *task) {
 	k.report(idle, t.parent)
 }
 
-// stay puts off the end of the sandbox. It tries once a minute at most, as what refuses it once often does so again.
+// stay postpones the end of the sandbox. It tries at most once a minute, because a refusal usually repeats.
 func (k *kernel) stay(t *task) {
 	if time.Since(k.stayed) < time.Minute {
 		return
@@ -32,7 +32,7 @@ func (k *kernel) stay(t *task) {
 	k.ends = k.h.touch(t.ctx, sb)
 }
 
-// answer returns the content of the answer to a request; nil for a message that has none.
+// answer returns the content of the answer to a request; nil for a message without an answer.
 func (k *kernel) answer(t *task) any {
 	switch t.header.Type {
 	case "execute_request":
@@ -78,14 +78,14 @@ func (k *kernel) control(t *task) {
 }
 
 func (k *kernel) info() any {
-	s, _ := specOf(k.entry.Name) // as kernelsIn has checked
+	s, _ := specOf(k.entry.Name) // kernelsIn has checked it
 	return map[string]any{
 		"status": "ok", "protocol_version": version, "implementation": "hutch", "implementation_version": "1", "language_info": s.info,
 		"banner": s.title, "help_links": []any{}, "debugger": false, "supported_features": []string{},
 	}
 }
 
-// shutdown ends a kernel, or starts it again. The answer comes first, because the connection ends with the kernel.
+// shutdown ends a kernel, or restarts it. It sends the answer first, because the connection ends with the kernel.
 func (k *kernel) shutdown(t *task) any {
 	var content struct {
 		Restart bool `json:"restart"`
@@ -113,7 +113,7 @@ func (k *kernel) closeComm(t *task) {
 	var content struct {
 		ID string `json:"comm_id"`
 	}
-	json.Unmarshal(t.content, &content) // then there is nothing to close
+	json.Unmarshal(t.content, &content) // on an error, nothing is closed
 	k.publish("comm_close", t.parent, map[string]any{"comm_id": content.ID, "data": none})
 }
 
@@ -123,8 +123,8 @@ const (
 	maxQuery = 512 << 10 // bytes
 )
 
-// query asks the interpreter for something beside the code of the user: it calls a function of the module hutch_notebook,
-// which only Python's interpreter has. It reports whether answer was set. The interpreter is as hostile as its code.
+// query calls a function of the module hutch_notebook, outside of the user's code. Only Python's interpreter has this
+// module. It reports whether answer was set. The interpreter is as hostile as its code.
 func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 	if k.language() != "python" {
 		return false
@@ -176,7 +176,7 @@ func hexOf(r rune, digits int) string {
 	return string(b)
 }
 
-// position is what requests about code have in common.
+// position is the common part of requests about code.
 type position struct {
 	Code   string `json:"code"`
 	Cursor int    `json:"cursor_pos"`
@@ -295,10 +295,10 @@ func (k *kernel) inputs(t *task) any {
 	return map[string]any{"status": "ok", "history": list}
 }
 
-// maxPattern bounds a pattern, in bytes: a search takes as long as the history times the pattern.
+// maxPattern limits a pattern, in bytes: the time of a search is proportional to the history times the pattern.
 const maxPattern = 256
 
-// matches reports whether a pattern with * and ? matches code, in which a slash is a character like others.
+// matches reports whether a pattern with * and ? matches code, in which a slash is an ordinary character.
 func matches(pattern, code string) bool {
 	swap := strings.NewReplacer("/", "\x00", "[", `\[`, `\`, `\\`)
 	ok, err := path.Match(swap.Replace(pattern), strings.ReplaceAll(code, "/", "\x00"))

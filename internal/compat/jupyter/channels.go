@@ -21,10 +21,10 @@ type client struct {
 	kernel *kernel
 	conn   *websocket.Conn
 	second bool            // it speaks the second protocol
-	life   context.Context // of its requests, which outlive the connection
+	life   context.Context // context of its requests, which outlive the connection
 
 	mu   sync.Mutex
-	name string // of the client's session, empty until it is known
+	name string // name of the client's session, empty until it is known
 }
 
 // channels connects a client with a kernel.
@@ -40,7 +40,7 @@ func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
 	k.box.ExpiresAt = h.touch(r.Context(), k.box)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{binaryProtocol, "hutch"}, OriginPatterns: patterns(h.origins)})
 	if err != nil {
-		return // it has answered
+		return // Accept has sent the answer
 	}
 	c := &client{
 		kernel: h.enliven(k), conn: conn, second: conn.Subprotocol() == binaryProtocol,
@@ -115,7 +115,7 @@ func (c charged) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// refuse ends the connection because of a message, if it has not ended.
+// refuse ends the connection because of an invalid message, if it has not ended.
 func (c *client) refuse(err error) {
 	switch hutch.KindOf(err) {
 	case hutch.Exhausted:
@@ -125,7 +125,7 @@ func (c *client) refuse(err error) {
 	}
 }
 
-// reason is an error as a connection can end with it.
+// reason is an error in the form of a close reason.
 func reason(err error) string {
 	const most = 120 // bytes
 	text := hutch.AsError(err).Message
@@ -207,7 +207,7 @@ func (k *kernel) part(c *client) {
 	delete(k.clients, c)
 }
 
-// receive takes the message of a task.
+// receive handles the message of a task.
 func (k *kernel) receive(t *task) {
 	switch {
 	case t.channel == stdin:

@@ -24,7 +24,7 @@ type execution struct {
 	StopOnError *bool       `json:"stop_on_error"`
 }
 
-// expressions are what a client wants to know after the code has run, by names.
+// expressions are what a client wants evaluated after the code has run, by name.
 type expressions map[string]string
 
 // maxExpressions bounds them, in bytes of JSON: each has an answer that is much longer.
@@ -54,8 +54,8 @@ type run struct {
 	*task
 	execution
 	count int
-	cut   map[hutch.Stream][]byte // the begin of a character whose other bytes have not come
-	shown bool                    // the error has been published
+	cut   map[hutch.Stream][]byte // the first bytes of an incomplete character
+	shown bool                    // the error was published
 }
 
 const maxInput = 1 << 20 // bytes of answers that code has not read
@@ -116,7 +116,7 @@ func (x *run) do(stores bool) *failure {
 	req := x.request(x.Code, !stores)
 	if isTrue(x.Stdin) {
 		x.input = window.NewQueue(maxInput, func(int64) {})
-		defer x.input.End(io.EOF) // so that nothing waits for more
+		defer x.input.End(io.EOF) // so that no code waits for more input
 		req.Stdin, req.Env["HUTCH_PROMPT"] = x.input, "0"
 	}
 	if err := req.Check(); err != nil {
@@ -167,7 +167,7 @@ func (k *kernel) request(code string, silent bool) hutch.RunRequest {
 }
 
 func (k *kernel) language() string {
-	s, _ := specOf(k.entry.Name) // as kernelsIn has checked
+	s, _ := specOf(k.entry.Name) // kernelsIn has checked it
 	return s.language
 }
 
@@ -190,7 +190,7 @@ func (k *kernel) notice(res hutch.RunResult) {
 	k.ran = true
 }
 
-// broken is a run that did not come to an end of its own.
+// broken is a run that did not end normally.
 func (x *run) broken(err error) *failure {
 	if e := hutch.AsError(err); e.Kind == hutch.Exhausted && e.Limit() == "memory" {
 		return x.died(e.Message)
@@ -202,7 +202,7 @@ func (x *run) broken(err error) *failure {
 	return &f
 }
 
-// died reports an interpreter that is gone, as a Jupyter server does that has started it again.
+// died reports a lost interpreter, like a Jupyter server that has restarted it.
 func (x *run) died(why string) *failure {
 	f := failure{Status: "error", Name: "DeadKernel", Value: why, Traceback: []string{"DeadKernel: " + why}}
 	x.publish("error", x.parent, map[string]any{"ename": f.Name, "evalue": f.Value, "traceback": f.Traceback})
@@ -222,7 +222,7 @@ func lines(e *hutch.CodeError) []string {
 	return strings.Split(strings.TrimSuffix(e.Traceback, "\n"), "\n")
 }
 
-// event publishes what happens in a run.
+// event publishes an event of a run.
 func (x *run) event(e hutch.RunEvent) error {
 	switch {
 	case e.Output != nil:
@@ -274,7 +274,7 @@ type shows struct {
 func (x *run) result(r hutch.CodeResult) {
 	var how shows
 	if form, ok := r.Data[displayForm]; ok {
-		json.Unmarshal(form, &how) // a wrong one changes nothing
+		json.Unmarshal(form, &how) // an invalid one changes nothing
 		delete(r.Data, displayForm)
 	}
 	content := map[string]any{"data": r.Data, "metadata": none}
@@ -309,7 +309,7 @@ func (x *run) ask(req hutch.InputRequest) {
 	}
 }
 
-// answered hands the answer of a client to the code that asked it.
+// answered passes the answer of a client to the code that asked.
 func (k *kernel) answered(t *task) {
 	k.mu.Lock()
 	current := k.current
@@ -321,7 +321,7 @@ func (k *kernel) answered(t *task) {
 		return
 	}
 	if current.client != t.client && (current.header.Session == "" || current.header.Session != t.header.Session) {
-		return // the question was not for this client
+		return // the question was for another client
 	}
 	current.mu.Lock()
 	defer current.mu.Unlock()

@@ -1,16 +1,17 @@
-// Package jupyter answers the clients of a Jupyter server: Open WebUI, JupyterLab with --gateway-url, and programs that start
-// kernels over REST and speaks to them over a WebSocket. Below /jupyter/ are the routes of such a server.
+// Package jupyter answers the clients of a Jupyter server: Open WebUI, JupyterLab with --gateway-url, and programs that
+// start kernels over REST and use them over a WebSocket. The routes of such a server are below /jupyter/.
 //
-// A kernel is a code context in a sandbox, and its id says in which: the first 16 hexadecimal digits name the sandbox, the
-// last 16 the context. The labels of the sandbox say which kernels and sessions there are. So this package has no records
-// of its own, and kernels outlive a restart of the server.
+// A kernel is a code context in a sandbox, and its id contains both: the first 16 hexadecimal digits name the sandbox,
+// the last 16 the context. The labels of the sandbox list its kernels and sessions. So this package has no other
+// records, and kernels outlive a restart of the server.
 //
-// A kernel has a sandbox of its own, which is destroyed with it. A request that names a user (header X-User-Id, parameter
-// user, or KERNEL_USERNAME in the body's env) gets a kernel in the sandbox of that user, and sees no other user's kernels.
+// A kernel has its own sandbox, which is destroyed with it. A request that names a user (header X-User-Id, parameter
+// user, or KERNEL_USERNAME in the body's env) gets a kernel in the sandbox of that user, and sees no other user's
+// kernels.
 //
-// In memory is what happens now: [kernel] runs the requests of all its clients one after the other, as Jupyter does, and
-// sends each client what it publishes. Requests run on when their client leaves, as Jupyter's do, but not when its token
-// ends, connected or not.
+// Only current work is in memory: [kernel] runs the requests of all its clients one after the other, as Jupyter does,
+// and sends each client what it publishes. Requests continue when their client disconnects, as Jupyter's do, but end
+// with its token, connected or not.
 package jupyter
 
 import (
@@ -40,7 +41,7 @@ type Options struct {
 	Image string
 	// MaxTimeout is the longest run of a cell, which clients do not limit; default 24 h.
 	MaxTimeout time.Duration
-	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
+	// Origins are the origins of web pages that can open a WebSocket, in addition to the server's own.
 	Origins []string
 	// Stall is how long a client can leave messages unread before its connection is closed; default 10 s. The kernel
 	// and its other clients wait meanwhile.
@@ -60,7 +61,7 @@ type Handler struct {
 	calls   *compat.Calls
 	began   time.Time
 
-	ctx   context.Context // of runs, which outlive their requests
+	ctx   context.Context // context of runs, which outlive their requests
 	close context.CancelCauseFunc
 	runs  sync.WaitGroup
 
@@ -122,8 +123,8 @@ func (h *Handler) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// running refuses callers that cannot run code. Who connects to a kernel hears the code and the output of its other clients,
-// and what ends a kernel ends their runs, before any verb is called.
+// running refuses callers that cannot run code. A client of a kernel sees the code and the output of its other clients,
+// and ending a kernel ends their runs, before any verb is called.
 func (h *Handler) running(f http.HandlerFunc) http.HandlerFunc {
 	needs := []hutch.Scope{hutch.ScopeExec}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -186,5 +187,5 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, compat.Stall).Write(b) // an error here is a client that has gone
+	httpio.NewWriter(w, r, compat.Stall).Write(b) // an error means that the client has disconnected
 }

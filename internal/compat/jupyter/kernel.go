@@ -20,17 +20,18 @@ const (
 	dead       = "dead"
 )
 
-// Bounds of what waits in a kernel.
+// Limits of the requests that wait in a kernel.
 const (
 	maxWaiting      = 256
 	maxWaitingBytes = 8 << 20
-	maxHistory      = 128 << 10 // bytes; it stays when the clients have left
+	maxHistory      = 128 << 10 // bytes; it is kept when the clients have disconnected
 )
 
-// key is a kernel among those of all owners.
+// key identifies a kernel among those of all owners.
 type key struct{ owner, id string }
 
-// kernel is the present work of one kernel. Requests on the channel shell are done by one goroutine, which exists while requests wait.
+// kernel is the current work of one kernel. One goroutine handles the requests on the channel shell; it exists while
+// requests wait.
 type kernel struct {
 	h *Handler
 	known
@@ -38,17 +39,17 @@ type kernel struct {
 	mu      sync.Mutex
 	clients map[*client]bool
 	waiting []*task
-	bytes   int   // of the requests that wait
+	bytes   int   // size of the waiting requests
 	current *task // being done
 	state   string
 	active  time.Time
 	count   int // runs that were numbered
 	history []input
 	size    int        // bytes of history
-	ends    *time.Time // of the sandbox, as the goroutine that does the requests knows it
+	ends    *time.Time // end of the sandbox, as known to the goroutine that handles the requests
 	stayed  time.Time  // when that goroutine last put off that end
-	ran     bool       // the interpreter has run something
-	lost    bool       // its state was lost, and no client knows
+	ran     bool       // the interpreter has run code
+	lost    bool       // its state was lost, and no client was told
 	gone    bool
 }
 
@@ -58,10 +59,10 @@ type input struct {
 	code string
 }
 
-// size is about how much memory it takes.
+// size estimates its memory.
 func (i input) size() int { return len(i.code) + 64 }
 
-// live returns what happens in a kernel, or nil when no client has connected.
+// live returns the current work of a kernel, or nil when no client has connected.
 func (h *Handler) live(k known) *kernel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,10 +81,10 @@ func (h *Handler) enliven(k known) *kernel {
 	return h.kernels[at]
 }
 
-// maxLive is how many kernels of an owner are kept in memory while none of them has a client or a run.
+// maxLive is how many kernels of an owner are kept in memory without a client or a run.
 const maxLive = 256
 
-// pruneLocked makes room for one more kernel of an owner.
+// pruneLocked makes space for one more kernel of an owner.
 func (h *Handler) pruneLocked(owner string) {
 	var unused []key
 	n := 0
@@ -93,7 +94,7 @@ func (h *Handler) pruneLocked(owner string) {
 		}
 		n++
 		k.mu.Lock()
-		if len(k.clients) == 0 && k.current == nil && time.Since(k.active) > time.Minute { // in which a client joins
+		if len(k.clients) == 0 && k.current == nil && time.Since(k.active) > time.Minute { // time for a client to join
 			unused = append(unused, at)
 		}
 		k.mu.Unlock()
@@ -106,7 +107,7 @@ func (h *Handler) pruneLocked(owner string) {
 	}
 }
 
-// forget ends what happens in a kernel that is gone.
+// forget removes the work of a deleted kernel.
 func (h *Handler) forget(k known) {
 	at := key{k.box.Owner, k.String()}
 	h.mu.Lock()
@@ -130,7 +131,7 @@ func (h *Handler) lives(owner string) (list []known) {
 	return list
 }
 
-// forgetMissing forgets those of some kernels that are not in a list that was made later.
+// forgetMissing removes the work of kernels that are missing from a later list.
 func (h *Handler) forgetMissing(some, list []known) {
 	there := map[place]bool{}
 	for _, k := range list {
@@ -147,7 +148,7 @@ func (h *Handler) forgetMissing(some, list []known) {
 func (h *Handler) end(ctx context.Context, k known) error {
 	live := h.live(k)
 	if live != nil {
-		live.leaving(true) // a request that came now would make its context again
+		live.leaving(true) // a new request would create its context again
 		live.drop(errShut)
 	}
 	if err := h.discard(ctx, k); err != nil {
@@ -160,7 +161,7 @@ func (h *Handler) end(ctx context.Context, k known) error {
 	return nil
 }
 
-// stop interrupts the run of a kernel. A kernel that does nothing has no context to interrupt, or one that ignores it.
+// stop interrupts the run of a kernel. An idle kernel has no context to interrupt, or one that ignores it.
 func (h *Handler) stop(ctx context.Context, k known) error {
 	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
 	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {
@@ -191,7 +192,7 @@ func (h *Handler) again(ctx context.Context, k known) error {
 	return nil
 }
 
-// drop ends the request being done, and all that wait.
+// drop ends the current request, and all waiting ones.
 func (k *kernel) drop(cause error) {
 	k.mu.Lock()
 	waiting, current := k.waiting, k.current
@@ -205,14 +206,14 @@ func (k *kernel) drop(cause error) {
 	}
 }
 
-// leaving says whether the kernel is gone, or goes. Then it takes no requests.
+// leaving sets whether the kernel is deleted, or being deleted. Then it accepts no requests.
 func (k *kernel) leaving(gone bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.gone = gone
 }
 
-// shut ends a kernel that is gone, for its clients too.
+// shut ends a deleted kernel, for its clients too.
 func (k *kernel) shut() {
 	k.leaving(true)
 	k.drop(errShut)
@@ -271,7 +272,7 @@ func (k *kernel) reply(t *task, channel, typ string, content any) {
 // errFull is the error of a request to a kernel where too many wait.
 var errFull = hutch.Errorf(hutch.Exhausted, "too many requests wait for this kernel: at most %d, and %d MiB in all, can wait", maxWaiting, maxWaitingBytes>>20)
 
-// enqueue hands a request to the kernel.
+// enqueue passes a request to the kernel.
 func (k *kernel) enqueue(t *task) {
 	n := t.size()
 	k.mu.Lock()
@@ -287,7 +288,7 @@ func (k *kernel) enqueue(t *task) {
 	k.waiting, k.bytes = append(k.waiting, t), k.bytes+n
 	begin := k.current == nil && len(k.waiting) == 1
 	if begin {
-		k.current = t // so that no second goroutine begins
+		k.current = t // so that no second goroutine starts
 	}
 	k.mu.Unlock()
 	if begin {
@@ -358,7 +359,7 @@ func (k *kernel) finish(t *task, content any) {
 	k.reply(t, t.channel, replyType(t.header.Type), content)
 	k.publish("status", t.parent, statusContent{idle})
 	if state == busy {
-		k.publish("status", nil, statusContent{busy}) // of the run under way
+		k.publish("status", nil, statusContent{busy}) // of the current run
 	}
 }
 

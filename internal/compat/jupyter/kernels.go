@@ -37,13 +37,13 @@ func (h *Handler) model(k known) model {
 	return m
 }
 
-// visible lists the kernels that a request with some env can see, and forgets those that are gone.
+// visible lists the kernels that a request with some env can see, and forgets deleted ones.
 func (h *Handler) visible(r *http.Request, env map[string]string) ([]known, error) {
 	user, err := userOf(r, env)
 	if err != nil {
 		return nil, err
 	}
-	before := h.lives(compat.Owner(r.Context())) // others can come while the list is made
+	before := h.lives(compat.Owner(r.Context())) // others can be added while the list is made
 	list, err := h.all(r.Context(), user)
 	if err == nil && user == "" {
 		h.forgetMissing(before, list)

@@ -11,10 +11,10 @@ import (
 	"hutch"
 )
 
-// binaryProtocol is the name of Jupyter's second sub-protocol. Its messages are binary: the number of offsets, the
-// offsets, each 8 bytes and the lowest byte first, then the parts between them, which are the channel, the header, the
-// parent's header, the metadata, the content, and buffers. Without it a message is an object in JSON; one with buffers is
-// binary, with the number of parts and their offsets, each 4 bytes and the highest first, and that object as the first part.
+// binaryProtocol is the name of Jupyter's second sub-protocol. Its messages are binary: the number of offsets; the
+// offsets, each 8 bytes, little endian; then the parts between them: the channel, the header, the parent's header, the
+// metadata, the content, and buffers. Without it a message is a JSON object. A message with buffers is binary: the
+// number of parts and their offsets, each 4 bytes, big endian, and that object as the first part.
 const binaryProtocol = "v1.kernel.websocket.jupyter.org"
 
 // Channels of messages.
@@ -41,8 +41,8 @@ type header struct {
 	Session string `json:"session"`
 }
 
-// ourHeader is the header of what the server sends. What clients write into the other fields is not read: the date of some
-// is a number.
+// ourHeader is the header of the server's messages. Other fields of clients are not read: some send a number as the
+// date.
 type ourHeader struct {
 	header
 	Username string `json:"username"`
@@ -50,11 +50,11 @@ type ourHeader struct {
 	Version  string `json:"version"`
 }
 
-// message is one that a client has sent.
+// message is a message of a client.
 type message struct {
 	channel string
 	header  header
-	parent  json.RawMessage // the header as it came: the parent of the answers
+	parent  json.RawMessage // the header as received: the parent of the answers
 	content json.RawMessage
 }
 
@@ -122,7 +122,7 @@ func (m *message) decodeParts(b []byte) (json.RawMessage, error) {
 	if len(b) < 8 {
 		return nil, unreadable("the binary message has no parts")
 	}
-	n := at(0) // the last is where the last part ends
+	n := at(0) // the last offset is the end of the last part
 	if n < 6 || n > maxParts || uint64(len(b)) < 8*(n+1) {
 		return nil, unreadable("the binary message cannot have %d offsets", n)
 	}
@@ -165,7 +165,7 @@ func (m *message) readHeader(head json.RawMessage) error {
 	return unreadable("the message names the channel %.40q: a client sends on shell, control or stdin", m.channel)
 }
 
-// answer is a message to clients, encoded once for all that read one protocol.
+// answer is a message to clients, encoded once for all clients with the same protocol.
 type answer struct {
 	channel, typ string
 	parts        [4][]byte // header, parent's header, metadata, content
@@ -177,7 +177,7 @@ var none = json.RawMessage("{}")
 
 // newAnswer encodes the parts of a message about parent, which is nil for one about no request.
 func newAnswer(channel, typ string, parent, metadata json.RawMessage, content any) *answer {
-	head, _ := json.Marshal(ourHeader{ // of strings
+	head, _ := json.Marshal(ourHeader{ // strings can always be encoded
 		header{ID: hutch.NewID("m"), Type: typ, Session: "hutch"}, "hutch", date{time.Now()}.String(), version,
 	})
 	if parent == nil {
@@ -204,8 +204,8 @@ func (a *answer) object() []byte {
 		b.Write(a.parts[i])
 	}
 	var head header
-	json.Unmarshal(a.parts[0], &head)                                                                                       // as newAnswer wrote it
-	rest, _ := json.Marshal(map[string]any{"msg_type": a.typ, "channel": a.channel, "buffers": []any{}, "msg_id": head.ID}) // of strings
+	json.Unmarshal(a.parts[0], &head)                                                                                       // newAnswer has written it
+	rest, _ := json.Marshal(map[string]any{"msg_type": a.typ, "channel": a.channel, "buffers": []any{}, "msg_id": head.ID}) // strings can always be encoded
 	b.WriteByte(',')
 	b.Write(rest[1:])
 	a.first = b.Bytes()

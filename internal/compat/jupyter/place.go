@@ -18,7 +18,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// A place is where a kernel is: the two halves of its id.
+// A place identifies a kernel: the two halves of its id.
 type place struct {
 	box  string // 16 hexadecimal digits that name the sandbox
 	code string // 16 that name the context
@@ -49,11 +49,11 @@ func (p place) context() string { return "jupyter-" + p.code }
 const (
 	markLabel   = "jupyter"
 	mark        = "kernels"
-	userLabel   = "jupyter-user" // on the sandbox of a user, which outlives its kernels
+	userLabel   = "jupyter-user" // label of the sandbox of a user, which outlives its kernels
 	kernelLabel = "jupyter-kernel-"
 )
 
-// entry is the record of a kernel, as its label has it.
+// entry is the record of a kernel in its label.
 type entry struct {
 	Name    string   `json:"name"`
 	Session *session `json:"session,omitempty"`
@@ -71,7 +71,7 @@ func newHalf() string {
 
 const maxUser = 200 // bytes of the name of a user
 
-// userOf returns the user that a request names, or "": the first of header, parameter and KERNEL_USERNAME, which is what
+// userOf returns the user that a request names, or "": the first of header, parameter and KERNEL_USERNAME, which
 // clients of Jupyter's gateways send.
 func userOf(r *http.Request, env map[string]string) (string, error) {
 	if len(r.Header.Values("X-User-Id")) > 1 || len(r.URL.Query()["user"]) > 1 {
@@ -90,7 +90,7 @@ func boxOf(user string) string {
 	return hex.EncodeToString(sum[:half/2])
 }
 
-// How long a sandbox stays without a message to its kernels.
+// How long a sandbox is kept without a message to its kernels.
 const (
 	keepKernel = 24 * time.Hour
 	keepUser   = 30 * 24 * time.Hour
@@ -106,7 +106,7 @@ func keepFor(sb hutch.Sandbox) time.Duration {
 // request is a client's request for a new kernel.
 type request struct {
 	Name string            `json:"name"`
-	Path string            `json:"path"` // of the notebook, on the machine of the client
+	Path string            `json:"path"` // path of the notebook, on the client's machine
 	Env  map[string]string `json:"env"`
 }
 
@@ -155,7 +155,7 @@ func (h *Handler) create(ctx context.Context, user string, req request, s *sessi
 	return k, nil
 }
 
-// contextIdle is how long the context of a kernel stays without a run: longer than its sandbox.
+// contextIdle is how long the context of a kernel is kept without a run: longer than its sandbox.
 const contextIdle = 2 * keepUser
 
 // startContext starts the interpreter of a kernel.
@@ -169,11 +169,11 @@ func (h *Handler) startContext(ctx context.Context, k known, env map[string]stri
 }
 
 func (e entry) text() string {
-	b, _ := json.Marshal(e) // of strings
+	b, _ := json.Marshal(e) // strings can always be encoded
 	return string(b)
 }
 
-// discard removes a kernel: its sandbox or, of the sandbox of a user, what is the kernel's.
+// discard removes a kernel: its sandbox or, if the sandbox belongs to a user, only the kernel's part of it.
 func (h *Handler) discard(ctx context.Context, k known) error {
 	if k.box.Labels[userLabel] == "" {
 		_, err := h.svc.Destroy(ctx, k.sandbox(), true)
@@ -226,8 +226,8 @@ func (h *Handler) all(ctx context.Context, user string) ([]known, error) {
 	return list, err
 }
 
-// boxes lists sandboxes of the caller. Others can share theirs with the caller, with any labels: a notebook must not run
-// there.
+// boxes lists sandboxes of the caller, without those that others share, which can have any labels: a notebook must not
+// run there.
 func (h *Handler) boxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	list, err := h.svc.Sandboxes(ctx, f)
 	return slices.DeleteFunc(list, func(sb hutch.Sandbox) bool { return sb.Owner != compat.Owner(ctx) }), err
@@ -279,11 +279,11 @@ func (h *Handler) find(ctx context.Context, user, id string) (known, error) {
 	return known{}, missing
 }
 
-// touch puts off the end of a kernel's sandbox, and returns when that then is. It is an aid, so nothing depends on its
+// touch postpones the end of a kernel's sandbox, and returns the end. It is best effort: nothing depends on its
 // success.
 func (h *Handler) touch(ctx context.Context, sb hutch.Sandbox) *time.Time {
 	keep := keepFor(sb)
-	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // nil is what its owner has set
+	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // nil is set by its owner
 		return sb.ExpiresAt
 	}
 	limit := hutch.InSeconds(keep)

@@ -22,7 +22,7 @@ type session struct {
 type sessionModel struct {
 	session
 	Kernel   model             `json:"kernel"`
-	Notebook map[string]string `json:"notebook,omitempty"` // for clients of before Jupyter 5
+	Notebook map[string]string `json:"notebook,omitempty"` // for clients older than Jupyter 5
 }
 
 func (h *Handler) sessionModel(k known) sessionModel {
@@ -33,7 +33,7 @@ func (h *Handler) sessionModel(k known) sessionModel {
 	return m
 }
 
-// sessionRequest is a session to be made, or what is to change in one.
+// sessionRequest asks for a new session, or for changes of one.
 type sessionRequest struct {
 	ID     string  `json:"id"`
 	Path   *string `json:"path"`
@@ -44,7 +44,7 @@ type sessionRequest struct {
 		Name *string           `json:"name"`
 		Env  map[string]string `json:"env"`
 
-		// Clients send back what they have read.
+		// Clients send back fields that they have read.
 		Active      any `json:"last_activity"`
 		State       any `json:"execution_state"`
 		Connections any `json:"connections"`
@@ -52,7 +52,7 @@ type sessionRequest struct {
 	Notebook any `json:"notebook"`
 }
 
-// env is what the request says about the kernel's environment, where it can name a user.
+// env is the part of the request with the kernel's environment, which can name a user.
 func (q sessionRequest) env() map[string]string {
 	if q.Kernel == nil {
 		return nil
@@ -60,10 +60,10 @@ func (q sessionRequest) env() map[string]string {
 	return q.Kernel.Env
 }
 
-// maxSession is how long the fields of a session can be together, in bytes of JSON: it is part of a label.
+// maxSession limits the fields of a session together, in bytes of JSON: it is part of a label.
 const maxSession = 700
 
-// change sets what the request names.
+// change sets the fields that the request names.
 func (q sessionRequest) change(s *session) error {
 	for to, from := range map[*string]*string{&s.Path: q.Path, &s.Name: q.Name, &s.Type: q.Type} {
 		if from != nil {
@@ -175,7 +175,7 @@ func (h *Handler) kernelFor(r *http.Request, q sessionRequest, s *session, usual
 	return h.attach(r.Context(), k, s)
 }
 
-// attach gives a kernel a session, or takes it away with nil.
+// attach gives a kernel a session, or removes it with nil.
 func (h *Handler) attach(ctx context.Context, k known, s *session) (known, error) {
 	k.entry.Session = s
 	var err error

@@ -18,8 +18,8 @@ type task struct {
 	free   func()
 
 	mu    sync.Mutex
-	input *window.Queue // what input() reads; nil for nothing
-	asked bool          // the client has been asked for input
+	input *window.Queue // input for input(); nil for none
+	asked bool          // the client was asked for input
 }
 
 // newTask returns a task for the next message. It ends with the token of its client, and with the server, but not when the
@@ -37,7 +37,7 @@ func (c *client) newTask() *task {
 	return t
 }
 
-// size is how much memory the message takes.
+// size estimates the memory of the message.
 func (t *task) size() int { return len(t.content) + len(t.parent) }
 
 func (t *task) end() { t.free() }

@@ -17,8 +17,8 @@ import (
 	"hutch/internal/compat"
 )
 
-// execution is the body of exec. Fields that it does not have are ignored: a model writes some of them, and old releases
-// send their own settings.
+// execution is the body of exec. Unknown fields are ignored: a model writes some of them, and old releases send their
+// own settings.
 type execution struct {
 	Code  string   `json:"code"`
 	Lang  string   `json:"lang"`
@@ -31,7 +31,7 @@ type execution struct {
 type input struct {
 	ID       string      `json:"id"`
 	Storage  string      `json:"storage_session_id"`
-	Session  string      `json:"session_id"` // in its place, from older releases
+	Session  string      `json:"session_id"` // from older releases
 	Name     string      `json:"name"`
 	Kind     string      `json:"kind"`
 	Resource string      `json:"resource_id"`
@@ -142,7 +142,7 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) error {
 type run struct {
 	h       *Handler
 	who     Person
-	session string // of its output files
+	session string // session of its output files
 	execution
 	req    hutch.ExecRequest
 	out    compat.Collected
@@ -188,7 +188,7 @@ func (r *run) do(ctx context.Context, sandbox string) error {
 	return r.collect(ctx, sandbox, before)
 }
 
-// prepare shows the working folder as /mnt/data, if it can be done. This machine's image has it so.
+// prepare shows the working folder as /mnt/data, if possible. The host image has it already.
 func (r *run) prepare(ctx context.Context, sandbox string) error {
 	if r.h.opt.Image == "" {
 		return nil
@@ -197,8 +197,8 @@ func (r *run) prepare(ctx context.Context, sandbox string) error {
 	return err
 }
 
-// bring copies an input file into the sandbox. In a runtime session it replaces a file of the same name: that can be
-// another one, also if it has the same size.
+// bring copies an input file into the sandbox. In a runtime session it replaces a file with the same name, because the
+// content can differ even if the size is the same.
 func (r *run) bring(ctx context.Context, sandbox string, in input) error {
 	owner, err := in.owner()
 	if err != nil {

@@ -96,7 +96,7 @@ func (h *Handler) remove(w http.ResponseWriter, r *http.Request) error {
 	return h.answer(w, r, http.StatusOK, map[string]string{"message": "File deleted successfully", "session_id": f.Session, "fileId": f.ID})
 }
 
-// download sends the bytes of a file. Browsers save it, and show none of it.
+// download sends the bytes of a file. Browsers save it instead of showing it.
 func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 	st, f, err := h.found(r)
 	if err != nil {

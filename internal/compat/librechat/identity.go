@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// Person is who a request is from, as its JWT says. The zero value is all people of an API key.
+// Person is the user of a request, from its JWT. The zero value stands for all people of an API key.
 type Person struct{ Tenant, User string }
 
 type personKey struct{}
@@ -29,7 +29,7 @@ func personOf(ctx context.Context) Person {
 	return p
 }
 
-// owned is what a session belongs to: the user, or a skill or an agent, whose files all users of a tenant share.
+// owned is the owner of a session: the user, or a skill or an agent, whose files all users of a tenant share.
 type owned struct{ Kind, ID, Version string }
 
 // The kinds of owners of sessions. Older releases of LibreChat name none, or an entity.

@@ -23,8 +23,7 @@ import (
 type VerifierOptions struct {
 	Issuer   string // default "librechat"
 	Audience string // default "codeapi"
-	// Key is what tokens are verified with: public keys as a JSON Web Key Set, one in PEM, or a secret that LibreChat has
-	// too.
+	// Key verifies tokens: public keys as a JSON Web Key Set, a public key in PEM, or a secret that LibreChat has too.
 	Key string
 }
 
@@ -34,8 +33,8 @@ type Verifier struct {
 	keys             []key
 }
 
-// key is what the tokens of one key id, or of all, are verified with. A key has one algorithm, so no token chooses how
-// it is verified.
+// key verifies the tokens with one key id, or all tokens. A key has one algorithm, so a token cannot choose how it is
+// verified.
 type key struct {
 	id        string // empty for any
 	algorithm jose.SignatureAlgorithm
@@ -49,7 +48,7 @@ const (
 	maxToken    = 16 << 10         // bytes
 )
 
-// NewVerifier returns a verifier, or an error that says what is wrong with the key.
+// NewVerifier returns a verifier, or the error of an invalid key.
 func NewVerifier(opt VerifierOptions) (*Verifier, error) {
 	v := &Verifier{issuer: opt.Issuer, audience: opt.Audience}
 	if v.issuer == "" {
@@ -136,7 +135,7 @@ func keyOf(id string, public crypto.PublicKey) (key, bool) {
 	return key{}, false
 }
 
-// claims are the claims that we read beside the registered ones.
+// claims are the claims that we read in addition to the registered ones.
 type claims struct {
 	Tenant string `json:"tenant_id"`
 }
@@ -144,7 +143,7 @@ type claims struct {
 // errToken is the same error for every token that is not accepted, whatever the reason.
 var errToken = hutch.Errorf(hutch.Denied, "Invalid bearer token: it must be signed by the configured issuer for this service, name a user and last five minutes at most")
 
-// Verify returns who a token names.
+// Verify returns the person that a token names.
 func (v *Verifier) Verify(token string) (Person, error) {
 	parsed, err := parse(token)
 	if err != nil {
@@ -188,7 +187,7 @@ func (v *Verifier) person(c jwt.Claims, more claims) (Person, error) {
 	return Person{}, errToken
 }
 
-// claims reports whether a token says that it is of the issuer of v, true or not.
+// claims reports whether a token claims to be from the issuer of v. The claim is not verified.
 func (v *Verifier) claims(token string) bool {
 	parsed, err := parse(token)
 	if err != nil {
@@ -198,9 +197,9 @@ func (v *Verifier) claims(token string) bool {
 	return parsed.UnsafeClaimsWithoutVerification(&c) == nil && c.Issuer == v.issuer
 }
 
-// Front returns a handler in front of a guard. A request with a token of LibreChat's issuer passes on as one of the
-// person that it names, with the token of Hutch in its place, or is refused. Every other request passes on unchanged:
-// the guard knows what to do with it, and refuses tokens of other issuers.
+// Front returns a handler in front of a guard. A request with a token of LibreChat's issuer is passed on for the person
+// that it names, with a token of Hutch in its place, or is refused. Every other request is passed on unchanged: the
+// guard handles it, and refuses tokens of other issuers.
 func Front(next http.Handler, v *Verifier, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := bearer(r)

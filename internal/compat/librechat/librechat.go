@@ -1,21 +1,20 @@
-// Package librechat answers LibreChat's code interpreter: below /librechat/v1/ are "exec", "upload", "files", "download"
-// and "sessions". A LibreChat that uses it changes LIBRECHAT_CODE_BASEURL and its key.
+// Package librechat answers LibreChat's code interpreter: below /librechat/v1/ are "exec", "upload", "files",
+// "download" and "sessions". A LibreChat that uses it changes LIBRECHAT_CODE_BASEURL and its key.
 //
-// Whose a request is:
+// A request has one of two kinds of callers:
 //
 //   - An API key is a token of Hutch and names no person: all people of that LibreChat share the token's files, which
 //     LibreChat itself keeps apart.
-//   - A JWT names a tenant and a user. The server verifies it with the configured key and issuer, see [Verifier]. What
-//     it asks for is done with a configured token, and one user never reaches the files of another.
+//   - A JWT names a tenant and a user. The server verifies it with the configured key and issuer, see [Verifier]. Its
+//     calls use a configured token, and one user never reaches the files of another.
 //
-// Where things are. No code runs where files are kept: each user has a sandbox, the store, that only this package uses.
-// A store has a folder for each session and in it the files; the id of a file is a hash of its session and name, so
-// there is no other record. An execution has a new sandbox, which gets its input files from stores, runs the code in
-// /mnt/data, and gives new files to the user's store. With a hint for a runtime session, executions with the same hint
-// share a sandbox instead, which sleeps between them.
+// Files are kept where no code runs: each user has a sandbox, the store, that only this package uses. A store has a
+// folder for each session and in it the files; the id of a file is a hash of its session and name, so there is no other
+// record. An execution has a new sandbox, which gets its input files from stores, runs the code in /mnt/data, and gives
+// new files to the user's store. With a hint for a runtime session, executions with the same hint share a sandbox
+// instead, which sleeps between them.
 //
-// Stores and shared sandboxes are destroyed when nothing has used them for Options.Keep, as are sessions in a store
-// that were made before that.
+// Stores and shared sandboxes are destroyed after Options.Keep without use, and so are older sessions in a store.
 package librechat
 
 import (
@@ -49,9 +48,9 @@ type Options struct {
 	Timeout time.Duration
 	// Image is the image or template of the sandboxes that code runs in; default the server's.
 	Image string
-	// Keep is how long files and sandboxes stay without use; default 7 days.
+	// Keep is how long files and sandboxes are kept without use; default 7 days.
 	Keep time.Duration
-	// Stall is how long a client can leave data unread, or send none, before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread, or send none, before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -122,7 +121,7 @@ type failure struct {
 	Retry   *float64 `json:"retry_after_seconds,omitempty"`
 }
 
-// statuses are those for kinds of errors.
+// statuses are the HTTP statuses for kinds of errors.
 var statuses = map[hutch.Kind]int{
 	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.NotFound: http.StatusNotFound, hutch.Conflict: http.StatusConflict,
 	hutch.Exhausted: http.StatusTooManyRequests, hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,
@@ -130,7 +129,7 @@ var statuses = map[hutch.Kind]int{
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has gone, or the server is closing
+		err = cause // the client has disconnected, or the server is closing
 	}
 	e := hutch.AsError(err)
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
@@ -167,7 +166,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, v a
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.opt.Stall).Write(body) // an error here is a client that has gone
+	httpio.NewWriter(w, r, h.opt.Stall).Write(body) // an error means that the client has disconnected
 	return nil
 }
 

@@ -30,13 +30,13 @@ type origin struct {
 // The most that an execution leaves.
 const (
 	maxOutputs  = 100
-	maxLooked   = 5000      // names that are looked at
+	maxLooked   = 5000      // most names that are examined
 	maxTogether = 200 << 20 // bytes of all files
 	maxNotes    = 50        // about files that are not returned
-	aRecord     = 300       // bytes of a file's record in memory, beside its path
+	aRecord     = 300       // bytes of a file's record in memory, without its path
 )
 
-// note says something about a file on stderr. Files that nothing is said about are counted.
+// note reports a file on stderr. Files without a report are counted.
 func (r *run) note(format string, args ...any) {
 	if len(r.notes) == maxNotes {
 		r.unsaid++
@@ -48,7 +48,7 @@ func (r *run) note(format string, args ...any) {
 // ignored are folders of caches and packages, which are no results.
 var ignored = []string{"__pycache__", "node_modules", ".cache", ".git"}
 
-// look lists the regular files of the working folder, by their names in it.
+// look lists the regular files of the working folder, by their relative names.
 func (r *run) look(ctx context.Context, sandbox string) (map[string]hutch.FileInfo, error) {
 	root, err := r.h.svc.Stat(ctx, sandbox, ".")
 	if err != nil {

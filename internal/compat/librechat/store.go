@@ -14,7 +14,7 @@ import (
 	"hutch/internal/pipe"
 )
 
-// A session's folder has two: what was uploaded as read only, and the rest.
+// A session's folder has two: one for read-only uploads, and one for all other files.
 const (
 	writable = "rw"
 	readOnly = "ro"
@@ -29,7 +29,7 @@ type file struct {
 	path              string // in the store
 }
 
-// contentType is by the end of the name.
+// contentType is determined by the end of the name.
 func (f file) contentType() string {
 	t := mime.TypeByExtension(path.Ext(f.Name))
 	if t == "" {
@@ -87,7 +87,7 @@ func (h *Handler) put(ctx context.Context, st store, session, kind, name string,
 	return err
 }
 
-// open makes sure that a store is there.
+// open makes sure that a store exists.
 func (h *Handler) open(ctx context.Context, st store) error {
 	req := hutch.CreateRequest{ID: st.sandbox, Network: hutch.Network{Mode: hutch.NetworkNone}, Labels: map[string]string{"librechat": "files"}}
 	return h.kept.Use(ctx, req, func() error {
@@ -99,7 +99,7 @@ func (h *Handler) open(ctx context.Context, st store) error {
 	})
 }
 
-// prune removes the sessions of a store that are older than what is kept, now and then. No request depends on it.
+// prune removes expired sessions of a store from time to time. No request depends on it.
 func (h *Handler) prune(ctx context.Context, st store) {
 	if !h.prunes.Due(compat.Owner(ctx) + " " + st.sandbox + st.folder) {
 		return

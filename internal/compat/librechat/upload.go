@@ -27,7 +27,7 @@ var (
 	errLargeFile = hutch.Errorf(hutch.Invalid, "File size limit exceeded: a file can have %d MiB", maxFile>>20)
 )
 
-// uploaded is what became of a file.
+// uploaded is the result for one file.
 type uploaded struct {
 	Status   string `json:"status"` // "success" or "error"
 	Filename string `json:"filename"`
@@ -36,7 +36,7 @@ type uploaded struct {
 	err      error
 }
 
-// form is an upload as it arrives. The fields that say whose it is come before the files.
+// form is an upload while it arrives. The fields that name its owner come before the files.
 type form struct {
 	h       *Handler
 	r       *http.Request
@@ -129,7 +129,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (*form, error)
 	return nil, hutch.Errorf(hutch.Invalid, "an upload has at most %d parts", maxParts)
 }
 
-// ownerFields are the fields that say whose an upload is, and how it is kept. What other fields say is not needed.
+// ownerFields are the fields that name the owner of an upload, and how it is kept. Other fields are not needed.
 var ownerFields = []string{"kind", "id", "version", "entity_id", "read_only"}
 
 func (f *form) take(part *multipart.Part) error {
@@ -156,7 +156,7 @@ func (f *form) take(part *multipart.Part) error {
 	return nil
 }
 
-// takeFile stores a file. The error is one of the whole upload.
+// takeFile stores a file. The error applies to the whole upload.
 func (f *form) takeFile(part *multipart.Part, name string) error {
 	if len(f.files) == maxBatch {
 		f.more = true
@@ -205,7 +205,7 @@ func (f *form) save(part *multipart.Part, name string) error {
 	return cmp.Or(content.Err(), err)
 }
 
-// bounded is a file that ends with an error when it is too large.
+// bounded is a file that fails with an error when it is too large.
 type bounded struct {
 	io.Reader
 	left int64

@@ -48,7 +48,7 @@ type Options struct {
 	Image string
 	// Keep is how long a sandbox stays without use; default 7 days.
 	Keep time.Duration
-	// Stall is how long a client can leave data unread, or send none, before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread, or send none, before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -285,7 +285,7 @@ func (c *call) flag(name string, usual bool) bool {
 	return usual
 }
 
-// statuses are those for kinds of errors.
+// statuses are the HTTP statuses for kinds of errors.
 var statuses = map[hutch.Kind]int{
 	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.NotFound: http.StatusNotFound, hutch.Conflict: http.StatusConflict,
 	hutch.Exhausted: http.StatusTooManyRequests, hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,
@@ -295,7 +295,7 @@ var errBinary = hutch.Errorf(hutch.Invalid, "Unsupported binary file type: read 
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has gone, or the server is closing
+		err = cause // the client has disconnected, or the server is closing
 	}
 	e := hutch.AsError(err)
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {

@@ -17,7 +17,7 @@ import (
 type stage struct {
 	Stdout  string  `json:"stdout"`
 	Stderr  string  `json:"stderr"`
-	Output  string  `json:"output"` // both, in the order in which they came
+	Output  string  `json:"output"` // both, in the order of the output
 	Code    *int    `json:"code"`
 	Signal  *string `json:"signal"`
 	Message *string `json:"message"`
@@ -54,7 +54,7 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request) (any, error) {
 	return h.run(r.Context(), rt, j)
 }
 
-// run runs a job in a sandbox of its own, which reaches no network.
+// run runs a job in its own sandbox, without network.
 func (h *Handler) run(ctx context.Context, rt runtime, j job) (any, error) {
 	out := &output{}
 	req := hutch.ExecRequest{
@@ -85,7 +85,7 @@ func (h *Handler) run(ctx context.Context, rt runtime, j job) (any, error) {
 	return answer, nil
 }
 
-// write puts the other files beside the program.
+// write writes the other files next to the program.
 func (h *Handler) write(ctx context.Context, sandbox string, j job) error {
 	for i, f := range j.Files {
 		if i == j.main() {
@@ -110,7 +110,7 @@ var errFull = errors.New("the program wrote too much")
 // output is what a program writes.
 type output struct {
 	stdout, stderr, all strings.Builder
-	full                string // the stream that is over its limit, or empty
+	full                string // the stream that exceeded its limit, or empty
 }
 
 func (o *output) add(piece hutch.Output) error {

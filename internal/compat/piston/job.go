@@ -106,8 +106,8 @@ func (f file) check(i int) error {
 	return err
 }
 
-// checkTimes checks the limits of a stage, in ms. A program cannot use more time of the processor than a clock shows,
-// because its sandbox has one core: so a limit of that time holds if it is not below the limit of the clock.
+// checkTimes checks the limits of a stage, in ms. A program cannot use more CPU time than elapsed time, because its
+// sandbox has one core: so a CPU limit is never exceeded if it is not below the elapsed limit.
 func checkTimes(stage string, limit, usual, cpu float64, longest time.Duration) error {
 	most := float64(longest / time.Millisecond)
 	switch {
@@ -121,10 +121,10 @@ func checkTimes(stage string, limit, usual, cpu float64, longest time.Duration) 
 	return nil
 }
 
-// main is the index of the file that is run: the first one that is text.
+// main is the index of the file that is run: the first text file.
 func (j job) main() int { return slices.IndexFunc(j.Files, file.isText) }
 
-// name is where a file goes that is not run, in the working folder.
+// name is the path of a file that is not run, in the working folder.
 func (j job) name(i int) string {
 	if j.Files[i].Name == "" {
 		return fmt.Sprintf("file%d.code", i)
@@ -149,7 +149,7 @@ func (j job) limit(language string) hutch.Seconds {
 	return hutch.Seconds(max(ms, 1) / 1000)
 }
 
-// memory is that of the sandbox in MiB; 0 is the server's default.
+// memory is the sandbox's memory in MiB; 0 is the server's default.
 func (j job) memory() int {
 	bytes := max(j.RunMemory, j.CompileMemory)
 	if bytes <= 0 {

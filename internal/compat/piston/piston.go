@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// MaxTimeout bounds a stage of an execution; default 24 h.
 	MaxTimeout time.Duration
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -36,7 +36,7 @@ type Handler struct {
 	mux       *http.ServeMux
 	calls     *compat.Calls
 	languages *compat.Languages
-	names     []string // of the routes
+	names     []string // names of the routes
 }
 
 // NewHandler returns a handler that calls svc.
@@ -87,7 +87,7 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 	compat.Answer(w, status, message{hutch.AsError(err).Message})
 }
 
-// statuses are those for kinds of errors.
+// statuses are the HTTP statuses for kinds of errors.
 var statuses = map[hutch.Kind]int{
 	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.Conflict: http.StatusBadRequest, hutch.Exhausted: http.StatusTooManyRequests,
 	hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,
@@ -133,5 +133,5 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error here is a client that has gone
+	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error means that the client has disconnected
 }

@@ -28,7 +28,7 @@ var types = map[string]string{
 	".csv": "text/csv", ".json": "application/json", ".html": "text/html",
 }
 
-// The most that one run returns. RAGFlow's executor has the first two as well.
+// The limits of one run's result. RAGFlow's executor has the first two as well.
 const (
 	maxArtifacts = 10
 	maxArtifact  = 10 << 20 // bytes
@@ -42,8 +42,8 @@ func isArtifact(f hutch.FileInfo) bool {
 		!strings.HasPrefix(f.Name, ".") && !strings.Contains(f.Name, "..") && utf8.ValidString(f.Name) && !strings.ContainsFunc(f.Name, odd)
 }
 
-// collect adds the files in the working folder, and in the folder "artifacts" of it. A file that is left out is named
-// on stderr.
+// collect adds the files in the working folder, and in its folder "artifacts". It names files that are left out on
+// stderr.
 func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error {
 	found, err := h.find(ctx, sandbox)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error 
 			return err
 		}
 		if len(content) == 0 {
-			continue // the code still runs, and has changed it
+			continue // the code is still running, and has changed it
 		}
 		together += len(content)
 		r.Artifacts = append(r.Artifacts, artifact{f.Name, types[strings.ToLower(path.Ext(f.Name))], len(content), base64.StdEncoding.EncodeToString(content)})
@@ -72,7 +72,7 @@ func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error 
 // maxNotes is how many files that are left out have a line on stderr.
 const maxNotes = 50
 
-// notes is what stderr says about files that are left out.
+// notes is the report on stderr about files that are left out.
 func notes(out []string) string {
 	if more := len(out) - maxNotes; more > 0 {
 		out = append(out[:maxNotes], fmt.Sprintf("and %d more are left out", more))
@@ -96,11 +96,11 @@ func leftOut(f hutch.FileInfo, before, together int) string {
 	return ""
 }
 
-// maxListed is how many names of a folder are looked at.
+// maxListed is how many names of a folder are examined.
 const maxListed = 1000
 
-// find returns the artifacts of both folders, sorted. A file of the working folder takes the place of one of the same
-// name in the other.
+// find returns the artifacts of both folders, sorted. A file of the working folder replaces one with the same name in
+// the other.
 func (h *Handler) find(ctx context.Context, sandbox string) ([]hutch.FileInfo, error) {
 	var found []hutch.FileInfo
 	names := map[string]bool{}
@@ -112,7 +112,7 @@ func (h *Handler) find(ctx context.Context, sandbox string) ([]hutch.FileInfo, e
 			}
 			return nil
 		})
-		// The code can have removed the folder, or filled it with more names than are looked at.
+		// The code can have removed the folder, or filled it with too many names.
 		if kind := hutch.KindOf(err); err != nil && kind != hutch.NotFound && kind != hutch.Exhausted && kind != hutch.Conflict && kind != hutch.Invalid {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (h *Handler) find(ctx context.Context, sandbox string) ([]hutch.FileInfo, e
 	return found, nil
 }
 
-// content reads a file. A file that has gone meanwhile is empty.
+// content reads a file. A file that was removed meanwhile is empty.
 func (h *Handler) content(ctx context.Context, sandbox, file string) ([]byte, error) {
 	b := compat.NewBuffer(ctx, maxArtifact)
 	_, err := h.svc.ReadFile(ctx, sandbox, hutch.ReadRequest{Path: file, Length: maxArtifact}, b)

@@ -109,7 +109,7 @@ func statusOf(err error) int {
 // failed is the answer for a run that could not be made.
 func (h *Handler) failed(r *http.Request, err error) result {
 	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has gone, or the server is closing
+		err = cause // the client has disconnected, or the server is closing
 	}
 	e := hutch.AsError(err)
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {

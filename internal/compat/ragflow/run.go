@@ -35,7 +35,7 @@ type job struct {
 	input            input
 }
 
-// input is what the calling program reads.
+// input is read by the calling program.
 type input struct {
 	Code      string                     `json:"code"`
 	Arguments map[string]json.RawMessage `json:"arguments"`
@@ -99,7 +99,7 @@ const (
 	statusRunner  = "program_runner_error"
 )
 
-// value is what main returned.
+// value is the value that main returned.
 type value struct {
 	Present bool            `json:"present"`
 	Value   json.RawMessage `json:"value"`
@@ -109,7 +109,7 @@ type value struct {
 // maxOutput is how many bytes a run can write to stdout with its result, and to stderr.
 const maxOutput = 8 << 20
 
-// execute runs a job in a sandbox of its own, with the network that the server gives to new sandboxes.
+// execute runs a job in its own sandbox, with the default network of new sandboxes.
 func (h *Handler) execute(ctx context.Context, j job) (result, error) {
 	in, err := json.Marshal(j.input)
 	if err != nil {
@@ -135,11 +135,11 @@ func (h *Handler) execute(ctx context.Context, j job) (result, error) {
 	return answer, err
 }
 
-// describe says how a run ended in the words of RAGFlow's executor.
+// describe describes the end of a run in the words of RAGFlow's executor.
 func describe(res hutch.ExecResult, out *compat.Collected, mark string) result {
 	ms := float64(res.Duration.Microseconds()) / 1000
 	r := result{Status: statusProgram, Stderr: out.Stderr(), ExitCode: res.ExitCode, Time: &ms, Artifacts: []artifact{}}
-	limit := func(kind string, code int, words string) { // words are those of RAGFlow's executor, or say more
+	limit := func(kind string, code int, words string) { // the words are those of RAGFlow's executor, with more details
 		r.Status, r.Limit, r.ExitCode, r.Stderr = statusLimit, &kind, code, words
 	}
 	switch {
@@ -166,8 +166,8 @@ func describe(res hutch.ExecResult, out *compat.Collected, mark string) result {
 	return r
 }
 
-// split separates what the code printed from what main returned. The calling program ends the last line of the code by
-// itself, so that line feed is not the code's.
+// split separates the code's output from main's result. The calling program ends the last line of the code itself, so
+// that line feed is not part of the code's output.
 func split(stdout, mark string) (string, *value) {
 	i := strings.LastIndex(stdout, "\n"+mark)
 	if i < 0 {

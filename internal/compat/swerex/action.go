@@ -23,7 +23,7 @@ const (
 	interruptTime = 200 * time.Millisecond // between two attempts
 )
 
-// action is what run_in_session does: a command or an interrupt.
+// action is one request of run_in_session: a command or an interrupt.
 type action struct {
 	Type    string   `json:"action_type"` // "bash" or "bash_interrupt"
 	Session string   `json:"session"`
@@ -110,8 +110,8 @@ func (a action) check() error {
 	return hutch.Errorf(hutch.Invalid, "%s", wrong).Because(errBody)
 }
 
-// patterns compiles what the action expects. Together the patterns are small, because programs choose the output that
-// is searched.
+// patterns compiles the patterns of the action. Their total size is small, because programs choose the output that is
+// searched.
 func (a action) patterns() (list []*regexp.Regexp, err error) {
 	left := maxSteps
 	for _, text := range a.Expect {
@@ -149,7 +149,7 @@ func steps(re *syntax.Regexp) int {
 	return min(n, 2*maxSteps)
 }
 
-// withPrompt adds the prompt to what ends an action.
+// withPrompt adds the prompt to the patterns of an action.
 func withPrompt(patterns []*regexp.Regexp) []*regexp.Regexp {
 	return append(slices.Clone(patterns), promptPattern)
 }
@@ -178,7 +178,7 @@ func (a action) failure(code int, output string) error {
 	return throw(classNonZero, message)
 }
 
-// late returns the exception of an action that took too long, and other errors as they are.
+// late returns the exception of an action that took too long, and other errors unchanged.
 func (a action) late(err error, limit time.Duration) error {
 	if errors.Is(err, errLate) {
 		return throw(classTimeout, fmt.Sprintf("timeout after %g seconds while running command %q", limit.Seconds(), a.Command))

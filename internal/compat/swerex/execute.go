@@ -55,7 +55,7 @@ func (c command) request(longest hutch.Seconds) (hutch.ExecRequest, error) {
 	}
 	req := hutch.ExecRequest{Command: line, Env: c.Env, Timeout: longest, MaxOutput: maxStream}
 	if c.Timeout != nil {
-		req.Timeout = hutch.Seconds(max(*c.Timeout, 0.001)) // the service refuses one that is too long
+		req.Timeout = hutch.Seconds(max(*c.Timeout, 0.001)) // the service refuses a limit that is too long
 	}
 	if c.Dir != nil {
 		req.Dir = *c.Dir

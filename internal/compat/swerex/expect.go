@@ -24,14 +24,14 @@ const (
 	overlap = 4 << 10   // bytes in which a match can cross pieces of output
 )
 
-// leftOut stands in the place of the middle of long output.
+// leftOut replaces the middle of long output.
 const leftOut = "\n[the middle of the output is left out here]\n"
 
-// match is what expect found.
+// match is the result of expect.
 type match struct {
 	before  string // the output before it
 	text    string
-	group   string // the first of the pattern
+	group   string // the first group of the pattern
 	pattern int    // its index
 }
 
@@ -57,7 +57,7 @@ func (s *shell) expect(ctx context.Context, patterns []*regexp.Regexp, limit tim
 	return match{}, throw(classEnded, "the shell of the session has ended; its last output was:\n"+clean(string(look.kept)))
 }
 
-// search looks for patterns in output as it comes.
+// search looks for patterns in output while it arrives.
 type search struct {
 	ctx        context.Context
 	patterns   []*regexp.Regexp

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// maxRead is the largest file that read_file returns, in bytes. It is as large as one that write_file can write.
+// maxRead is the largest file that read_file returns, in bytes. write_file has the same limit.
 const maxRead = compat.MaxRequest
 
 // readRequest is the body of read_file.
@@ -52,7 +52,7 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request, sandbox strin
 	return map[string]string{"content": decoded}, err
 }
 
-// bounded keeps a file of at most maxRead bytes, if the server has room for it. It has no method but Write, so that
+// bounded keeps a file of at most maxRead bytes, within the caller's memory budget. Its only method is Write, so that
 // nothing is written past it.
 type bounded struct {
 	ctx  context.Context
@@ -110,7 +110,7 @@ func latin1(b []byte) string {
 	return out.String()
 }
 
-// undecodable returns what a mode of errors shows for a byte that the encoding does not have.
+// undecodable returns the replacement, in a mode of errors, for a byte that the encoding does not have.
 func undecodable(c byte, encoding, mode string) (string, error) {
 	switch mode {
 	case "strict":
@@ -136,8 +136,8 @@ func (h *Handler) writeFile(w http.ResponseWriter, r *http.Request, sandbox stri
 	return struct{}{}, h.write(r.Context(), sandbox, req.Path, strings.NewReader(req.Content))
 }
 
-// write writes a file. The content of a string is sent again if the sandbox had to be created first; that of a body has
-// not been read then.
+// write writes a file. If the sandbox had to be created first, a string is sent again; a body has not been read by
+// then.
 func (h *Handler) write(ctx context.Context, sandbox, path string, content io.Reader) error {
 	return compat.OnFirstUse(ctx, h.svc, sandbox, func() error {
 		_, err := h.svc.WriteFile(ctx, sandbox, hutch.WriteRequest{Path: path, Parents: true}, content)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	prompt     = "SHELLPS1PREFIX" // as the client knows it
+	prompt     = "SHELLPS1PREFIX" // the prompt that the client expects
 	shellName  = "swerex "        // begins the names of the processes that are sessions
 	maxName    = 50
 	killSignal = 9
@@ -81,7 +81,7 @@ func (req sessionRequest) check() error {
 	return nil
 }
 
-// commands are what a new shell runs first. The files can set another prompt, so ours is set after them.
+// commands are the first commands of a new shell. The files can set another prompt, so ours is set after them.
 func (req sessionRequest) commands() string {
 	var all strings.Builder
 	for _, file := range req.Source {
@@ -120,7 +120,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, sandbox 
 	return map[string]string{"output": output, "session_type": "bash"}, nil
 }
 
-// startShell starts the shell of a session. Of two calls that create one session at a time, the older shell stays.
+// startShell starts the shell of a session. If two calls create one session at once, the older shell is kept.
 func (h *Handler) startShell(ctx context.Context, sandbox, name string) (p hutch.Process, err error) {
 	exists := throw(classExists, "session "+name+" already exists")
 	if _, found, err := h.session(ctx, sandbox, name); err != nil {
@@ -157,7 +157,7 @@ func (h *Handler) prepare(ctx context.Context, sandbox, process, commands string
 	return got.Output, err
 }
 
-// abandon ends a shell that no client will use, also when the client has gone.
+// abandon ends a shell that no client will use, even if the client has disconnected.
 func (h *Handler) abandon(ctx context.Context, sandbox, process string) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()
@@ -173,7 +173,7 @@ func ended(err error) bool {
 	return kind == hutch.NotFound || kind == hutch.Conflict
 }
 
-// end ends a session and everything in it. When it returns, the name is free.
+// end ends a session and everything in it. When it returns, the name can be used again.
 func (h *Handler) end(ctx context.Context, sandbox, process string) error {
 	h.shells.forget(ctx, sandbox, process)
 	err := h.svc.Signal(ctx, sandbox, process, killSignal)

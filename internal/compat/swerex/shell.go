@@ -25,7 +25,7 @@ const (
 // shell is one session of a sandbox. Only the action that has the turn uses it; users and used belong to shells.
 type shell struct {
 	turn   chan struct{} // full while an action is under way
-	cursor int64         // after the output that has been answered
+	cursor int64         // end of the output that was returned
 	svc    hutch.Service
 	address
 
@@ -58,8 +58,8 @@ func (s *shell) run(ctx context.Context, a action, patterns []*regexp.Regexp, li
 	return s.observe(ctx, a, got, got.pattern < len(patterns))
 }
 
-// The end of a command is a control sequence that terminals do not show. Its id is random, so that no output has it by
-// chance.
+// The end of a command is a control sequence that terminals do not show. Its id is random, so that no output contains
+// it by chance.
 const markFormat = `\033]7770;%s;%s\007`
 
 var marks = regexp.MustCompile(`\x1b\]7770;[a-z2-7]+;[0-9]{1,3}\x07`)
@@ -69,7 +69,7 @@ func markOf(id string) *regexp.Regexp {
 	return regexp.MustCompile(`\x1b\]7770;` + id + `;([0-9]{1,3})\x07`)
 }
 
-// observe returns what a command showed before its end or a pattern.
+// observe returns the output of a command before its end or a pattern.
 func (s *shell) observe(ctx context.Context, a action, got match, early bool) (observation, error) {
 	o := observation{Output: clean(got.before), Expect: got.text, Type: "bash"}
 	if early {
@@ -77,7 +77,7 @@ func (s *shell) observe(ctx context.Context, a action, got match, early bool) (o
 	}
 	o.Expect = prompt
 	if rest, err := s.expect(ctx, []*regexp.Regexp{promptPattern}, settle); err == nil {
-		o.Output += clean(rest.before) // what bash reports about jobs
+		o.Output += clean(rest.before) // bash's reports about jobs
 	}
 	if a.Check == "ignore" {
 		return o, nil
@@ -93,7 +93,7 @@ func (s *shell) observe(ctx context.Context, a action, got match, early bool) (o
 	return o, nil
 }
 
-// converse types to a program, and waits for one of the patterns or for the prompt.
+// converse sends input to a program, and waits for one of the patterns or for the prompt.
 func (s *shell) converse(ctx context.Context, a action, patterns []*regexp.Regexp, limit time.Duration) (any, error) {
 	deadline := time.Now().Add(limit)
 	err := s.seek(ctx)
@@ -174,7 +174,7 @@ func (s *shell) enter(ctx context.Context, keys string, limit time.Duration) err
 	return err
 }
 
-// seek finds the end of the output, if it is not known where the last answer ended.
+// seek finds the end of the output, if the end of the last answer is unknown.
 func (s *shell) seek(ctx context.Context) (err error) {
 	if s.cursor == unknown {
 		s.cursor, err = s.svc.Logs(ctx, hutch.LogsRequest{SandboxID: s.sandbox, ProcessID: s.process}, func(hutch.Output) error { return nil })
@@ -185,7 +185,7 @@ func (s *shell) seek(ctx context.Context) (err error) {
 	return err
 }
 
-// discard removes the file of a command, also when the client has gone.
+// discard removes the file of a command, even if the client has disconnected.
 func (s *shell) discard(ctx context.Context, file string) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()

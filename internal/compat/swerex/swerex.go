@@ -1,10 +1,11 @@
 // Package swerex answers the clients of SWE-ReX, through which SWE-agent runs commands. Below /swerex/SANDBOX/ are the
 // routes of one SWE-ReX server, whose machine is that sandbox: RemoteRuntime(host=".../swerex/SANDBOX", port=None). A
-// missing sandbox is created on first use. "close" ends the sessions; the sandbox stays, as the server of SWE-ReX does.
+// missing sandbox is created on first use. "close" ends the sessions and keeps the sandbox, as the server of SWE-ReX
+// does.
 //
 // A session is a background process of the sandbox: a shell with a terminal. The server of SWE-ReX types a command into
 // its shell and finds the end by the prompt. Here the command is a file that the shell sources, and the end is a random
-// mark; so commands of any length and form run as they are. Programs that ask for input are typed to, as there.
+// mark; so commands of any length and form run unchanged. Input for programs is typed, as there.
 //
 // An error is status 511 with the class of the exception that the client raises.
 package swerex
@@ -28,7 +29,7 @@ import (
 type Options struct {
 	// MaxTimeout bounds a command that names no time limit; default 24 h.
 	MaxTimeout time.Duration
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	Log   *slog.Logger
 }
@@ -95,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.Serv
 // Close ends the calls under way and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
-// isAlive says whether the sandbox can be used, as it can whenever the token can have it. It creates nothing.
+// isAlive says whether the token can use the sandbox. It creates nothing.
 func (h *Handler) isAlive(_ http.ResponseWriter, r *http.Request, sandbox string) (any, error) {
 	if err := hutch.CheckID(sandbox); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ const (
 	classOther   = "swerex.exceptions.SwerexException"
 )
 
-// classes are those for kinds of errors.
+// classes are the exception classes for kinds of errors.
 var classes = map[hutch.Kind]string{
 	hutch.Invalid: "builtins.ValueError", hutch.Denied: "builtins.PermissionError", hutch.Timeout: classTimeout, hutch.Unsupported: "builtins.NotImplementedError",
 }
@@ -211,7 +212,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error here is a client that has gone
+	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error means that the client has disconnected
 }
 
 // body decodes a request.

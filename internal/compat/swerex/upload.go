@@ -62,9 +62,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, sandbox string)
 	return struct{}{}, place(r.Context(), sandbox, f.temporary, f.fields["target_path"])
 }
 
-// form is what an upload consists of.
+// form is the content of an upload.
 type form struct {
-	temporary string // where the file is
+	temporary string // path of the file
 	sent      bool
 	fields    map[string]string
 }
@@ -86,7 +86,7 @@ func (h *Handler) receive(ctx context.Context, sandbox string, parts *multipart.
 	return badUpload("an upload has the fields file, target_path and unzip, and no more")
 }
 
-// uploadError returns errors of this server as they are, and others as errors of the body.
+// uploadError returns errors of this server unchanged, and others as errors of the body.
 func uploadError(err error) error {
 	if _, ours := errors.AsType[*hutch.Error](err); ours {
 		return err
@@ -160,7 +160,7 @@ func (h *Handler) unpack(ctx context.Context, sandbox, temporary, target string)
 	})
 }
 
-// discard removes a file in the sandbox, also when the client has gone.
+// discard removes a file in the sandbox, even if the client has disconnected.
 func (h *Handler) discard(ctx context.Context, sandbox, file string) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()

@@ -11,13 +11,13 @@ import (
 	"hutch"
 )
 
-// command is a process that clients know by its process id. Processes report no id once they have ended, so that of an
-// ended one is remembered for a while.
+// command is a process that clients know by its process id. Ended processes report no id, so their ids are remembered
+// for a while.
 type command struct {
 	place    string // sandbox
 	pid      int
-	id       string        // of the process in package hutch
-	config   processConfig // zero if it is long
+	id       string        // id of the process in package hutch
+	config   processConfig // zero if it is too long to remember
 	terminal bool
 
 	mu      sync.Mutex
@@ -72,7 +72,7 @@ type commandKey struct {
 	pid   int
 }
 
-// add remembers a command. One that ended before its process id was known gets a number that no process has.
+// add remembers a command. If it ended before its process id was known, it gets a number that no process has.
 func (cs *commands) add(c *command) *command {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -90,7 +90,7 @@ func (cs *commands) add(c *command) *command {
 	return c
 }
 
-// tidyLocked makes room: it forgets what has expired or, without such, any command.
+// tidyLocked makes space: it drops expired commands or, if there are none, any command.
 func (cs *commands) tidyLocked() {
 	now := time.Now()
 	for key, c := range cs.all {
@@ -170,7 +170,7 @@ func (h *Handler) remember(here string, p hutch.Process) *command {
 // maxConfig is how long a configuration can be that is remembered, in bytes. Of a longer one the process's record is listed.
 const maxConfig = 4 << 10
 
-// short returns a configuration that is short enough to be remembered, or none.
+// short returns a configuration that is short enough to be remembered, or an empty one.
 func (p processConfig) short() processConfig {
 	const each = 64 // for a string and its place
 	n := len(p.Cmd) + len(p.Cwd)
@@ -186,7 +186,7 @@ func (p processConfig) short() processConfig {
 	return p
 }
 
-// configOf reads a command line that hutch.CommandLine wrote. Any other one is shown as the program.
+// configOf parses a command line that hutch.CommandLine wrote. Any other one is shown as the program.
 func configOf(line string) processConfig {
 	words, ok := splitWords(line)
 	if !ok {

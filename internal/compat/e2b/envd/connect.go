@@ -20,9 +20,10 @@ import (
 	"hutch/internal/httpio"
 )
 
-// The Connect protocol, as https://connectrpc.com/docs/protocol has it, with the JSON codec and without compression. A
-// unary call has one JSON message in each direction; its error is a status and a JSON object. In a stream each message
-// is a frame: a byte of flags, the length in four bytes, and the JSON. The last frame has the flag endOfStream.
+// The Connect protocol, as specified by https://connectrpc.com/docs/protocol, with the JSON codec and without
+// compression. A unary call has one JSON message in each direction; its error is a status and a JSON object. In a
+// stream each message is a frame: a byte of flags, the length in four bytes, and the JSON. The last frame has the flag
+// endOfStream.
 const (
 	unaryType  = "application/json"
 	streamType = "application/connect+json"
@@ -75,7 +76,7 @@ func rpcErrorf(c code, format string, args ...any) *rpcError {
 	return &rpcError{c, fmt.Sprintf(format, args...)}
 }
 
-// asRPC returns err as the protocol has it.
+// asRPC returns err in the protocol's form.
 func asRPC(err error) *rpcError {
 	if e, ok := errors.AsType[*rpcError](err); ok {
 		return e
@@ -142,7 +143,7 @@ func serverStream[Q any](h *Handler, path string, answer func(request, Q, *strea
 	})
 }
 
-// endStream sends the last frame. When the sandbox has gone, or the client, the connection is cut: that is how clients
+// endStream sends the last frame. If the sandbox or the client is gone, it cuts the connection: that is how clients
 // recognise that a sandbox was destroyed.
 func (h *Handler) endStream(w http.ResponseWriter, q request, s *stream, err error) {
 	switch {
@@ -165,7 +166,7 @@ func (h *Handler) vanished(q request, err error) bool {
 	return seam.Vanished(unmetered(context.WithoutCancel(q.ctx)), q.target, err)
 }
 
-// describe returns an error to show, and logs what that hides.
+// describe returns the error to show, and logs its hidden cause.
 func (h *Handler) describe(r *http.Request, err error) *rpcError {
 	if cause := context.Cause(r.Context()); cause != nil && hutch.KindOf(cause) != hutch.Internal {
 		return asRPC(cause) // the server is closing, or the token has ended
@@ -180,7 +181,7 @@ func (h *Handler) describe(r *http.Request, err error) *rpcError {
 	return e
 }
 
-// refusesProtocol answers requests in another form than the one that this package reads.
+// refusesProtocol answers requests in forms that this package does not read.
 func refusesProtocol(w http.ResponseWriter, r *http.Request, want string) bool {
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := strings.ToLower(parameters["charset"])
@@ -226,7 +227,7 @@ func readMessage(w http.ResponseWriter, r *http.Request, silence time.Duration, 
 	return b, nil
 }
 
-// frameHead is the length of what comes before a message in a frame.
+// frameHead is the length of a frame's header.
 const frameHead = 5
 
 // onlyFrame returns the message of a body that has one frame.
@@ -275,16 +276,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", unaryType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // an error here means that the client has gone
+	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// errGone ends what runs for a client that left or stopped reading.
+// errGone ends the work for a client that disconnected or stopped reading.
 var errGone = errors.New("the client has gone")
 
 // stream sends frames. Several goroutines can send.
 type stream struct {
 	w     http.ResponseWriter
-	pause time.Duration // how long nothing is sent before a keepalive
+	pause time.Duration // time without data before a keepalive
 
 	mu    sync.Mutex
 	begun bool
@@ -325,15 +326,15 @@ func (s *stream) frame(flags byte, v any) error {
 	return nil
 }
 
-// idle returns how long nothing has been sent.
+// idle returns for how long nothing was sent.
 func (s *stream) idle() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.sent)
 }
 
-// keepAlive sends message whenever nothing else has been sent for the interval that the client asked for. The returned
-// function ends that.
+// keepAlive sends message whenever nothing was sent for the interval that the client asked for. The returned function
+// ends that.
 func (s *stream) keepAlive(message any, fail func()) (stop func()) {
 	done := make(chan struct{})
 	var sending sync.WaitGroup
@@ -356,7 +357,7 @@ func (s *stream) keepAlive(message any, fail func()) (stop func()) {
 	}
 }
 
-// keepaliveInterval is how often a client wants to hear from a stream.
+// keepaliveInterval is the interval that a client asks for.
 func keepaliveInterval(r *http.Request) time.Duration {
 	seconds, err := strconv.Atoi(r.Header.Get("Keepalive-Ping-Interval"))
 	if err != nil || seconds < 1 || seconds > 3600 {

@@ -30,7 +30,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 	}
 	req := hutch.ReadRequest{Path: a.path(r.URL.Query().Get("path"))}
 	d := &downloading{w: w, head: r.Method == http.MethodHead, gzip: encoding == "gzip"}
-	if offset, length, ok := httpio.ParseRange(r.Header.Get("Range")); ok && r.Header.Get("If-Range") == "" { // the file is known only once it is open
+	if offset, length, ok := httpio.ParseRange(r.Header.Get("Range")); ok && r.Header.Get("If-Range") == "" { // the file's size is known only after it is opened
 		d.ranged, req.Offset, req.Length = true, offset, length
 	}
 	d.req = &req
@@ -60,8 +60,8 @@ func (h *Handler) failRead(w http.ResponseWriter, r *http.Request, p string, err
 	h.fail(w, r, err)
 }
 
-// chooseEncoding returns the encoding of an answer. Clients that are libraries name all that they could read: only one
-// that names gzip alone, or does not take another, wants it.
+// chooseEncoding returns the encoding of an answer. Libraries list all encodings that they can read, so gzip is chosen
+// only for a client that lists nothing else, or refuses other encodings.
 func chooseEncoding(header http.Header) (encoding string, ok bool) {
 	gzipQuality, identityQuality, others := 0.0, -1.0, 0
 	for part := range strings.SplitSeq(header.Get("Accept-Encoding"), ",") {
@@ -116,7 +116,7 @@ func (d *downloading) opened(info hutch.FileInfo) {
 		header.Set("Content-Type", t)
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of ours
+	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of this server
 	header.Set("Cache-Control", "no-store")
 	header.Set("Vary", "Accept-Encoding")
 	header.Set("Last-Modified", info.Modified.UTC().Format(http.TimeFormat))
@@ -163,6 +163,6 @@ func (d *downloading) Write(b []byte) (int, error) {
 func (d *downloading) finish() {
 	d.begin()
 	if d.zip != nil {
-		d.zip.Close() // an error here means that the client has gone
+		d.zip.Close() // an error means that the client has disconnected
 	}
 }

@@ -1,17 +1,17 @@
-// Package envd is what E2B's clients find on port 49983 of a sandbox: the services process.Process and
+// Package envd provides the services that E2B's clients expect on port 49983 of a sandbox: process.Process and
 // filesystem.Filesystem, and /files, /health, /metrics and /envs over plain HTTP. Package seam gives it the sandbox of
 // a request. Everything is a translation to calls of [hutch.Service].
 //
-// Two ideas make it small. The remote procedure calls are Connect's with JSON messages, and nothing else: a unary call
-// is a POST, and a stream is a sequence of frames (connect.go), so no generated code is needed. And a command of E2B is
-// a background process of ours whose output is followed (process.go): it outlives its connection, can be listed and
+// Two ideas keep it small. The remote procedure calls are Connect's with JSON messages only: a unary call is a POST,
+// and a stream is a sequence of frames (connect.go), so no generated code is needed. And a command of E2B is a
+// background process of ours whose output is followed (process.go): it outlives its connection, can be listed and
 // connected to again, and has an input and a process id.
 //
-// A user and a relative path mean what they mean to E2B: "user" is the sandbox's own user, and paths begin at its home
-// (user.go). Commands, and work on files, have the rights of the user that a request names.
+// A user and a relative path mean the same as in E2B: "user" is the sandbox's own user, and paths begin at its home
+// (user.go). Commands and file operations have the rights of the user that a request names.
 //
-// What has no equivalent is refused by its name, with the code "unimplemented" or the status 501: message fields that
-// this package does not know, compressed messages, the binary codec, and StreamInput. Changes of permissions are not
+// Unsupported features are refused by name, with the code "unimplemented" or the status 501: message fields that this
+// package does not know, compressed messages, the binary codec, and StreamInput. Changes of permissions are not
 // reported to watchers.
 package envd
 
@@ -32,8 +32,8 @@ import (
 // Options configure a handler; the zero value works.
 type Options struct {
 	Log *slog.Logger
-	// Stall is how long a client can leave data unread before it counts as gone, and how long it can be silent while it
-	// sends; default 5 minutes.
+	// Stall is how long a client can leave data unread, or pause while it sends, before it is disconnected; default 5
+	// minutes.
 	Stall time.Duration
 }
 
@@ -93,8 +93,8 @@ func (h *Handler) Close() {
 	h.watchers.running.Wait()
 }
 
-// answerCORS lets web pages of every origin call, as E2B's own envd does, and answers a preflight request. Whether an
-// origin gets this far is decided in front of this package.
+// answerCORS lets web pages of every origin call, as E2B's own envd does, and answers a preflight request. Code in
+// front of this package decides which origins get this far.
 func answerCORS(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get("Origin") == "" {
 		return false
@@ -123,10 +123,10 @@ func refuseGone(w http.ResponseWriter, t seam.Target) {
 	writeJSON(w, http.StatusBadGateway, map[string]any{"sandboxId": t.Sandbox, "message": "The sandbox was not found", "code": http.StatusBadGateway})
 }
 
-// unmetered is the context of the calls that follow the first one of a request: one request counts once.
+// unmetered is the context of the later calls of a request: one request counts once.
 func unmetered(ctx context.Context) context.Context { return caller.Unmetered(ctx) }
 
-// place names a sandbox among those of all owners.
+// place identifies a sandbox among those of all owners.
 func place(ctx context.Context, t seam.Target) string {
 	owner, _ := caller.OwnerOf(ctx)
 	return owner.ID + "\x00" + t.Sandbox

@@ -22,7 +22,7 @@ func (h *Handler) routeFilesystem() {
 	unary(h, "/filesystem.Filesystem/RemoveWatcher", h.removeWatcher)
 }
 
-// entryInfo describes a file. The type and mode of a link are those of what it leads to.
+// entryInfo describes a file. The type and mode of a link are those of its target.
 type entryInfo struct {
 	Name          string    `json:"name"`
 	Type          string    `json:"type"`
@@ -85,7 +85,7 @@ func (h *Handler) stat(q request, m pathRequest) (entryResponse, error) {
 		return entryResponse{}, err
 	}
 	info, err := q.target.Service.Stat(q.ctx, q.target.Sandbox, p)
-	if hutch.KindOf(err) == hutch.Conflict { // it leads through a file
+	if hutch.KindOf(err) == hutch.Conflict { // the path leads through a file
 		err = rpcErrorf(notFound, "%s", hutch.AsError(err).Message)
 	}
 	return h.described(q, info, err)
@@ -121,7 +121,7 @@ func (q request) entry(ps *people, f hutch.FileInfo) entryInfo {
 
 const maxLinks = 10
 
-// followLink returns what a link leads to.
+// followLink returns the target of a link.
 func (q request) followLink(f hutch.FileInfo) (hutch.FileInfo, bool) {
 	for range maxLinks {
 		to := f.Target
@@ -158,7 +158,7 @@ func (h *Handler) makeDir(q request, m pathRequest) (entryResponse, error) {
 	return h.described(q, info, err)
 }
 
-// linkedStat describes a file, or what a link leads to.
+// linkedStat describes a file, or the target of a link.
 func (q request) linkedStat(p string) (hutch.FileInfo, error) {
 	f, err := q.target.Service.Stat(unmetered(q.ctx), q.target.Sandbox, p)
 	if err == nil && f.Type == hutch.Symlink {
@@ -169,7 +169,7 @@ func (q request) linkedStat(p string) (hutch.FileInfo, error) {
 	return f, err
 }
 
-// conflictIsInvalid returns the code that E2B has for a path that leads through a file.
+// conflictIsInvalid returns E2B's code for a path that leads through a file.
 func conflictIsInvalid(err error) error {
 	if hutch.KindOf(err) == hutch.Conflict {
 		return rpcErrorf(invalidArgument, "%s", hutch.AsError(err).Message)

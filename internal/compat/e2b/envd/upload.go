@@ -29,10 +29,10 @@ type writtenFile struct {
 // maxFiles is how many files one upload can have.
 const maxFiles = 10_000
 
-// errBody is the error of a body that ends early or is not what its header says.
+// errBody is the error for a body that ends early or does not match its header.
 var errBody = rpcErrorf(invalidArgument, "the request's body did not arrive whole, or is not what its Content-Type and Content-Encoding say: send it again")
 
-// upload writes files: one as it is, or those of a form.
+// upload writes files: the body itself, or the files of a form.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
 	q := request{r, seam.From(r.Context()), r.Context()}
 	attributes, err := metadataOf(r.Header)
@@ -69,7 +69,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
 	writeEntries(w, u.files)
 }
 
-// decompressed returns the body as the client means it. What comes out of it is bounded by the sandbox's disk.
+// decompressed returns the decompressed body. Its size is limited by the sandbox's disk.
 func decompressed(header http.Header, body io.Reader) (io.Reader, error) {
 	switch encoding := strings.ToLower(header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -89,8 +89,8 @@ func decompressed(header http.Header, body io.Reader) (io.Reader, error) {
 type uploading struct {
 	q       request
 	account account
-	path    string // of the query; empty if the form has the names
-	// attributes are those of each file.
+	path    string // from the query; empty if the form has the names
+	// attributes are set on each file.
 	attributes map[string]string
 	seen       map[string]bool
 	files      []writtenFile
@@ -115,7 +115,7 @@ func (u *uploading) form(form *multipart.Reader) error {
 		}
 		field, name := nameOfPart(part.Header.Get("Content-Disposition"))
 		if field != "file" {
-			continue // other fields mean nothing here, and to E2B
+			continue // other fields have no meaning, for E2B either
 		}
 		switch {
 		case u.path != "" && len(u.files) > 0:
@@ -146,10 +146,10 @@ func nameOfPart(disposition string) (field, filename string) {
 	return parameters["name"], formEscapes.Replace(parameters["filename"])
 }
 
-// formEscapes are the characters that browsers, and what behaves like them, escape in the names of a form.
+// formEscapes are the characters that browsers and similar clients escape in the names of a form.
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
 
-// write writes one file, as a whole or not at all.
+// write writes one file, completely or not at all.
 func (u *uploading) write(name string, r io.Reader) error {
 	p := u.account.path(name)
 	if u.seen[p] {
@@ -176,7 +176,7 @@ func (u *uploading) write(name string, r io.Reader) error {
 // maxRest is how much of a form may be no file, in bytes. No disk bounds that, and a kilobyte of gzip can be a megabyte.
 const maxRest = 64 << 20
 
-// restOf reads a form, and counts what is read while no file of it is written.
+// restOf reads a form, and counts the bytes that it reads between files.
 type restOf struct {
 	io.Reader
 	file atomic.Bool
@@ -204,7 +204,7 @@ func (r *restOf) why(otherwise error) error {
 	return otherwise
 }
 
-// early returns what it is for the client that its body ends early.
+// early returns the client's error for a body that ends early.
 func early(err error) error {
 	if errors.Is(err, hutch.Exhausted) { // the owner's memory budget
 		return err

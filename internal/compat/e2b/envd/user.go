@@ -14,8 +14,8 @@ import (
 	"hutch"
 )
 
-// defaultName is the user that E2B's clients expect, and defaultHome its home. In a sandbox that does not know them
-// they stand for the sandbox's own user.
+// defaultName is the user that E2B's clients expect, and defaultHome its home. In a sandbox without this user they
+// stand for the sandbox's own user.
 const (
 	defaultName = "user"
 	defaultHome = "/home/user"
@@ -23,12 +23,12 @@ const (
 
 // account is the user of a call.
 type account struct {
-	user  string // for requests of package hutch; empty for the sandbox's own user
+	user  string // user for requests of package hutch; empty for the sandbox's own user
 	home  string
-	alias string // the home of the sandbox's own user, if defaultHome stands for it: there is no user defaultName
+	alias string // the home of the sandbox's own user, if defaultHome stands for it: the sandbox has no user defaultName
 }
 
-// path returns an absolute path: relative ones begin at the home, as does "~".
+// path returns an absolute path: relative paths, and "~", begin at the home.
 func (a account) path(p string) string {
 	switch rest, below := strings.CutPrefix(p, "~/"); {
 	case p == "" || p == "~":
@@ -49,7 +49,7 @@ func (a account) path(p string) string {
 type people struct {
 	read   time.Time
 	users  map[string]person
-	names  map[int]string // of users, by their number
+	names  map[int]string // names of users, by their number
 	groups map[int]string // names of groups
 	own    person         // the sandbox's own user
 }
@@ -106,7 +106,7 @@ func (h *Handler) account(q request, name string) (account, error) {
 	return account{user: name, home: u.home, alias: own.alias}, nil
 }
 
-// filesAccount is account, for work on files. What follows in the request has the rights of that user.
+// filesAccount is account, for file operations. Later calls of the request have the rights of that user.
 func (h *Handler) filesAccount(q *request, name string) (account, error) {
 	a, err := h.account(*q, name)
 	if err == nil && a.user != "" {
@@ -115,7 +115,7 @@ func (h *Handler) filesAccount(q *request, name string) (account, error) {
 	return a, err
 }
 
-// people returns the people of a sandbox, as they were at most age ago.
+// people returns the users of a sandbox, at most age old.
 func (h *Handler) people(q request, age time.Duration) (*people, error) {
 	here := place(q.ctx, q.target)
 	h.accounts.mu.Lock()
@@ -191,7 +191,8 @@ func readWhole(q request, name string) (lines [][]string, err error) {
 	return lines, nil
 }
 
-// ownUser returns who the commands of a sandbox run as. Of our host image that is known; of another image, a command says it.
+// ownUser returns the user that the commands of a sandbox run as. For our host image it is known; in another image, a
+// command finds it.
 func ownUser(q request, ps *people) (person, error) {
 	if u, ok := ps.users[defaultName]; ok && q.target.Record.Image == "host" {
 		return u, nil
@@ -212,7 +213,7 @@ func ownUser(q request, ps *people) (person, error) {
 	p.uid, bad[0] = strconv.Atoi(uid)
 	p.gid, bad[1] = strconv.Atoi(gid)
 	if errors.Join(bad[:]...) != nil {
-		p.uid, p.gid = -1, -1 // no such program: the user is none of /etc/passwd
+		p.uid, p.gid = -1, -1 // no such program: treat the user as missing from /etc/passwd
 	}
 	return p, nil
 }

@@ -17,7 +17,7 @@ type watchRequest struct {
 	Path         string `json:"path"`
 	Recursive    bool   `json:"recursive"`
 	IncludeEntry bool   `json:"includeEntry"`
-	// AllowNetworkMounts changes nothing: the kinds of file systems that it is about are watched as any other.
+	// AllowNetworkMounts has no effect: such file systems are watched like all others.
 	AllowNetworkMounts bool `json:"allowNetworkMounts"`
 }
 
@@ -27,14 +27,14 @@ type filesystemEvent struct {
 	Entry *entryInfo `json:"entry,omitempty"`
 }
 
-// watchMessage is one of: start, event, keepalive.
+// watchMessage is a start, an event or a keepalive.
 type watchMessage struct {
 	Start      *struct{}        `json:"start,omitempty"`
 	Filesystem *filesystemEvent `json:"filesystem,omitempty"`
 	Keepalive  *struct{}        `json:"keepalive,omitempty"`
 }
 
-// size is about how many bytes an event takes.
+// size estimates how many bytes an event takes.
 func (e filesystemEvent) size() int {
 	n := 64 + len(e.Name)
 	if e.Entry != nil {
@@ -84,7 +84,7 @@ func (h *Handler) watchDir(q request, m watchRequest, s *stream) error {
 	return cmp.Or(refused, context.Cause(ctx), err)
 }
 
-// watch passes changes below root to out; nil is passed when it has begun.
+// watch passes changes below root to out; it passes nil when the watch has begun.
 func (h *Handler) watch(ctx context.Context, q request, root string, m watchRequest, out func(*filesystemEvent) error) error {
 	return q.target.Service.Watch(ctx, q.target.Sandbox, hutch.WatchRequest{Path: root, Recursive: m.Recursive}, func(e hutch.FileEvent) error {
 		switch e.Type {
@@ -107,8 +107,9 @@ func (h *Handler) watch(ctx context.Context, q request, root string, m watchRequ
 	})
 }
 
-// eventsOf translates a change. A move is the end of one name and the begin of another. A file that we write appears with
-// its content, at once: clients wait for the event that it was written, so a new file has that, too.
+// eventsOf translates a change. A move is the end of one name and the beginning of another. A file that this server
+// writes appears with its content at once. Clients wait for the event that it was written, so a new file produces that
+// event, too.
 func eventsOf(root string, e hutch.FileEvent) []filesystemEvent {
 	name := relative(root, e.Path)
 	switch e.Type {
@@ -131,7 +132,7 @@ func relative(root, p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(p, strings.TrimSuffix(root, "/")), "/")
 }
 
-// entryNow describes a file, if it is still there.
+// entryNow describes a file, if it still exists.
 func (h *Handler) entryNow(ctx context.Context, q request, p string) *entryInfo {
 	q.ctx = unmetered(ctx)
 	ps, err := h.people(q, newPeople)
@@ -149,8 +150,8 @@ func (h *Handler) entryNow(ctx context.Context, q request, p string) *entryInfo 
 // A watcher collects changes until its client asks for them. It ends when no client has asked for watcherIdle.
 const (
 	watcherIdle = 10 * time.Minute
-	// maxWatchers bounds the watchers of one sandbox, maxEvents the changes that one collects, and maxEventBytes what
-	// these take: programs in the sandbox choose the names.
+	// maxWatchers limits the watchers of one sandbox, maxEvents the changes that one collects, and maxEventBytes their
+	// size: programs in the sandbox choose the names.
 	maxWatchers   = 32
 	maxEvents     = 16 << 10
 	maxEventBytes = 2 << 20
@@ -172,7 +173,7 @@ type watcher struct {
 
 	mu     sync.Mutex
 	events []filesystemEvent
-	size   int   // of the events, about, in bytes
+	size   int   // estimated size of the events, in bytes
 	err    error // why it ended
 }
 
@@ -302,7 +303,7 @@ func (v *watcher) fail(err error) {
 	v.err = err
 }
 
-// watcherEvents returns what a watcher has collected since the last call.
+// watcherEvents returns the changes that a watcher has collected since the last call.
 func (h *Handler) watcherEvents(q request, m watcherRequest) (eventsResponse, error) {
 	v, err := h.watchers.find(q, m.ID)
 	if err != nil {

@@ -87,7 +87,7 @@ func (h *Handler) contextFor(ctx context.Context, id, language string) (string, 
 // errGone ends a run whose client left or stopped reading.
 var errGone = errors.New("the client has gone")
 
-// run runs code. When the client leaves, the context of the request ends, and with it the run.
+// run runs code. When the client disconnects, the context of the request ends, and so does the run.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, req hutch.RunRequest) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -111,7 +111,7 @@ type lines struct {
 
 	mu   sync.Mutex
 	sent time.Time
-	// cut is the begin of a character whose other bytes have not come yet, of each stream.
+	// for each stream, the first bytes of an incomplete character
 	cut map[hutch.Stream][]byte
 }
 
@@ -120,7 +120,7 @@ func (l *lines) begin() {
 	l.w.Header().Set("Content-Type", "application/json")
 	l.w.Header().Set("Cache-Control", "no-store")
 	l.w.WriteHeader(http.StatusOK)
-	http.NewResponseController(l.w).Flush() // an error here means that the client has gone
+	http.NewResponseController(l.w).Flush() // an error means that the client has disconnected
 	l.sent = time.Now()
 }
 
@@ -145,7 +145,7 @@ func (l *lines) sendLocked(v any) error {
 	return nil
 }
 
-// keepAlive sends a line when nothing else has been sent for a while, so that a client which has left is noticed.
+// keepAlive sends a line when nothing else was sent for a while, to detect clients that have disconnected.
 func (l *lines) keepAlive(pause time.Duration, fail func()) (stop func()) {
 	done := make(chan struct{})
 	var sending sync.WaitGroup
@@ -185,7 +185,7 @@ func (l *lines) event(e hutch.RunEvent) error {
 	case e.Error != nil:
 		return l.send(errorLine{"error", e.Error.Name, e.Error.Message, e.Error.Traceback})
 	}
-	return nil // nothing can be read here, so a request for input ends at once
+	return nil // no input can be sent here, so a request for input ends at once
 }
 
 // output sends text. A character that is cut waits for its other bytes.

@@ -1,9 +1,9 @@
-// Package interpreter is what clients of E2B's code interpreter find on port 49999 of a sandbox. It translates to the
-// code contexts of [hutch.Service]; package seam gives it the sandbox of a request.
+// Package interpreter provides the service that clients of E2B's code interpreter expect on port 49999 of a sandbox. It
+// translates to the code contexts of [hutch.Service]; package seam gives it the sandbox of a request.
 //
 // A context of E2B is one of ours, with the same id. The default context of a language is called "e2b-" and the
 // language, and is created by its first run, in the home folder that E2B's clients expect. Python, JavaScript,
-// TypeScript and bash are there; other languages are refused by name with 501.
+// TypeScript and bash are supported; other languages are refused by name with 501.
 package interpreter
 
 import (
@@ -29,12 +29,12 @@ import (
 // Options configure a handler; the zero value works.
 type Options struct {
 	Log *slog.Logger
-	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
 	// Keepalive is how often a client hears from a run that is silent; default 5 s.
 	Keepalive time.Duration
-	// Timeout is the longest run; default 24 h, which is the longest that a server allows by default. A server that
-	// allows less needs its own value here. Clients set their own limits, and leave when those are over.
+	// Timeout is the longest run; default 24 h, which is a server's longest by default. A server with a lower limit
+	// must set it here. Clients set their own limits, and disconnect at their end.
 	Timeout time.Duration
 }
 
@@ -112,7 +112,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	io.WriteString(w, message) // an error here means that the client has gone
+	io.WriteString(w, message) // an error means that the client has disconnected
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -135,7 +135,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, status, e.Message)
 }
 
-const maxBody = 2 * hutch.MaxCommand // bytes: what is escaped in JSON is longer
+const maxBody = 2 * hutch.MaxCommand // bytes: code can be longer when it is escaped in JSON
 
 // body reads a JSON body. Unknown fields are refused by name.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) bool {
@@ -158,7 +158,7 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) bool {
 	return status == 0
 }
 
-// decode reads JSON, or says with which status and words it is refused.
+// decode reads JSON, or returns the status and message of the refusal.
 func decode(b []byte, v any) (status int, message string) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		b = []byte("{}")
@@ -221,7 +221,7 @@ func defaultLanguage(id string) string {
 	return language
 }
 
-// listContexts lists the contexts. Those in Python and JavaScript are always there, as clients expect.
+// listContexts lists the contexts. The default ones of Python and JavaScript are always listed, as clients expect.
 func (h *Handler) listContexts(w http.ResponseWriter, r *http.Request) {
 	t := seam.From(r.Context())
 	all, err := t.Service.Contexts(r.Context(), t.Sandbox)
@@ -267,7 +267,7 @@ func given(s *string) string {
 	return *s
 }
 
-// keptFor is how long a context stays without a run. E2B's contexts stay as long as their sandbox.
+// keptFor is how long a context is kept without a run. E2B's contexts are kept as long as their sandbox.
 const keptFor = 7 * 24 * time.Hour
 
 // makeContext creates a context, by default in the home that clients expect or, where that does not exist, in the

@@ -43,7 +43,7 @@ func resultLine(r hutch.CodeResult) map[string]any {
 	return line
 }
 
-// unquoted takes one pair of quotes from around a text, as E2B does: the value 'a' of Python is shown as a.
+// unquoted removes one pair of quotes around a text, as E2B does: the value 'a' of Python is shown as a.
 func unquoted(form json.RawMessage) any {
 	var text string
 	if json.Unmarshal(form, &text) != nil {
@@ -60,8 +60,8 @@ func unquoted(form json.RawMessage) any {
 // maxCells bounds a table that is turned into columns: code can put any table into a result.
 const maxCells = 100_000
 
-// columnsOf returns a table as E2B has it: an object with a list of values for each column, in the order of the columns.
-// It has the rows that we show, which are the first 100. What is not a table gives nil.
+// columnsOf returns a table in E2B's form: an object with a list of values for each column, in the order of the
+// columns. It has the rows that we show, which are the first 100. For other values it returns nil.
 func columnsOf(form json.RawMessage) json.RawMessage {
 	var table struct {
 		Columns []string            `json:"columns"`

@@ -14,11 +14,11 @@ import (
 	"hutch"
 )
 
-// maxContext is how many bytes of all archives are read, unpacked. A build has its own limits; this one is for what no
-// build gets to see: a small archive can unpack to any number of bytes, and each COPY reads one.
+// maxContext is how many unpacked bytes of all archives are read. A build has its own limits; this one is for data that
+// never reaches a build: a small archive can unpack to any number of bytes, and each COPY reads one.
 const maxContext = 32 << 30
 
-// archives are those of one build, as long as its context lasts.
+// archives are the archives of one build, kept as long as its context.
 type archives struct {
 	ctx   context.Context
 	files Files
@@ -34,10 +34,11 @@ type copied struct {
 	base   string // path in the archive below which they are
 	single bool   // base is a file or a link, and no folder
 	link   bool
-	name   string // of the file in the context, with single
+	name   string // name of the file in the context, with single
 }
 
-// look finds out what an archive has for a source. The client sends a pattern as it is, and only files that match it.
+// look finds the files of an archive that match a source. The client sends the pattern unchanged, and only files that
+// match it.
 func (c *copied) look(source string, from *archives) error {
 	c.base = clean(source)
 	meta := strings.IndexAny(source, `*?[{\`)
@@ -65,7 +66,7 @@ func (c *copied) has(name string) bool {
 	return c.base == "." || name == c.base || strings.HasPrefix(name, c.base+"/")
 }
 
-// place returns where a file of the archive is in the context.
+// place returns the path of an archive's file in the context.
 func (c *copied) place(name string) (string, bool) {
 	name = clean(name)
 	switch {
@@ -101,7 +102,7 @@ func (r Recipe) Context(ctx context.Context, w io.Writer, files Files) error {
 	return out.Close()
 }
 
-// add writes a file of an archive to its place, if it belongs to the COPY.
+// add writes a file of an archive to its path, if it belongs to the COPY.
 func (c *copied) add(out *tar.Writer, h *tar.Header, content io.Reader) error {
 	at, ok := c.place(h.Name)
 	if !ok || at == c.folder {
@@ -139,7 +140,8 @@ func (u unbroken) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// each passes the entries of an archive, plain or compressed with gzip, to do. [io.EOF] from it ends the archive.
+// each passes the entries of an archive, plain or compressed with gzip, to do. An error [io.EOF] from do ends it
+// without an error.
 func (a *archives) each(hash string, do func(*tar.Header, io.Reader) error) error {
 	f, err := a.files(hash)
 	if err != nil {
@@ -169,7 +171,7 @@ func (a *archives) each(hash string, do func(*tar.Header, io.Reader) error) erro
 	}
 }
 
-// unpacked is the content of an archive, as far as it is read.
+// unpacked is the part of an archive's content that was read.
 type unpacked struct {
 	*archives
 	io.Reader
@@ -186,7 +188,7 @@ func (u unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// broken is the error for an archive that cannot be read, unless err has words of its own.
+// broken is the error for an archive that cannot be read, unless err already has a message.
 func broken(err error) error {
 	if _, known := errors.AsType[*hutch.Error](err); known || errors.Is(err, context.Canceled) {
 		return err

@@ -1,12 +1,13 @@
-// Package recipe translates the steps of a template, as E2B's clients send them, into a Dockerfile and the context of its
-// build.
+// Package recipe translates the steps of a template, as E2B's clients send them, into a Dockerfile and the context of
+// its build.
 //
-// Nothing of a client's text can become another instruction: commands are in the JSON form of RUN, names of users have a
-// pattern, and all other text is one quoted word without line breaks. Variables in the values of ENV, WORKDIR and COPY are
-// replaced, as E2B does it.
+// No text of a client can become another instruction: commands are in the JSON form of RUN, names of users must match a
+// pattern, and all other text is one quoted word without line breaks. Variables in the values of ENV, WORKDIR and COPY
+// are replaced, as E2B does it.
 //
-// The files of a COPY come as an archive of paths relative to the client's folder. Each archive gets a folder of its own in
-// the context of the build, laid out so that the Dockerfile needs no pattern: the client has matched those already.
+// The files of a COPY come as an archive of paths relative to the client's folder. Each archive gets its own folder in
+// the context of the build, laid out so that the Dockerfile needs no pattern: the client has already matched the
+// patterns.
 package recipe
 
 import (
@@ -27,7 +28,7 @@ import (
 type Step struct {
 	Type      string   `json:"type"` // COPY, RUN, ENV, WORKDIR, USER
 	Args      []string `json:"args"`
-	FilesHash string   `json:"filesHash"` // of COPY: the name of the archive
+	FilesHash string   `json:"filesHash"` // for COPY: the name of the archive
 	Force     bool     `json:"force"`     // not from the cache
 
 	// The following are for the client itself.
@@ -36,10 +37,10 @@ type Step struct {
 	Gzip            *bool `json:"gzip"`
 }
 
-// Base is what a template begins with.
+// Base is what a template starts from.
 type Base struct {
 	Image string
-	User  string // whom the steps run as, unless they say; empty for root
+	User  string // the default user of the steps; empty for root
 	// Fresh says that the image is not one of ours: it gets E2B's user and folder.
 	Fresh bool
 }
@@ -50,7 +51,7 @@ const (
 	defaultFolder = "/home/user"
 )
 
-// The names of what is before the first step and after the last one. E2B's clients count steps from 1.
+// The names for the phases before the first step and after the last one. E2B's clients count steps from 1.
 const (
 	BaseStep  = "base"
 	FinalStep = "finalize"
@@ -69,10 +70,10 @@ type Recipe struct {
 // Line is an instruction of the Dockerfile.
 type Line struct {
 	Kind    string // FROM, RUN, COPY, WORKDIR
-	Step    string // whose it is, as E2B's clients name it
+	Step    string // the step that it belongs to, as E2B's clients name it
 	Shown   string // for people
-	Command string // of RUN
-	User    string // of RUN
+	Command string // command of RUN
+	User    string // user of RUN
 }
 
 // Error says which step an error is about.
@@ -85,7 +86,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Write translates steps. The archives are read as far as it takes to know what they have.
+// Write translates steps. It reads only as much of the archives as it needs to know their content.
 func Write(ctx context.Context, base Base, steps []Step, files Files) (Recipe, error) {
 	if base.User != "" && !userName.MatchString(base.User) { // an image can name anything
 		return Recipe{}, &Error{BaseStep, hutch.Errorf(hutch.Invalid, "the image's user %.100q is no name of a user: begin with another image", base.User)}
@@ -121,7 +122,7 @@ type writer struct {
 	known    []string // users that there are
 }
 
-// say adds an instruction. One without a kind is not reported by builds.
+// say adds an instruction. Builds do not report an instruction without a kind.
 func (w *writer) say(l Line, text string) {
 	w.text.WriteString(text + "\n")
 	if l.Kind != "" {
@@ -181,7 +182,7 @@ func (w *writer) run(args []string) error {
 	return nil
 }
 
-// as writes an instruction for another user than that of the steps.
+// as writes an instruction for a user other than that of the steps.
 func (w *writer) as(user string, l Line, text string) {
 	if user == w.user {
 		w.say(l, text)
@@ -234,7 +235,7 @@ func (w *writer) env(args []string) error {
 
 var permissions = regexp.MustCompile(`^[0-7]{3,4}$`)
 
-// copy writes a COPY. What it copies is laid out by [Recipe.Context].
+// copy writes a COPY. [Recipe.Context] lays out its files.
 func (w *writer) copy(s Step) error {
 	if len(s.Args) < 2 || len(s.Args) > 4 || s.Args[0] == "" || s.Args[1] == "" || s.FilesHash == "" {
 		return arguments("COPY", "a source, a destination and filesHash")
@@ -283,8 +284,8 @@ func (w *writer) copyFlags(args []string) (string, error) {
 // plainName is a name that means itself in the source of a COPY.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// layOut names the one file of a COPY in the context, and says from where to where it is copied. A link, or a name that
-// would be a pattern, is the content of a folder: there nothing is followed or matched.
+// layOut names the one file of a COPY in the context, and returns source and target of the copy. A link, or a name that
+// would be a pattern, is copied as the content of a folder: then nothing is followed or matched.
 func (c *copied) layOut(to string) (from, dest string) {
 	folder := strings.HasSuffix(to, "/") || path.Base(to) == "." || path.Base(to) == ".."
 	c.name = path.Base(c.base)
@@ -298,7 +299,7 @@ func (c *copied) layOut(to string) (from, dest string) {
 	return c.folder + "/", path.Dir(to) + "/"
 }
 
-// word escapes what has a meaning in a word of a Dockerfile, but for variables.
+// word escapes characters with a meaning in a word of a Dockerfile, except variables.
 func word(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(text)
 }

@@ -1,4 +1,4 @@
-// Package seam is what E2B's control plane (package e2b) hands to the services inside a sandbox, which are the
+// Package seam is the interface between E2B's control plane (package e2b) and the services inside a sandbox, the
 // packages envd and interpreter.
 //
 // The control plane reads the address of a request, checks its access token, and puts the caller of the sandbox into
@@ -21,7 +21,7 @@ const (
 	InterpreterPort = 49999
 )
 
-// EnvdVersion is the version of E2B's envd whose features the sandboxes have. Clients decide by it what to ask for.
+// EnvdVersion is the version of E2B's envd whose features the sandboxes have. Clients choose their calls by it.
 const EnvdVersion = "0.6.4"
 
 // Target is the sandbox that a request is for.
@@ -36,19 +36,19 @@ type Target struct {
 	// whose /files anyone can use.
 	Secret string
 	// Verified says that the request carried the access token. Without it, only GET /health and a signed request for
-	// /files can be answered; the control plane refuses all else before it comes here.
+	// /files can be answered; the control plane refuses all other requests before they get here.
 	Verified bool
-	// Template is E2B's name of what the sandbox began as, for E2B_TEMPLATE_ID.
+	// Template is E2B's name for the start of the sandbox, for E2B_TEMPLATE_ID.
 	Template string
-	// Domain is below which the sandbox's ports have host names; empty for none.
+	// Domain is the parent of the host names of the sandbox's ports; empty for none.
 	Domain string
-	// OnPause has end called when a client pauses the sandbox, for what outlives its request: a sandbox in use cannot be
-	// paused. The returned function forgets it. The context of a request ends by itself then, with ErrPaused; nil has
-	// nothing called.
+	// OnPause registers end, to be called when a client pauses the sandbox, for work that outlives its request: a
+	// sandbox in use cannot be paused. The returned function removes it. The context of a request ends by itself then,
+	// with ErrPaused; a nil OnPause registers nothing.
 	OnPause func(end func()) (forget func())
 }
 
-// ErrPaused ends what is under way in a sandbox for clients when one of them pauses it.
+// ErrPaused ends the open calls of clients when one of them pauses the sandbox.
 var ErrPaused = hutch.Errorf(hutch.Unavailable, "the sandbox was paused: connect to it again")
 
 type key struct{}
@@ -62,18 +62,18 @@ func From(ctx context.Context) Target {
 	return t
 }
 
-// endTime is how long a sandbox that broke off can take to be gone.
+// endTime is how long the destruction of a sandbox can take after its stream broke off.
 const endTime = 2 * time.Second
 
 // Vanished reports whether the sandbox of a stream no longer runs, after the stream has ended with err. A sandbox that
-// is being destroyed is first only unreachable. Clients recognise the end of a sandbox by a connection that is cut and a
-// /health that fails, so the stream is cut once that is so.
+// is being destroyed is first only unreachable. Clients recognise the end of a sandbox by a cut connection and a
+// failing /health, so the stream is cut only then.
 func Vanished(ctx context.Context, t Target, err error) bool {
 	if errors.Is(err, ErrPaused) {
 		return false
 	}
 	switch hutch.KindOf(err) {
-	case hutch.NotFound: // what a stream is about does not vanish otherwise
+	case hutch.NotFound: // the subject of a stream does not vanish otherwise
 		return true
 	case hutch.Unavailable:
 	default:
@@ -107,7 +107,7 @@ func Refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(Refusal{status, message}) // an error here is a client that has gone
+	json.NewEncoder(w).Encode(Refusal{status, message}) // an error means that the client has disconnected
 }
 
 // Status is the HTTP status that E2B's clients expect for a kind of error.
