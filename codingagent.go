@@ -36,7 +36,7 @@ type AgentRequest struct {
 
 // AgentPrompt is the next task of an agent in a session.
 type AgentPrompt struct {
-	Definition string  `json:"definition,omitempty"` // of an agent without a definition in the server
+	Definition string  `json:"definition,omitempty"` // definition of an agent without a definition in the server
 	Prompt     string  `json:"prompt"`
 	Timeout    Seconds `json:"timeout,omitempty"`
 	Detach     bool    `json:"detach,omitempty"`

@@ -143,7 +143,7 @@ type Answer struct {
 	Error    string `json:"error"`  // the error; empty with Success
 	// SandboxID is the sandbox that the program ran in. It is destroyed unless the question had a conversation.
 	SandboxID     string `json:"sandboxId"`
-	ExecutionTime int64  `json:"executionTime"` // of the last program, in ms
+	ExecutionTime int64  `json:"executionTime"` // execution time of the last program, in ms
 
 	Language  string `json:"language"`
 	ExitCode  int    `json:"exitCode"`

@@ -40,13 +40,13 @@ type plan struct {
 	only     string
 	page     string // serve a page there instead
 	rounds   int
-	calls    int           // of each subject in a round
-	creates  int           // of each runtime in a round
-	loadTime time.Duration // of one number of callers in a round
+	calls    int           // calls of each subject in a round
+	creates  int           // creates of each runtime in a round
+	loadTime time.Duration // load time of one number of callers in a round
 	callers  [3]int        // under load
 	alive    int           // sandboxes, for memory
 	burst    int           // creates at once
-	bytes    int64         // of output, for throughput
+	bytes    int64         // bytes of output, for throughput
 	filled   int           // files of 100 kB, in a sandbox that is copied
 	calm     time.Duration // before a sandbox and its attacked neighbour are measured
 	scale    scale

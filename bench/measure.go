@@ -35,7 +35,7 @@ type figures struct {
 	insideCPU []float64
 	cpu       map[string]float64 // ms by way
 	crowd     series             // exec over MCP with all of them alive
-	memory    memory             // of one sandbox
+	memory    memory             // memory of one sandbox
 	log       figure             // over REST
 	page      view               // by a preview
 	clients   []clientFigure

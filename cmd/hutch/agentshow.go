@@ -19,7 +19,7 @@ func inert(s string) string { return text.Inert(s) }
 // stage shows what an agent does to a person. What it says is shown whole; of what its tools give, the beginning.
 type stage struct {
 	w      io.Writer
-	prefix string // of every line, where several agents work at once
+	prefix string // prefix of every line, where several agents work at once
 }
 
 func newStage(w io.Writer, prefix string) *stage { return &stage{w: w, prefix: prefix} }

@@ -133,7 +133,7 @@ type setting struct {
 	Source   string          `json:"source"` // flag, environment, file or default
 	File     string          `json:"file,omitempty"`
 	Line     int             `json:"line,omitempty"`
-	Variable string          `json:"variable"` // that can set it
+	Variable string          `json:"variable"` // variable that can set it
 	shown    string          // the value, for people
 	origin   settings.Origin
 }

@@ -26,7 +26,7 @@ type monitored struct {
 
 // reportSystem is what runs, and on what.
 type reportSystem struct {
-	Version string         `json:"version"` // of this program
+	Version string         `json:"version"` // version of this program
 	Server  *hutch.Version `json:"server,omitempty"`
 	URL     string         `json:"url,omitempty"` // empty without a server
 	OS      string         `json:"os"`            // of this machine
@@ -36,9 +36,9 @@ type reportSystem struct {
 // reportHealth is how the server does.
 type reportHealth struct {
 	Status    string               `json:"status"`              // healthy, or no server
-	RoundTrip float64              `json:"roundTrip,omitempty"` // of a request, in ms
+	RoundTrip float64              `json:"roundTrip,omitempty"` // round trip of a request, in ms
 	Sandboxes map[hutch.Status]int `json:"sandboxes,omitempty"`
-	Memory    float64              `json:"memory"` // of all these sandboxes, in MiB
+	Memory    float64              `json:"memory"` // memory of all these sandboxes, in MiB
 }
 
 func newMonitor(h *home, std streams) *cobra.Command {

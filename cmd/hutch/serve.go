@@ -32,7 +32,7 @@ import (
 type serveFlags struct {
 	daemon.Config
 	config        string                     // the file
-	origins       map[string]settings.Origin // of the flags
+	origins       map[string]settings.Origin // origins of the flags
 	warm          []string
 	types         map[string]string // instance types
 	trusted       []string          // proxies

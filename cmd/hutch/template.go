@@ -38,7 +38,7 @@ type templateFlags struct {
 	env            []string
 	ready          string
 	readyTime, ttl time.Duration
-	folder         string // of the Dockerfile
+	folder         string // folder of the Dockerfile
 	build          buildFlags
 	care           careFlags
 }

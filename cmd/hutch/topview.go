@@ -40,7 +40,7 @@ type topDetail struct {
 	problem   string
 	chosen    int
 	logs      []string // newest last; nil when they are not shown
-	title     string   // of the logs
+	title     string   // title of the logs
 }
 
 // styles of a line.

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	maxConns    = 1024 // that have said hello
-	maxStranger = 512  // that have not
+	maxConns    = 1024 // most connections that have said hello
+	maxStranger = 512  // most stranger that have not
 	helloTime   = 10 * time.Second
 	maxLive     = 10 // detached processes, unless Boot says otherwise
 	commandFile = 1024
@@ -54,7 +54,7 @@ type Options struct {
 type agent struct {
 	opt      Options
 	boot     wire.Boot
-	user     user         // of commands that name none
+	user     user         // user of commands that name none
 	apart    *spawn.Apart // nil where commands are in the agent's own user namespace
 	files    *files.FS    // to change; see filesFor
 	readable *files.FS    // to read
@@ -64,8 +64,8 @@ type agent struct {
 	contexts *contexts
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
-	attached *pace        // of output that a caller reads as it comes
-	logged   *pace        // of output of background processes
+	attached *pace        // attached of output that a caller reads as it comes
+	logged   *pace        // rate limit for output of background processes
 	ports    atomic.Int32 // connections with servers
 	relief   sync.Mutex   // one relieve runs at a time
 

@@ -30,7 +30,7 @@ type children struct {
 
 // child is a process that the agent has started.
 type child struct {
-	mark string // of the tree whose root it is
+	mark string // mark of the tree whose root it is
 	end  chan<- syscall.WaitStatus
 }
 

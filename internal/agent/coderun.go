@@ -26,10 +26,10 @@ const (
 type codeRun struct {
 	peer
 	req  wire.Run
-	user user          // of the context
+	user user          // user of the context
 	halt chan struct{} // holds a token when the run should be interrupted
 	over chan int      // the exit code, once
-	dir  string        // of its files
+	dir  string        // dir of its files
 	pipe *os.File      // what feed writes to
 	keep *os.File      // keeps the pipe open until the interpreter has opened it
 }

@@ -30,7 +30,7 @@ type job struct {
 	mu      sync.Mutex
 	rec     wire.Process
 	run     *running  // nil while it does not run
-	last    wire.Exit // of the last run
+	last    wire.Exit // last of the last run
 	stopped bool      // stop is closed
 	sent    syscall.Signal
 	inputs  int // requests that write to it

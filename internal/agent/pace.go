@@ -15,7 +15,7 @@ import (
 const (
 	freeOutput   = 256 << 20
 	attachedRate = 128 << 20 // bytes a second, of output that a caller reads as it comes
-	loggedRate   = 32 << 20  // of background processes, whose logs keep the newest megabytes
+	loggedRate   = 32 << 20  // logged rate of background processes, whose logs keep the newest megabytes
 	// outputBurst is how much is read between two pauses: short pauses would wake the reader as often as the program does.
 	outputBurst = 1 << 20
 	// maxPause bounds a pause, also if the clock has been set back because the sandbox was restored.

@@ -25,9 +25,9 @@ const AnthropicURL = "https://api.anthropic.com"
 // AnthropicOptions are what an [Anthropic] is made from. Nothing is read from the environment.
 type AnthropicOptions struct {
 	Key     string
-	BaseURL string // of an endpoint that speaks the Messages API; default AnthropicURL
+	BaseURL string // base URL of an endpoint that speaks the Messages API; default AnthropicURL
 	Model   string // default DefaultModel
-	Retries int    // of a request that fails before an answer begins, with pauses between them
+	Retries int    // retries of a request that fails before an answer begins, with pauses between them
 }
 
 // Anthropic is a model behind the Messages API.

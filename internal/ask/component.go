@@ -39,7 +39,7 @@ type component struct {
 
 const (
 	maxComponent  = 64 << 10 // bytes
-	maxComponents = 200      // of each kind
+	maxComponents = 200      // most components of each kind
 )
 
 // LoadComponents reads the folders agents and commands below dir. A folder that does not exist has no components.

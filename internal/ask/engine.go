@@ -104,8 +104,8 @@ type asking struct {
 	question hutch.Question // with its defaults
 	language runner.Language
 	prompt   Prompt
-	key      key // of the cache
-	repairs  int // that are left
+	key      key // key of the cache
+	repairs  int // repairs that are left
 	out      func(hutch.AnswerEvent) error
 	box      *box
 	asked    string // the question, in the words of its command

@@ -69,7 +69,7 @@ type box struct {
 	gone    *leaving
 	q       hutch.Question
 	id      string              // empty until it is made
-	sandbox hutch.Sandbox       // that of the conversation, if there is one already
+	sandbox hutch.Sandbox       // sandbox of the conversation, if there is one already
 	dir     string              // the working folder, as the sandbox names it
 	given   map[string]fileMark // the files before the program ran
 }

@@ -41,14 +41,14 @@ type Log struct {
 	syncing sync.Mutex // one sync at a time, because the checkpoint is one file
 
 	mu      sync.Mutex
-	file    *os.File // of the day
+	file    *os.File // file of the day
 	name    string   // its name
-	size    int64    // of its whole lines
+	size    int64    // size of its whole lines
 	last    link
 	buf     []byte
 	open    map[int64]Operation // operations under way, by the number of their line
 	lost    int64               // lines that could not be written since the last successful one
-	fault   error               // of the last write
+	fault   error               // fault of the last write
 	grown   chan struct{}       // closed when there is a new line; nil when no reader waits
 	settled link                // the last line in the checkpoint
 	closed  bool

@@ -44,7 +44,7 @@ func Own(domain string) Purpose { return Purpose{Name: "Hutch server authority",
 type Authority struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
-	leafKey *ecdsa.PrivateKey // of all leaf certificates; it is only in memory
+	leafKey *ecdsa.PrivateKey // key of all leaf certificates; it is only in memory
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate

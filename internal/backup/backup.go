@@ -69,7 +69,7 @@ func New(opt Options) *Backups {
 type record struct {
 	Version int          `json:"version"`
 	Backup  hutch.Backup `json:"backup"`
-	SHA256  string       `json:"sha256"` // of the first
+	SHA256  string       `json:"sha256"` // SHA-256 of the first
 }
 
 const (

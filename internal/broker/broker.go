@@ -62,7 +62,7 @@ type Use struct {
 	Began   time.Time
 	Method  string
 	Path    string
-	Status  int      // of the answer, ours or the host's
+	Status  int      // status of the answer, ours or the host's
 	Secrets []string // the names of the secrets that were sent
 	Err     error    // why the host did not answer
 }
@@ -74,7 +74,7 @@ const (
 	patience = 10 * time.Second
 	// thinking is how long a host can take before its answer begins.
 	thinking = 15 * time.Minute
-	resting  = time.Minute // of a connection between requests
+	resting  = time.Minute // resting of a connection between requests
 )
 
 const maxSessions = 256 // of TLS with real hosts, that are kept

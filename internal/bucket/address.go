@@ -15,8 +15,8 @@ import (
 // Address is where a bucket is.
 type Address struct {
 	Name     string
-	Prefix   string // of all keys; empty, or with a slash at its end
-	Host     string // of the service, with its port if that is not the usual one
+	Prefix   string // prefix of all keys; empty, or with a slash at its end
+	Host     string // host of the service, with its port if that is not the usual one
 	Region   string
 	Insecure bool // without TLS
 }

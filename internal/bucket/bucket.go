@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	partSize = 16 << 20 // of a large object; one is in memory at a time
+	partSize = 16 << 20 // part size of a large object; one is in memory at a time
 	mostETag = 200      // bytes
 	// The metadata of the objects that are written here.
 	sumField  = "hutch-sha256"

@@ -20,7 +20,7 @@ import (
 const (
 	patience    = 30 * time.Second // for each piece of an answer
 	mostAnswer  = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
-	mostTags    = 60_000           // of XML in such an answer: a list of 1000 has a third of that
+	mostTags    = 60_000           // most tags of XML in such an answer: a list of 1000 has a third of that
 	mostHeaders = 64 << 10
 )
 

@@ -22,11 +22,11 @@ import (
 // lines or more, never less.
 
 const (
-	mostLines        = 20_000    // of a Dockerfile
-	mostInstructions = 5000      // of a Dockerfile
-	mostStages       = 250       // of a Dockerfile
+	mostLines        = 20_000    // most lines of a Dockerfile
+	mostInstructions = 5000      // most instructions of a Dockerfile
+	mostStages       = 250       // most stages of a Dockerfile
 	mostName         = 256       // bytes of the name of a variable
-	mostUses         = 4096      // of variables in one instruction
+	mostUses         = 4096      // most uses of variables in one instruction
 	mostExpanded     = 256 << 10 // bytes by which variables make an instruction longer
 	mostMade         = 64 << 20  // bytes of all instructions, with a copy of the environment for each step
 	mostCompared     = 1 << 29   // pairs of letters
@@ -55,7 +55,7 @@ type instruction struct {
 	uses    []use
 	stays   bool   // all later steps have a copy of it
 	sets    bool   // a variable
-	name    string // of the variable; empty for one that is not known yet
+	name    string // name of the variable; empty for one that is not known yet
 }
 
 // use is a variable in a text.
@@ -239,9 +239,9 @@ func usesOf(text string) (all []use) {
 
 // count is how far a check has come.
 type count struct {
-	sizes map[string]int // of variables
-	any   int            // of those whose names are not known
-	all   int            // of the whole environment
+	sizes map[string]int // sizes of variables
+	any   int            // uses whose names are not known
+	all   int            // all of the whole environment
 	made  int
 
 	letters, compared int // of all names; pairs of letters that the frontend compares to guess at a name that is not there

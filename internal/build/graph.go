@@ -35,8 +35,8 @@ type vertex struct {
 // graph is what a Dockerfile asks for.
 type graph struct {
 	vertices map[string]*vertex // by digest
-	last     *pb.Input          // whose files the image has; nil for none at all
-	config   []byte             // of the image
+	last     *pb.Input          // input whose files the image has; nil for none at all
+	config   []byte             // config of the image
 }
 
 // baseResolver finds an image that a FROM names: its digest and its configuration.

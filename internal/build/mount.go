@@ -38,7 +38,7 @@ type cacheMount struct {
 }
 
 const (
-	mostMounts   = 100       // of a RUN
+	mostMounts   = 100       // most mounts of a RUN
 	mostVariable = 128 << 10 // bytes that Linux allows in a variable
 )
 

@@ -22,7 +22,7 @@ const cacheVersion = "3"
 type solver struct {
 	*Builder
 	id   string          // of the build
-	life context.Context // of the caller, for what is done at the end
+	life context.Context // life of the caller, for what is done at the end
 	*files
 	req     hutch.BuildRequest
 	graph   *graph

@@ -25,7 +25,7 @@ type node struct {
 	size     int64
 	offset   int64 // of its content in the file of the tree
 	target   string
-	sum      [sha256.Size]byte // of its content
+	sum      [sha256.Size]byte // sum of its content
 }
 
 // removed is the type of a name that a tree takes away from what is below it.

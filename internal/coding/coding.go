@@ -50,7 +50,7 @@ const (
 	DefaultTimeout = time.Hour
 	// DefaultKeep is how long a session is there at all.
 	DefaultKeep = 7 * 24 * time.Hour
-	setUpTime   = 10 * time.Minute // of what git does with a large repository
+	setUpTime   = 10 * time.Minute // set up time of what git does with a large repository
 )
 
 // Service is what an agent's sandbox is made with.

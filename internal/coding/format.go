@@ -71,7 +71,7 @@ type claudeLine struct {
 type block struct {
 	Type, Text, Name string
 	Input            json.RawMessage
-	Content          texts // of the result of a tool
+	Content          texts // content of the result of a tool
 	IsError          bool  `json:"is_error"`
 }
 

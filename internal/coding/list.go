@@ -11,7 +11,7 @@ import (
 type Listed struct {
 	ID        string       `json:"sandboxId"`
 	Agent     string       `json:"agent"`
-	Status    hutch.Status `json:"status"` // of the sandbox
+	Status    hutch.Status `json:"status"` // status of the sandbox
 	Work      Work         `json:"work"`
 	CreatedAt time.Time    `json:"createdAt"`
 }

@@ -256,7 +256,7 @@ type decoder struct {
 // begun is a line without its end.
 type begun struct {
 	text []byte
-	room int // that was taken
+	room int // room that was taken
 }
 
 const (

@@ -72,7 +72,7 @@ type Handler struct {
 	opt      Options
 	files    *files
 	sessions *sessions
-	guesses  guesses.Counter // of tokens
+	guesses  guesses.Counter // wrong tokens, by address
 }
 
 // Open returns a handler, with the sessions that are stored.

@@ -70,9 +70,9 @@ type session struct {
 	record
 	saved time.Time               // the time of use that is stored
 	timer *time.Timer             // until the session ends, if nothing uses it
-	end   context.CancelCauseFunc // of the life of who
+	end   context.CancelCauseFunc // end of the life of who
 
-	renewal   renewal // of a person
+	renewal   renewal // renewal of a person
 	elsewhere bool    // another server renews it
 
 	base *caller.Principal // what who was made of

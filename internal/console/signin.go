@@ -37,7 +37,7 @@ type signedIn struct {
 	Name      string            `json:"name"`
 	Owner     string            `json:"owner"`
 	Scopes    []hutch.Scope     `json:"scopes"`
-	Verbs     []string          `json:"verbs"` // that the scopes allow
+	Verbs     []string          `json:"verbs"` // verbs that the scopes allow
 	Limits    hutch.TokenLimits `json:"limits"`
 	CSRF      string            `json:"csrf"`
 	CreatedAt time.Time         `json:"createdAt"`
@@ -45,7 +45,7 @@ type signedIn struct {
 	Idle      int               `json:"idleSeconds"`
 	Version   hutch.Version     `json:"version"`
 	Previews  string            `json:"previews"`
-	Model     string            `json:"model"` // that answers questions; "" for none
+	Model     string            `json:"model"` // model that answers questions; "" for none
 }
 
 // serveSession answers at sessionPath.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxEvents    = 256  // of an owner, remembered for clients that reconnect
+	maxEvents    = 256  // most events of an owner, remembered for clients that reconnect
 	maxOwners    = 1000 // owners whose events are remembered: those with the latest
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners

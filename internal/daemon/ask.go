@@ -18,8 +18,8 @@ import (
 
 // Questions are the model that writes programs for POST /execute, and how it is asked.
 type Questions struct {
-	Key        string // of the model; empty answers only questions that bring their code
-	URL        string // of an endpoint that speaks the Messages API; default ask.AnthropicURL
+	Key        string // key of the model; empty answers only questions that bring their code
+	URL        string // URL of an endpoint that speaks the Messages API; default ask.AnthropicURL
 	Model      string // default ask.DefaultModel
 	Components string // a folder with agents and commands; "" for none
 	CacheAge   time.Duration

@@ -39,15 +39,15 @@ type Config struct {
 	// Listen is an address and a port; default DefaultListen.
 	Listen      string
 	Connections int            // at once; default DefaultConnections
-	Proxies     listen.Proxies // whose X-Forwarded-For is believed
+	Proxies     listen.Proxies // proxies whose X-Forwarded-For is believed
 	TLS         TLS
 	Hosts       []string // further names of this server in its clients' URLs; "*" is all
-	Origins     []string // of web pages that can call this server
+	Origins     []string // origins of web pages that can call this server
 
 	// Token is the local token. When it is empty, the daemon uses the one of the
 	// data folder, which its first start makes.
 	Token  string
-	Limits hutch.TokenLimits // of tokens that have none of their own
+	Limits hutch.TokenLimits // limits of tokens that have none of their own
 	Issuer auth.IssuerOptions
 	// SignIn is how people sign in to the console with that issuer, if it has a client's id. Its Issuer is ours; default
 	// of Redirect is a path of the console at the host of the issuer's audience.
@@ -87,7 +87,7 @@ const (
 // Fleet is what makes a server one of several nodes that answer for each other. They share Store.
 type Fleet struct {
 	Listen  string // address and port of the door for other nodes; "" for a server of its own
-	Address string // of the door, as other nodes reach it; default Listen
+	Address string // address of the door, as other nodes reach it; default Listen
 	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory, and 8 times its
 	// cores. Sandboxes.Max bounds how many are awake.
 	Memory int
@@ -123,14 +123,14 @@ type Sandboxes struct {
 	Image image.HostOptions
 
 	Max         int                  // at once; default 100
-	MaxLimits   hutch.Limits         // of each
+	MaxLimits   hutch.Limits         // most limits of each
 	Types       []hutch.InstanceType // default hutch.InstanceTypes
 	Pool        int                  // most to keep ready, 0 for none
 	Warm        []engine.Warm
 	ExecTimeout time.Duration // of a command that asks for none; default 30 s
 	MaxTimeout  time.Duration // the longest that a command can ask for; default 24 h
 	SleepAfter  time.Duration // idle; default 10 min
-	Network     hutch.Network // of those that ask for none
+	Network     hutch.Network // network of those that ask for none
 	DNS         string        // address and port of the server that names are asked of; "" is this machine's
 	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they go
 	// on running, and the next one finds them.
@@ -155,7 +155,7 @@ type Images struct {
 type Secrets struct {
 	Given    map[string]string          // by name: credentials that all sandboxes can ask for
 	Brokered map[string]hutch.Brokering // those of Given that sandboxes never hold
-	Key      string                     // that all are encrypted with; "" is the one in KeyFile
+	Key      string                     // key that all are encrypted with; "" is the one in KeyFile
 	KeyFile  string                     // default one in the data folder, made when it is missing
 }
 
@@ -163,11 +163,11 @@ type Secrets struct {
 type Conversations struct {
 	Only     bool          // no other tools, and no REST
 	NoTools  bool          // none over MCP
-	Secret   string        // that links are signed with; "" is the one in the data folder
-	Folder   string        // of their files; "" is one in the data folder
+	Secret   string        // secret that links are signed with; "" is the one in the data folder
+	Folder   string        // folder of their files; "" is one in the data folder
 	BaseURL  string        // how people reach the server; "" is from this machine
 	LinkLife time.Duration // how long links are good for; 0 is for ever
-	Max      int           // of one owner
+	Max      int           // most of one owner
 	Room     int64         // bytes that one owner's files may take
 	Docker   bool          // runners are also images of the Docker engine that the environment names
 }
@@ -175,7 +175,7 @@ type Conversations struct {
 // Backups are where copies of folders are kept.
 type Backups struct {
 	To   string                   // a folder, or s3://BUCKET/PREFIX; "" is a folder of the server's
-	Keys *credentials.Credentials // of the bucket
+	Keys *credentials.Credentials // keys of the bucket
 	Room int64                    // bytes that those of one token may take
 }
 

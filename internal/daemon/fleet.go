@@ -212,7 +212,7 @@ type scope struct {
 	volumes   hutch.Volumes
 	accounts  hutch.Accounts
 	timelines hutch.Timelines
-	record    wrap.Hook // of timelines, where the node of the sandbox does not do it
+	record    wrap.Hook // record of timelines, where the node of the sandbox does not do it
 }
 
 func (d *Daemon) everywhere() scope {

@@ -51,7 +51,7 @@ type Driver interface {
 
 // Defaults are the figures that differ from driver to driver.
 type Defaults struct {
-	Limits hutch.Limits // of a place that asks for none; every field is set
+	Limits hutch.Limits // limits of a place that asks for none; every field is set
 	// FilesInMemory says that written files are in memory: the disk limit of a
 	// place that asks for none is then half of its memory limit.
 	FilesInMemory bool

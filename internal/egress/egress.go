@@ -195,7 +195,7 @@ func (g *Gateway) Close() {
 
 // verdict is the decision of the rules about a connection.
 type verdict struct {
-	rule   string   // that allows it
+	rule   string   // rule that allows it
 	names  []string // the client must ask for one of them; none for a network
 	anyway bool     // allowed by address, whatever name the client asks for
 	link   string   // the linked sandbox

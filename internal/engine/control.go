@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	waitTime = 30 * time.Second // of a wait that names no other
+	waitTime = 30 * time.Second // wait time of a wait that names no other
 	// languageTime bounds the check which languages a sandbox has: some of their
 	// programs start a virtual machine to print a version.
 	languageTime = 30 * time.Second

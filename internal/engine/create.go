@@ -247,7 +247,7 @@ func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 type startPlan struct {
 	instance.Plan
 	reason   *string // what its record says of that; can be nil
-	snapshot string  // that it begins as
+	snapshot string  // snapshot that it begins as
 	forked   string  // the id of the sandbox that it is forked from
 	volumes  bool    // whether it gets the files of its volumes
 }

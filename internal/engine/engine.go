@@ -54,7 +54,7 @@ type Options struct {
 	MaxLimits    hutch.Limits         // the most that a sandbox may be asked for with; 0 is no ceiling
 	ExecTimeout  time.Duration        // of a command that names none; default 30 s
 	MaxTimeout   time.Duration        // longest a command may ask for; default 24 h
-	ExecGrace    time.Duration        // of resumable commands; default hutch.ExecGrace
+	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration        // default 10 min
 	HealthEvery  time.Duration        // default 30 s
 	Env          map[string]string    // for every sandbox

@@ -18,7 +18,7 @@ const (
 	// killedCode is the exit code of a program that signal 9 ended, and of a shell
 	// whose last command it ended.
 	killedCode = 128 + 9
-	noExit     = -1 // of a command that an error ended, so that none takes it for a success
+	noExit     = -1 // no exit of a command that an error ended, so that none takes it for a success
 )
 
 // Exec implements hutch.Service.

@@ -18,7 +18,7 @@ import (
 // follows demand (package pool); the zero Pool keeps none.
 type Pool struct {
 	Max int // most instances, of all kinds together
-	Min int // of the default kind, even when no caller asks; others do not get their room
+	Min int // least of the default kind, even when no caller asks; others do not get their room
 	// Room is how many bytes the instances that begin as a snapshot can take
 	// together, by the size of the snapshot.
 	Room int64

@@ -88,7 +88,7 @@ func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	defer cancel()
 	v, inst, agent := s.Look()
 	if agent == nil {
-		inst = s.Instance() // of one that is paused, which can still be measured
+		inst = s.Instance() // inst of one that is paused, which can still be measured
 	}
 	if inst == nil {
 		return v

@@ -47,7 +47,7 @@ type statsTable struct {
 
 type statsRow struct {
 	hutch.Stats
-	inst    driver.Instance // that the counter is of
+	inst    driver.Instance // inst that the counter is of
 	seconds float64         // CPU of the instance
 	read    time.Time       // when
 	changed int64           // round

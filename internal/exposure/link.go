@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	linkTime    = time.Hour // of a link that names no other lifetime
+	linkTime    = time.Hour // link time of a link that names no other lifetime
 	maxLinkTime = 30 * 24 * time.Hour
 )
 

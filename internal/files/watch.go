@@ -138,7 +138,7 @@ type watcher struct {
 	only      string // the only name that matters, if there is one
 	root      int
 
-	paths map[int]string // of the watched folders
+	paths map[int]string // paths of the watched folders
 	// seen are files that a look into a new folder has found: the events of their creation may still come.
 	seen   map[string]bool
 	drafts map[uint32]bool // moves of our own temporary files, by cookie

@@ -112,7 +112,7 @@ type draft struct {
 	create bool // nothing may have it
 
 	attributes map[string]string
-	like       *os.File // whose attributes it has, too; nil for none
+	like       *os.File // like whose attributes it has, too; nil for none
 }
 
 // begin resolves the path of a file, following links, and opens a draft for it.

@@ -22,8 +22,8 @@ import (
 
 // Travel is what a node needs so that its sandboxes can go to other nodes while they sleep. All fields but Checkpoints are required.
 type Travel struct {
-	Bucket objects.Store // that all nodes share
-	Key    []byte        // of the images, the same on all nodes
+	Bucket objects.Store // bucket that all nodes share
+	Key    []byte        // key of the images, the same on all nodes
 	Engine Sleepers
 	// Checkpoints is how often the bucket gets checkpoints of sandboxes that are awake; 0 is never.
 	Checkpoints time.Duration
@@ -61,7 +61,7 @@ const (
 type carrier struct {
 	Travel
 	r       *resident
-	folder  string // of this fleet in the bucket: several fleets can share one
+	folder  string // folder of this fleet in the bucket: several fleets can share one
 	machine travel.Machine
 	slots   chan struct{}
 

@@ -35,7 +35,7 @@ import (
 type Options struct {
 	Directory *Directory
 	Identity  *Identity
-	Address   string // of the door, as other nodes reach it
+	Address   string // address of the door, as other nodes reach it
 	Version   string
 	Labels    map[string]string
 	Room      hutch.NodeRoom // for sandboxes

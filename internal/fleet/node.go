@@ -30,7 +30,7 @@ type node struct {
 	renewed int64         // how often, by the database's count
 	ended   error         // why it never serves again; nil for a lease that can be renewed
 	nodes   map[string]NodeInfo
-	calls   map[string]*membership // of the other nodes that call this one
+	calls   map[string]*membership // calls of the other nodes that call this one
 
 	poke chan struct{} // asks for a renewal now
 	// returned is called before the node serves again after its lease had run out; it can be nil.

@@ -46,7 +46,7 @@ type Flow struct {
 	Name     string   `yaml:"name"`
 	Timeout  duration `yaml:"timeout"`  // of a run, from when its runner starts; default 24h
 	Parallel int      `yaml:"parallel"` // steps at once; default 4
-	Sandbox  Sandbox  `yaml:"sandbox"`  // of steps that name none
+	Sandbox  Sandbox  `yaml:"sandbox"`  // sandbox of steps that name none
 	Steps    []Step   `yaml:"steps"`
 }
 

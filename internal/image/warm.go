@@ -128,7 +128,7 @@ func removeOther(path string) {
 type warmer struct {
 	dir  string
 	path string // the search path
-	root string // of Go
+	root string // root of Go
 }
 
 // newWarmer asks the go command for the toolchain that it uses.

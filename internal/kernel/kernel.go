@@ -47,7 +47,7 @@ type Kernel struct {
 	aliases  []string
 	argv     []string
 	source   string
-	name     string // of the file with the source
+	name     string // name of the file with the source
 	// input turns a run into what the interpreter is sent.
 	input func(Code) (input, source string)
 	// fixed are patterns of the variables that a spare interpreter cannot be

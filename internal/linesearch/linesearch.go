@@ -34,10 +34,10 @@ type Search struct {
 	found   func()
 
 	mu     sync.Mutex
-	lines  [2]line // of stdout and stderr
+	lines  [2]line // lines of stdout and stderr
 	timer  *time.Timer
-	cursor int64 // of all that was seen
-	behind int64 // of complete lines
+	cursor int64 // cursor of all that was seen
+	behind int64 // behind of complete lines
 	match  *match
 }
 

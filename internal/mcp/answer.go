@@ -157,7 +157,7 @@ func (a *answer) close() {
 // the key travels in a header that no client can send: over HTTP, every name arrives with a capital.
 type answers struct {
 	last atomic.Int64
-	byID sync.Map // of *answer
+	byID sync.Map // by ID of *answer
 }
 
 const headerAnswer = "hutch-answer"

@@ -30,7 +30,7 @@ import (
 
 // Options configure a server. The zero value works.
 type Options struct {
-	Version string // of Hutch, sent to clients
+	Version string // version of Hutch, sent to clients
 	Log     *slog.Logger
 	// SessionTimeout ends a session (revisions up to 2025-11-25, over HTTP) with its sandboxes after this time
 	// without a call; default 5 minutes.

@@ -14,7 +14,7 @@ import (
 // How much is kept for clients of the older revisions that lost their connection.
 const (
 	maxReplayBytes   = 32 << 20 // in all
-	maxReplayStreams = 64       // of one session; each is the answer to a call
+	maxReplayStreams = 64       // most replay streams of one session; each is the answer to a call
 	streamCost       = 256      // bytes that a stream itself costs
 )
 
@@ -23,7 +23,7 @@ const (
 // forgotten as a whole: a client that reconnects to it gets an error, and can call again.
 type replay struct {
 	mu       sync.Mutex
-	streams  *linked.List // of *said, oldest first
+	streams  *linked.List // streams of *said, oldest first
 	sessions map[string]map[string]*linked.Element
 	bytes    int
 	opened   int

@@ -20,7 +20,7 @@ type record struct {
 	Image
 	ConfigDigest string    `json:"configDigest"`
 	Changed      time.Time `json:"changed"`        // when its names did
-	Keys         []string  `json:"keys,omitempty"` // of a step
+	Keys         []string  `json:"keys,omitempty"` // keys of a step
 }
 
 func (r *record) key() key { return key{r.Owner, r.Digest} }
@@ -319,7 +319,7 @@ type PruneOptions struct {
 // Pruned is what a prune removed.
 type Pruned struct {
 	Images []Image `json:"images"`
-	Bytes  int64   `json:"bytes"` // that are free on disk now
+	Bytes  int64   `json:"bytes"` // bytes that are free on disk now
 }
 
 // Prune removes images of an owner; those of all owners for the server.

@@ -23,7 +23,7 @@ import (
 type CommitOptions struct {
 	Owner string
 	Base  string    // digest of an image that the owner sees
-	Name  Reference // of the new image
+	Name  Reference // name of the new image
 	By    string    // what its history says
 	// Fill writes the new layer, as a plain tar stream.
 	Fill func(io.Writer) error
@@ -68,7 +68,7 @@ func (s *Store) Commit(ctx context.Context, o CommitOptions) (Image, error) {
 // newLayer is a layer that the store was given.
 type newLayer struct {
 	archived
-	diffID string // of the plain stream
+	diffID string // diff ID of the plain stream
 }
 
 // receiveLayer compresses a layer into a file.

@@ -8,7 +8,7 @@ import (
 
 // Image is what the store knows about one image of one owner.
 type Image struct {
-	Digest       string      `json:"digest"`     // of the manifest for the image's platform: sha256:HEX
+	Digest       string      `json:"digest"`     // digest of the manifest for the image's platform: sha256:HEX
 	References   []Reference `json:"references"` // names that lead here; can be empty
 	Owner        string      `json:"owner,omitempty"`
 	Size         int64       `json:"size"`    // bytes of its blobs, compressed as they were received

@@ -229,7 +229,7 @@ type FinishOptions struct {
 	Owner  string
 	From   string    // digest of the last step
 	Config []byte    // the configuration; what it says about layers is replaced
-	Name   Reference // of the image; the zero value gives none
+	Name   Reference // name of the image; the zero value gives none
 }
 
 // Finish makes an image of the layers of a step and of a configuration. Its root file system is made before its record.

@@ -36,14 +36,14 @@ type Registry = registry.Settings
 type Limits struct {
 	Bytes    int64 // unpacked files of one image; 32 GiB
 	Entries  int   // files, folders and links of one image, about 2 KB of memory each while its root is made; 300,000
-	Layers   int   // of one image; 256
+	Layers   int   // layers of one image; 256
 	Blob     int64 // one layer as it is received; 16 GiB
 	Ratio    int64 // unpacked bytes for each received byte of a layer, beyond the first 64 MiB; 200
 	Document int64 // bytes of a manifest or a configuration; 4 MiB
 	Depth    int   // indexes within indexes; 3
 	Path     int   // bytes of a path in an image; 4,095
 	Config   int   // bytes of what an image says about its programs, which is kept in memory; 512 KiB
-	Images   int   // of one owner; 1,000
+	Images   int   // images of one owner; 1,000
 	Room     int64 // bytes of disk of one owner's images; 20 GiB
 }
 

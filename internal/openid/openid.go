@@ -34,9 +34,9 @@ import (
 type Options struct {
 	Issuer   string // URL, exactly as its tokens contain it
 	ClientID string
-	Secret   string // of the client; "" for a public one
+	Secret   string // secret of the client; "" for a public one
 	Redirect string // URL to which the issuer sends browsers back, as it knows it
-	Name     string // of the issuer, for people; default its host name
+	Name     string // name of the issuer, for people; default its host name
 	// Scopes are those to ask for, beside openid. offline_access is added where the issuer has it.
 	Scopes []string
 }
@@ -69,7 +69,7 @@ type Grant struct {
 	// Scope is what was granted, separated by spaces. Empty when the issuer did not say it.
 	Scope       string
 	AccessToken string
-	Expires     time.Time // of the access token
+	Expires     time.Time // expiry of the access token
 
 	refresh, idToken string
 }

@@ -52,7 +52,7 @@ type plan struct {
 	root  *os.Root
 	steps map[string]*step
 	order []*step
-	size  int // of all new content
+	size  int // size of all new content
 }
 
 // step is the new state of one path.
@@ -61,7 +61,7 @@ type step struct {
 	mode    string // empty removes it
 	content []byte
 	removes bool        // something is there
-	was     fs.FileInfo // of what is there, when it was read
+	was     fs.FileInfo // mode of the existing file, when it was read
 	temp    string      // where the new state waits for its place
 }
 

@@ -20,7 +20,7 @@ var (
 // binary is the change of a file that is not text: its new content, or instructions that make it of the old one.
 type binary struct {
 	packed []byte // by zlib
-	size   int    // of what is packed
+	size   int    // size of what is packed
 	delta  bool
 }
 

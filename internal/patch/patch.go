@@ -324,7 +324,7 @@ func (f *File) change(old []byte) ([]byte, error) {
 
 // edit makes the new content of a text file.
 type edit struct {
-	rest  string // of the old content
+	rest  string // rest of the old content
 	next  int    // lines before it
 	out   bytes.Buffer
 	ended bool // by a line without an end, after which no other can come

@@ -76,7 +76,7 @@ type Handler struct {
 	calling   callTransport
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
-	guesses   guesses.Counter // of labels and tokens
+	guesses   guesses.Counter // guesses of labels and tokens
 	calls     calls
 }
 
@@ -134,7 +134,7 @@ const (
 	// idleTime is how long a connection is kept for the next request. It counts as a use of the sandbox, and is
 	// shorter than servers keep theirs: Node's 5 s.
 	idleTime  = 4 * time.Second
-	maxHeader = 64 << 10 // of an answer, in bytes
+	maxHeader = 64 << 10 // most bytes of the header of an answer, in bytes
 )
 
 // Close closes idle connections.
@@ -198,7 +198,7 @@ func isLabel(name string) bool {
 type visit struct {
 	label  string
 	prefix string // the path's beginning in the path form; otherwise empty
-	length int64  // of the answer's body, once it has begun; -1 if unknown
+	length int64  // length of the answer's body, once it has begun; -1 if unknown
 	hutch.Preview
 
 	body     io.ReadCloser // set for a gRPC call

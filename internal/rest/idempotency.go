@@ -14,7 +14,7 @@ import (
 const (
 	keepAnswer  = 24 * time.Hour
 	keepAnswers = 10_000
-	keepBytes   = 64 << 20 // of answers
+	keepBytes   = 64 << 20 // most bytes of kept answers
 	maxKey      = 255      // bytes
 )
 

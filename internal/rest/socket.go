@@ -106,7 +106,7 @@ type socket struct {
 	forget func() bool
 	tasks  sync.WaitGroup
 	stdin  *window.Queue // nil when the command came with all its input
-	buf    []byte        // of output
+	buf    []byte        // buf of output
 }
 
 func (s *socket) close() {

@@ -15,7 +15,7 @@ const (
 	maxAhead  = 512 << 10
 	logStep   = 64 << 10 // by which a log grows
 	logPiece  = 32 << 10 // the longest piece that is kept as one
-	pieceCost = 64       // of memory, for a piece beside its data
+	pieceCost = 64       // bytes of memory for a piece, in addition to its data
 )
 
 // outputLog is the newest output of a resumable command. It has one reader at a
@@ -29,11 +29,11 @@ type outputLog struct {
 	mu      sync.Mutex
 	pieces  []piece
 	base    int64 // weight of what was dropped before pieces
-	weight  int64 // of all output so far
+	weight  int64 // weight of all output so far
 	handed  int64 // weight of what any reader was handed
 	size    int64 // how much may be kept
 	reader  *reader
-	changes int // of the reader, and the end
+	changes int // changes of the reader, and the end of the log
 	ended   bool
 	changed chan struct{} // closed when something above changes
 }
@@ -48,7 +48,7 @@ type piece struct {
 // reader is where one connection reads.
 type reader struct {
 	cursor int64
-	weight int64 // of the cursor
+	weight int64 // weight of the cursor
 }
 
 func newLog(take func(int) bool) *outputLog {

@@ -18,11 +18,11 @@ import (
 type Language struct {
 	Name    string
 	Aliases []string
-	Suffix  string // of source files, with its dot
+	Suffix  string // suffix of source files, with its dot
 	// Programs are what an image must have, on its PATH. The first is the
 	// interpreter or compiler.
 	Programs []string
-	Package  string // of Debian, which has the programs
+	Package  string // package of Debian, which has the programs
 
 	// version are words of a shell that make the first program print its version.
 	version string

@@ -27,9 +27,9 @@ import (
 // program once more, under a name by which it knows what it is to do.
 const (
 	stripperName   = "hutch-strip-types"
-	stripperTime   = 3 * time.Second  // of CPU
+	stripperTime   = 3 * time.Second  // CPU time
 	stripperWait   = 30 * time.Second // in all: a busy machine costs time, and no source is refused for it
-	stripperMemory = 2 << 30          // of address space; a Go program has a lot that it does not use
+	stripperMemory = 2 << 30          // stripper memory of address space; a Go program has a lot that it does not use
 	stripperStack  = 256 << 20
 	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
 	maxStripped = 4 * hutch.MaxCommand

@@ -17,7 +17,7 @@ import (
 // The other end of an RFB connection is in a hostile sandbox. Its messages are read into memory of fixed size, or of a size
 // that was checked before. The connection's deadline bounds the time.
 const (
-	maxName    = 4 << 10 // of the desktop, in bytes
+	maxName    = 4 << 10 // most bytes of the name of the desktop
 	maxReason  = 1 << 10 // why a server refuses, in bytes
 	maxCut     = 1 << 20 // a clipboard that the server announces, in bytes; it is skipped
 	maxColours = 256     // entries of a colour map; they are skipped
@@ -58,7 +58,7 @@ type rfb struct {
 	refused int  // why the server did not take a size
 	cursor  image.Point
 	placed  bool // cursor and buttons are known
-	buttons byte // that are down
+	buttons byte // buttons that are down
 	scratch [16]byte
 }
 

@@ -32,7 +32,7 @@ var handshake = []int{12, 1, 1}
 type watcher struct {
 	net.Conn
 	said int    // parts of the handshake so far
-	head []byte // of the message that is coming, until its length is known
+	head []byte // head of the message that is coming, until its length is known
 	need int    // bytes of head until the next decision
 	left int64  // bytes of the message after its head
 	pass bool   // the message goes to the screen

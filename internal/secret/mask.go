@@ -29,7 +29,7 @@ type mask struct {
 	src    io.ReadCloser
 	s      stream
 	ready  []byte // masked, to be read
-	buf    []byte // of ready
+	buf    []byte // buf of ready
 	err    error  // returned after everything was read
 	shown  bool   // the harmless part of the held text was passed on
 	start  sync.Once

@@ -22,7 +22,7 @@ type relay struct {
 	fail context.CancelCauseFunc // ends the source of the output
 
 	mu       sync.Mutex
-	lanes    [2]lane // of stdout and stderr
+	lanes    [2]lane // lanes of stdout and stderr
 	from     int64   // output before it is only searched
 	begun    bool
 	cursor   int64 // told last
@@ -37,7 +37,7 @@ type lane struct {
 	stream
 	name hutch.Stream
 	at   int64     // position of the held bytes in the process's output
-	time time.Time // of the newest output
+	time time.Time // time of the newest output
 }
 
 // newRelay returns a relay to out, and a context for what gives it output.

@@ -43,7 +43,7 @@ const (
 // Vault holds secrets. It implements hutch.Secrets for the owner in the context. Its methods are safe for concurrent
 // use.
 type Vault struct {
-	path string // of the file; empty: only in memory, or in a store
+	path string // path of the file; empty: only in memory, or in a store
 	key  *Key
 	// stored has a document for each owner, where servers share a store, which encrypts it; nil otherwise.
 	stored *store.Mirror

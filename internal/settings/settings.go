@@ -19,7 +19,7 @@ import (
 
 // Program says which flags are settings, and where their values can be.
 type Program struct {
-	Prefix string // of the variables, such as HUTCH_
+	Prefix string // prefix of the variables, such as HUTCH_
 	// Variables are the names of variables that do not follow from the name of their flag.
 	Variables map[string]string
 	// Not are flags that are not settings.
@@ -32,7 +32,7 @@ type Program struct {
 
 // Origin says where a value is from. The zero Origin is the default.
 type Origin struct {
-	Flag     bool // of the command line
+	Flag     bool // flag of the command line
 	Variable string
 	File     string
 	Line     int

@@ -39,9 +39,9 @@ const (
 // Manifest says what is in a snapshot's folder.
 type Manifest struct {
 	Version  int            `json:"version"`
-	Build    string         `json:"build"` // of the runtime that saved the memory (driver.Restorer)
+	Build    string         `json:"build"` // build of the runtime that saved the memory (driver.Restorer)
 	Snapshot hutch.Snapshot `json:"snapshot"`
-	Record   store.Record   `json:"record"` // of the sandbox that it was made of
+	Record   store.Record   `json:"record"` // record of the sandbox that it was made of
 	Files    []savedFile    `json:"files"`
 	Unpacked int64          `json:"unpacked,omitempty"` // bytes of the uncompressed archive of the written files
 }

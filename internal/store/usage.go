@@ -16,8 +16,8 @@ import (
 type Used struct {
 	hutch.Usage
 	At     time.Time `json:"at,omitzero"` // of the reading; zero while it does not run
-	CPU    float64   `json:"cpu"`         // that the present place had used by then, in seconds
-	Memory int64     `json:"memory"`      // that it used then, in bytes
+	CPU    float64   `json:"cpu"`         // CPU that the present place had used by then, in seconds
+	Memory int64     `json:"memory"`      // memory that it used then, in bytes
 }
 
 // Note adds what was used since the reading before.

@@ -21,7 +21,7 @@ const AsciicastType = "application/x-asciicast"
 type Asciicast struct {
 	w     io.Writer
 	began time.Time
-	last  time.Duration // of the newest line: a clock that was set back must not lead a player back
+	last  time.Duration // last of the newest line: a clock that was set back must not lead a player back
 	held  []byte        // the beginning of a character
 }
 

@@ -19,7 +19,7 @@ type Pipe struct {
 	conn *websocket.Conn
 
 	r       io.Reader // of the message under way
-	some    bool      // of it has been read
+	some    bool      // some of it has been read
 	eof     bool
 	reading deadline
 	writing deadline

@@ -101,7 +101,7 @@ type Piece struct {
 	Cursor   int64        `json:"cursor"`
 	Lost     int64        `json:"lost,omitempty"`
 	Redacted bool         `json:"redacted,omitempty"` // a secret was replaced: see hutch.Output
-	Time     time.Time    `json:"time,omitzero"`      // of logs with timestamps
+	Time     time.Time    `json:"time,omitzero"`      // time of logs with timestamps
 }
 
 // NewPiece is o in JSON.
@@ -192,9 +192,9 @@ type Control struct {
 // what is under way.
 type Note struct {
 	Stdin  int64             `json:"stdin,omitempty"`  // bytes taken so far
-	Exec   string            `json:"execId,omitempty"` // of a resumable command
+	Exec   string            `json:"execId,omitempty"` // exec of a resumable command
 	Result *hutch.ExecResult `json:"result,omitempty"`
-	End    *End              `json:"end,omitempty"` // of logs
+	End    *End              `json:"end,omitempty"` // end of logs
 	Error  *problem.Details  `json:"error,omitempty"`
 }
 

@@ -92,7 +92,7 @@ type packer struct {
 	folders, files uint64          // devices
 	first          map[file]string // names of files that have several
 	mounts         []uint64        // devices of the user's folders that are mounts
-	buffer         []byte          // of the file that is read
+	buffer         []byte          // buffer of the file that is read
 }
 
 // Untouched is the time of a file, in seconds, that a sandbox begins with at a path, until a program changes it. Each path

@@ -27,7 +27,7 @@ type journal struct {
 	last    int64 // the newest cursor
 	running map[int64]struct{}
 	changed chan struct{} // closed at the next entry; nil when no reader waits
-	readers int           // that follow
+	readers int           // readers that follow
 	used    time.Time
 	pace    pace
 }
@@ -37,7 +37,7 @@ type journal struct {
 type track struct {
 	name string
 	most int64    // bytes of each of the two files
-	size int64    // of the newer file
+	size int64    // size of the newer file
 	turn int      // how often the files were turned by this process
 	file *os.File // the newer one while it is kept open, or nil
 }

@@ -48,7 +48,7 @@ type Timelines struct {
 	opt   Options
 	fresh chan struct{} // has a value when many journals are new
 	warn  sync.Once
-	files atomic.Int32 // that journals keep open
+	files atomic.Int32 // files that journals keep open
 
 	mu       sync.Mutex
 	journals map[name]*journal // those that were used lately

@@ -94,7 +94,7 @@ type opener struct {
 	aead   cipher.AEAD
 	number uint64
 	piece  []byte
-	rest   []byte // of the piece, for the next Read
+	rest   []byte // rest of the piece, for the next Read
 	ended  bool
 }
 

@@ -26,8 +26,8 @@ import (
 // Image says where an image is, and how to verify it.
 type Image struct {
 	Key    string `json:"key"`
-	SHA256 string `json:"sha256"` // of the object, as it is in the bucket
-	Size   int64  `json:"size"`   // of the object, in bytes
+	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
+	Size   int64  `json:"size"`   // size of the object, in bytes
 	Place  string `json:"place"`  // the name of the sandbox in the store; the image opens only as that one's
 	Needs  Needs  `json:"needs"`
 	// Checkpoint is when the image was made of a sandbox that was awake and stayed so; zero for one that slept.
@@ -45,14 +45,14 @@ type Activity struct {
 // Needs are the requirements of an image on the machine where it wakes.
 type Needs struct {
 	Runtime string   `json:"runtime"`
-	Build   string   `json:"build,omitempty"` // of the runtime; empty when no memory was saved
+	Build   string   `json:"build,omitempty"` // build of the runtime; empty when no memory was saved
 	Host    string   `json:"host,omitempty"`  // the host's programs, where memory has them open
 	CPU     []string `json:"cpu,omitempty"`   // features that programs have seen
 }
 
 // Machine is the properties of a machine that Needs are compared with.
 type Machine struct {
-	Builds map[string]string `json:"builds"` // of its runtimes, by name; empty for one that saves no memory
+	Builds map[string]string `json:"builds"` // builds of its runtimes, by name; empty for one that saves no memory
 	Host   string            `json:"host"`
 	CPU    []string          `json:"cpu"`
 }

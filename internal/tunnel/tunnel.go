@@ -142,7 +142,7 @@ var methods = []string{"GET /", "POST /", "HEAD /", "PUT /", "DELETE /", "OPTION
 type head struct {
 	bytes []byte
 	line  int // where the line begins that has not ended
-	lines int // that have ended
+	lines int // lines that have ended
 }
 
 // add adds bytes. It returns the host that the request is for: "" if it names none, or is not one of HTTP/1 to a server.

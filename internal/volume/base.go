@@ -20,7 +20,7 @@ type base map[string]pair
 // pair is a file and its object.
 type pair struct {
 	ETag string `json:"etag"`
-	Sum  string `json:"sha256"` // of the file
+	Sum  string `json:"sha256"` // sum of the file
 }
 
 // readBase returns the base of a volume, whose record is rec.
@@ -57,7 +57,7 @@ func (s *Store) writeBase(k key, rec record, b base) (use func(*record), err err
 type listing struct {
 	files   map[string]bucket.Object
 	folders map[string]bool
-	parents map[string]bool // of the files
+	parents map[string]bool // parents of the files
 }
 
 // add adds an object, whose key must be a path in the volume.

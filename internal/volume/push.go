@@ -20,7 +20,7 @@ const mostKey = 800 // bytes of a path; a key has 1024 with the prefix of the bu
 // localFile is a file of a volume.
 type localFile struct {
 	sum  string // SHA-256
-	etag string // that most services give a small object with this content
+	etag string // etag that most services give a small object with this content
 	size int64
 	mode int64
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	mostObjects = 100_000 // of a bucket, which are in memory during an exchange
+	mostObjects = 100_000 // most objects of a bucket, which are in memory during an exchange
 	mostSyncs   = 8       // exchanges at once
 	syncTime    = 30 * time.Minute
 	syncTries   = 3 // exchanges in which objects change meanwhile

@@ -46,7 +46,7 @@ const DefaultRoom = 20 << 30
 
 const (
 	defaultQuota  = 1024 // MiB
-	mostVolumes   = 1000 // of one owner
+	mostVolumes   = 1000 // most volumes of one owner
 	mostProblem   = 1000 // bytes of text in a record
 	format        = 1
 	recordFile    = "volume.json"
@@ -89,7 +89,7 @@ type record struct {
 	Owner   string       `json:"owner"`
 	Volume  hutch.Volume `json:"volume"`
 	Content string       `json:"content,omitempty"` // the name of its file; empty for a volume without files
-	SHA256  string       `json:"sha256,omitempty"`  // of the plain archive
+	SHA256  string       `json:"sha256,omitempty"`  // SHA-256 of the plain archive
 
 	Synced int    `json:"synced,omitempty"` // the version that is in the bucket
 	Base   string `json:"base,omitempty"`   // the name of the file with the base; empty before the first exchange

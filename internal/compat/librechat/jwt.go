@@ -43,7 +43,7 @@ type key struct {
 
 const (
 	minSecret   = 32               // bytes
-	longestLife = 5 * time.Minute  // of a token
+	longestLife = 5 * time.Minute  // longest life of a token
 	skew        = 30 * time.Second // between the clocks
 	maxToken    = 16 << 10         // bytes
 )

@@ -50,7 +50,7 @@ type listed struct {
 const (
 	maxWait    = 300       // s
 	maxOutput  = 256 << 10 // bytes of an answer; the rest is asked for by its offset
-	maxEntries = 5000      // of an answer
+	maxEntries = 5000      // most entries of an answer
 )
 
 func statusOf(p hutch.Process) (string, *int) {

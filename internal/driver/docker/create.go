@@ -26,7 +26,7 @@ import (
 
 const (
 	createTime = 40 * time.Second // at most; it takes a third of a second, and half more for the first
-	importTime = 5 * time.Minute  // of an image other than the host's, once
+	importTime = 5 * time.Minute  // import time of an image other than the host's, once
 	undoTime   = 20 * time.Second
 )
 

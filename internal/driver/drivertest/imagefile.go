@@ -30,7 +30,7 @@ type ImageFile struct {
 	Mode     fs.FileMode
 	UID, GID int
 	Link     string
-	Device   uint32 // of a character device
+	Device   uint32 // device of a character device
 	Content  []byte
 }
 

@@ -38,7 +38,7 @@ const maxRequest = 32 << 20
 
 // Server answers requests of the Messages API.
 type Server struct {
-	URL string // of a server made by [Start]; what clients take as base URL
+	URL string // URL of a server made by [Start]; what clients take as base URL
 	Key string // the accepted key, as x-api-key or bearer token; empty accepts any key, and none
 
 	answer func(Request) Answer

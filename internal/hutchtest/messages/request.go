@@ -104,7 +104,7 @@ type Block struct {
 	Input     json.RawMessage `json:"input,omitempty"`
 	ToolUseID string          `json:"tool_use_id,omitempty"`
 	IsError   bool            `json:"is_error,omitempty"`
-	Content   Content         `json:"content,omitempty"` // of a tool's result
+	Content   Content         `json:"content,omitempty"` // content of a tool's result
 }
 
 // Tool is a tool that a request offers. Those of the service itself have a Type, and no InputSchema.

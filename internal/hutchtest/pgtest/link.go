@@ -10,7 +10,7 @@ import (
 
 // Link is a way to a database that a test can cut, hold up and make slow.
 type Link struct {
-	URL string // of the database, by this way
+	URL string // URL of the database, by this way
 
 	mu      sync.Mutex
 	changed *sync.Cond

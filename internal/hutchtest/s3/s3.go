@@ -28,7 +28,7 @@ const (
 // Service is a running service with the bucket "hutch".
 type Service struct {
 	Host   string        // HOST:PORT
-	Client *minio.Client // of its administrator
+	Client *minio.Client // client of its administrator
 	End    func()
 }
 

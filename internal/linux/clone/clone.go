@@ -132,7 +132,7 @@ type plan struct {
 	files  []uintptr
 	copies []int   // descriptors among files that we duplicated
 	device *byte   // nil for none
-	place  uintptr // of the device's descriptor
+	place  uintptr // place of the device's descriptor
 	args   cloneArgs
 	header unix.CapUserHeader
 	caps   [2]unix.CapUserData

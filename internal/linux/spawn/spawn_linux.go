@@ -23,7 +23,7 @@ import (
 
 // Command is a program to be started.
 type Command struct {
-	Path string   // of the program; not searched for
+	Path string   // path of the program; not searched for
 	Argv []string // at least the name
 	Env  []string // KEY=VALUE
 	Dir  string   // where it starts; empty is the parent's
@@ -85,7 +85,7 @@ const (
 // Error is why a program did not start.
 type Error struct {
 	Step  Step
-	Path  string // of the program, or of the folder in step Chdir
+	Path  string // path of the program, or of the folder in step Chdir
 	Errno syscall.Errno
 }
 
@@ -146,7 +146,7 @@ type plan struct {
 	readAll   bool
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
-	namespace uintptr   // of Apart, else 0
+	namespace uintptr   // namespace of Apart, else 0
 	shed      []uintptr // the capabilities that a child apart gives up for ever
 	root      bool      // a child apart that is root there
 	mask      uint64    // no signal is blocked

@@ -33,7 +33,7 @@ func (zeros) Read(p []byte) (int, error) {
 
 // Where EROFS has what restoreSizes needs.
 const (
-	metaBlock  = 1024 + 40 // of the superblock: the block at which inodes begin
+	metaBlock  = 1024 + 40 // from the superblock: the block at which inodes begin
 	inodeSlot  = 32        // inodes are numbered in such steps
 	inodeSize  = 8         // where an inode has the size of its file
 	isExtended = 1         // the bit of the first byte by which that has 8 bytes, and not 4

@@ -37,7 +37,7 @@ const Version = "1"
 // Limits bound what the layers of one image can ask for. No field is zero.
 type Limits struct {
 	Bytes   int64 // contents of all files, and the layers as tar
-	Entries int   // of all layers together
+	Entries int   // entries of all layers together
 	Names   int64 // bytes of all paths, which are in memory
 	Path    int   // bytes of one path
 	Ratio   int64 // bytes of tar for each byte of the compressed layer, beyond the first freeRatio

@@ -20,7 +20,7 @@ type tree struct {
 	contents *os.File
 	unsaved  *bufio.Writer // to contents
 	buffer   []byte
-	end      int64 // of contents
+	end      int64 // end of contents
 	// What is left of the limits.
 	tarLeft, bytesLeft, namesLeft int64
 	entriesLeft                   int
@@ -30,7 +30,7 @@ type tree struct {
 type node struct {
 	*inode
 	name     string
-	layer    int // that named it last
+	layer    int // layer that named it last
 	children map[string]*node
 }
 
@@ -38,7 +38,7 @@ type inode struct {
 	mode         fs.FileMode
 	uid, gid     uint32
 	mtime        time.Time
-	target       string // of a symbolic link
+	target       string // target of a symbolic link
 	offset, size int64  // in contents
 }
 

@@ -21,7 +21,7 @@ type reader struct {
 	release func()
 
 	mu     sync.Mutex
-	data   []byte // of the file, from begin on
+	data   []byte // data of the file, from begin on
 	begin  int64
 	stream *io.PipeReader // nil before the first read
 	cancel context.CancelFunc

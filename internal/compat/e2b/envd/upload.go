@@ -94,7 +94,7 @@ type uploading struct {
 	attributes map[string]string
 	seen       map[string]bool
 	files      []writtenFile
-	rest       *restOf // of a form
+	rest       *restOf // rest of a form
 }
 
 func (u *uploading) single(body io.Reader) error {
