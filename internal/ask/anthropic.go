@@ -22,7 +22,7 @@ const DefaultModel = "claude-sonnet-4-5"
 // AnthropicURL is where Anthropic answers.
 const AnthropicURL = "https://api.anthropic.com"
 
-// AnthropicOptions are what an [Anthropic] is made from. Nothing is read from the environment.
+// AnthropicOptions are the settings of an [Anthropic]. Nothing is read from the environment.
 type AnthropicOptions struct {
 	Key     string
 	BaseURL string // base URL of an endpoint that speaks the Messages API; default AnthropicURL
@@ -39,11 +39,11 @@ type Anthropic struct {
 
 var _ Model = (*Anthropic)(nil)
 
-// NewAnthropic returns a model. It connects when it is first asked.
+// NewAnthropic returns a model. It connects at the first request.
 func NewAnthropic(opt AnthropicOptions) *Anthropic {
 	return &Anthropic{
 		key: opt.Key, model: cmp.Or(opt.Model, DefaultModel),
-		// NewClient would read keys from the environment; the service alone does not.
+		// NewClient would read keys from the environment; the service does not.
 		messages: anthropic.NewMessageService(
 			option.WithBaseURL(cmp.Or(opt.BaseURL, AnthropicURL)), option.WithAPIKey(opt.Key), option.WithMaxRetries(opt.Retries),
 			option.WithHTTPClient(&http.Client{CheckRedirect: noRedirect}),
@@ -51,7 +51,7 @@ func NewAnthropic(opt AnthropicOptions) *Anthropic {
 	}
 }
 
-// noRedirect stays at the configured host: a redirect would take the key to another one.
+// noRedirect follows no redirects: they would send the key to another host.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // maxReply is more than any model can write in hutch.MaxMaxTokens.
@@ -116,7 +116,7 @@ func (a *Anthropic) params(p Prompt) anthropic.MessageNewParams {
 // maxModel bounds the name of a model that an endpoint gives, in bytes.
 const maxModel = 100
 
-// measure takes over what the message says so far about itself.
+// measure copies the message's usage so far.
 func (r *Reply) measure(m anthropic.Message) {
 	u := m.Usage
 	r.CacheWrites, r.CacheReads = int(u.CacheCreationInputTokens), int(u.CacheReadInputTokens)
@@ -125,7 +125,7 @@ func (r *Reply) measure(m anthropic.Message) {
 	r.Model = cmp.Or(clip(string(m.Model), maxModel), r.Model)
 }
 
-// failure describes an error of the API. Its words are the endpoint's: they are bounded, and hold no key.
+// failure describes an error of the API. The text comes from the endpoint: it is limited, and the key is masked.
 func (a *Anthropic) failure(err error, model string) error {
 	if isDone(err) {
 		return err
@@ -150,7 +150,7 @@ func (a *Anthropic) failure(err error, model string) error {
 	return refused("the model's endpoint answered %d. It says: %s", e.StatusCode, said)
 }
 
-// after adds when to try again, if the endpoint says so.
+// after adds when to try again, if the endpoint reports it.
 func after(e *anthropic.Error, err *hutch.Error) *hutch.Error {
 	if e.Response == nil {
 		return err
@@ -162,7 +162,7 @@ func after(e *anthropic.Error, err *hutch.Error) *hutch.Error {
 	return err.With("retryAfter", seconds)
 }
 
-// masked removes the key from what an endpoint said.
+// masked removes the key from a text of the endpoint.
 func (a *Anthropic) masked(text string) string {
 	if len(a.key) > 4 {
 		text = strings.ReplaceAll(text, a.key, "***")
@@ -170,7 +170,7 @@ func (a *Anthropic) masked(text string) string {
 	return clip(text, 300)
 }
 
-// messageOf returns the words of an error of the API.
+// messageOf returns the message of an API error.
 func messageOf(body string) string {
 	var answer struct {
 		Error struct {

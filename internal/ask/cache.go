@@ -10,14 +10,14 @@ import (
 	"hutch"
 )
 
-// bounded is a map that forgets what was used longest ago when it has too many entries or bytes.
+// bounded is a map that drops its least recently used entry when it has too many entries or bytes.
 type bounded[K comparable, V any] struct {
 	maxEntries, maxBytes int
 
 	mu    sync.Mutex
 	bytes int
 	byKey map[K]*list.Element
-	used  *list.List // of *entry, the newest first
+	used  *list.List // of *entry, most recently used first
 }
 
 type entry[K comparable, V any] struct {
@@ -41,7 +41,7 @@ func (b *bounded[K, V]) get(k K) (v V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// change replaces the value of k by what do makes of it.
+// change replaces the value of k by the result of do.
 func (b *bounded[K, V]) change(k K, do func(V) (V, int)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ func (b *bounded[K, V]) dropLocked(e *list.Element) {
 	b.bytes -= old.size
 }
 
-// key is the hash of all that a program depends on. Owners share no programs.
+// key is the hash of everything that a program depends on. Owners share no programs.
 type key [sha256.Size]byte
 
 func keyOf(owner string, q hutch.Question, p Prompt) key {
@@ -90,7 +90,7 @@ func keyOf(owner string, q hutch.Question, p Prompt) key {
 	return sha256.Sum256(b)
 }
 
-// Bounds of what is kept in memory.
+// Limits of the data in memory.
 const (
 	maxPrograms     = 1000
 	maxProgramBytes = 16 << 20
@@ -137,7 +137,7 @@ type turn struct{ question, answer, output string }
 
 func (t turn) size() int { return len(t.question) + len(t.answer) + len(t.output) }
 
-// Bounds of one conversation: its newest turns are kept.
+// Limits of one conversation: its newest turns are kept.
 const (
 	maxTurns      = 10
 	maxTurnText   = 16 << 10 // bytes of a question, and of a program

@@ -18,9 +18,9 @@ import (
 	"hutch/internal/runner"
 )
 
-// Components are texts that prompts are made of, each a Markdown file with front matter: agents are instructions to the
-// model, commands are questions with a place for the user's words. The files of Claude Code's folder .claude have this
-// form. See docs/ask.md.
+// Components are texts for prompts, each a Markdown file with front matter: agents are instructions to the model,
+// commands are questions with a placeholder for the user's words. The files of Claude Code's folder .claude have this
+// format. See docs/ask.md.
 type Components struct {
 	agents, commands map[string]component
 }
@@ -57,7 +57,7 @@ func LoadComponents(dir string) (*Components, error) {
 	return c, err
 }
 
-// Check returns the error of the first component that cannot be used. The others can.
+// Check returns the error of the first invalid component. The others can be used.
 func (c *Components) Check() error {
 	for _, kind := range []map[string]component{c.agents, c.commands} {
 		for _, name := range slices.Sorted(maps.Keys(kind)) {
@@ -69,8 +69,8 @@ func (c *Components) Check() error {
 	return nil
 }
 
-// FindComponents reads the components of several folders. Of two with one name, that of the earlier folder counts.
-// Folders that do not exist are passed over.
+// FindComponents reads the components of several folders. Of two with the same name, the one in the earlier folder is
+// used. Missing folders are skipped.
 func FindComponents(dirs ...string) (*Components, error) {
 	all := &Components{agents: map[string]component{}, commands: map[string]component{}}
 	for _, dir := range slices.Backward(dirs) {
@@ -87,8 +87,8 @@ func FindComponents(dirs ...string) (*Components, error) {
 	return all, nil
 }
 
-// Fold puts the components that are known here into the question itself, for a server that does not have them. Those
-// that are not known here stay named. A component's model stays the server's.
+// Fold replaces names of known components in the question by their text, for a server that does not have them. Unknown
+// names stay. A component's model is not sent.
 func (c *Components) Fold(q hutch.Question) (hutch.Question, error) {
 	if m, ok := c.commands[q.Command]; ok && q.Command != "" {
 		if m.err != nil {
@@ -107,8 +107,8 @@ func (c *Components) Fold(q hutch.Question) (hutch.Question, error) {
 	return q, q.Check()
 }
 
-// loadKind reads the Markdown files of a folder and of the folders in it. A file a/b.md is named b, or a:b if there is
-// a b.md beside a.
+// loadKind reads the Markdown files of a folder and of its subfolders. A file a/b.md is named b, or a:b if there is
+// also a b.md next to a.
 func loadKind(fsys fs.FS, kind string) (map[string]component, error) {
 	found := map[string]component{}
 	err := fs.WalkDir(fsys, kind, func(name string, d fs.DirEntry, err error) error {
@@ -131,7 +131,7 @@ func loadKind(fsys fs.FS, kind string) (map[string]component, error) {
 			id = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(name, kind+"/"), ".md"), "/", ":")
 		}
 		if kind == "agents" && c.Name != "" {
-			id = c.Name // as Claude Code names them
+			id = c.Name // as in Claude Code
 		}
 		found[id] = c
 		return nil
@@ -154,8 +154,8 @@ func readComponent(fsys fs.FS, name string) (component, error) {
 	return parseComponent(b)
 }
 
-// parseComponent reads a Markdown file. Front matter between two lines of --- is optional. Keys that only Claude Code
-// has, such as tools, say nothing about a model that has no tools, and are passed over.
+// parseComponent reads a Markdown file. Front matter between two lines of --- is optional. Keys for other programs,
+// such as Claude Code's tools, are ignored.
 func parseComponent(b []byte) (c component, err error) {
 	b = bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n"))
 	if rest, ok := bytes.CutPrefix(b, []byte("---\n")); ok {
@@ -174,8 +174,8 @@ func parseComponent(b []byte) (c component, err error) {
 	return c, c.check()
 }
 
-// parseHead reads front matter. That of Claude Code's files is often no YAML, because of colons in a description or
-// several brackets in a hint: then each line is read by itself, and the keys count that a component has.
+// parseHead reads front matter. In Claude Code's files it is often not valid YAML, because of colons in a description
+// or several brackets in a hint: then each line is parsed separately, and only known keys are used.
 func parseHead(head []byte, c *component) error {
 	err := yaml.Unmarshal(head, c)
 	if err == nil {

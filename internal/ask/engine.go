@@ -21,10 +21,10 @@ const (
 	defaultModelTime = 2 * time.Minute // for one answer of the model
 )
 
-// Options are what an engine is made from. It needs a Service.
+// Options are the settings of an engine. Service is required.
 type Options struct {
 	Service hutch.Service
-	// Accounts knows what sandboxes use; nil leaves that out of answers.
+	// Accounts reports what sandboxes use; nil leaves that out of answers.
 	Accounts hutch.Accounts
 	// Model writes programs; nil answers only questions that bring their code.
 	Model Model
@@ -32,7 +32,7 @@ type Options struct {
 	Components *Components
 	// CacheAge is how long a program is used again for the same question; 0 never.
 	CacheAge time.Duration
-	// Repairs is how often a program that fails goes back to the model, for questions that do not say.
+	// Repairs is how often a failed program goes back to the model, if the question does not say.
 	Repairs int
 	// MaxTimeout is the longest that a program can run; 0 for no limit of this package.
 	MaxTimeout time.Duration
@@ -69,7 +69,7 @@ func New(opt Options) *Engine {
 	return &Engine{opt: opt, programs: newPrograms(opt.CacheAge), histories: newHistories(), gone: newLeaving()}
 }
 
-// Close waits until the sandboxes of answered questions are gone. Call it when no question is under way.
+// Close waits until the sandboxes of answered questions are destroyed. Call it when no question is in progress.
 func (e *Engine) Close() { e.gone.drain(context.Background()) }
 
 // ErrNoKey is the error for a question that needs a model when the server has none.
@@ -108,7 +108,7 @@ type asking struct {
 	repairs  int // repairs that are left
 	out      func(hutch.AnswerEvent) error
 	box      *box
-	asked    string // the question, in the words of its command
+	asked    string // the question, with its command's text
 	answer   hutch.Answer
 }
 
@@ -119,7 +119,7 @@ func (a *asking) resources(ctx context.Context) *hutch.Consumption {
 	}
 	report, err := a.opt.Accounts.Usage(ctx)
 	if err != nil {
-		return nil // the answer is worth more than its measure
+		return nil // the answer matters more than its measure
 	}
 	for _, u := range report.Sandboxes {
 		if u.SandboxID == a.box.id {
@@ -129,7 +129,7 @@ func (a *asking) resources(ctx context.Context) *hutch.Consumption {
 	return nil
 }
 
-// begin checks a question, and fills in its defaults. It does nothing that costs.
+// begin checks a question, and fills in its defaults. It does nothing expensive.
 func (e *Engine) begin(ctx context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (*asking, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (a *asking) solve(ctx context.Context) error {
 	}
 }
 
-// cacheable reports whether the program depends on nothing but the question.
+// cacheable reports whether the program depends only on the question.
 func (a *asking) cacheable() bool { return a.question.ConversationID == "" && a.answer.Repairs == 0 }
 
 // known returns the model's answer to the same question of this owner.
@@ -225,7 +225,7 @@ func (a *asking) known() (answer string, ok bool) {
 	return answer, a.answer.Cached
 }
 
-// repair adds an answer of the model, and what was wrong with it, to the prompt.
+// repair adds an answer of the model, and its fault, to the prompt.
 func (a *asking) repair(answer, problem string) error {
 	a.repairs--
 	a.answer.Repairs++
@@ -237,12 +237,12 @@ func (a *asking) repair(answer, problem string) error {
 	return a.out(hutch.AnswerEvent{Repair: &hutch.Repair{Attempt: a.answer.Repairs, Error: tail(problem, maxShownError)}})
 }
 
-// generate asks the model, and passes its text on as it comes.
+// generate asks the model, and passes its text on as it arrives.
 func (a *asking) generate(ctx context.Context) (Reply, error) {
 	began := time.Now()
 	timed, cancel := context.WithTimeoutCause(ctx, a.opt.ModelTime, errSlow)
 	defer cancel()
-	var gone error // the reader of events has gone
+	var gone error // the reader of events has disconnected
 	reply, err := a.opt.Model.Generate(timed, a.prompt, func(text string) error {
 		gone = a.out(hutch.AnswerEvent{Text: text})
 		return gone
@@ -287,7 +287,7 @@ func (a *asking) try(ctx context.Context, code string) error {
 	return nil
 }
 
-// remember keeps what was said in a conversation. A program that was repaired is also kept for the question.
+// remember keeps a turn of a conversation. It also caches a repaired program for the question.
 func (e *Engine) remember(ctx context.Context, a *asking) {
 	if a.question.ConversationID != "" && a.question.Code == "" {
 		e.histories.add(ownerOf(ctx), a.box.sandbox, turn{a.asked, fenced(a.answer.Code, a.language), a.answer.Output})

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/text"
 )
 
-// fence is a block of code in an answer, as CommonMark has it.
+// fence is a block of code in an answer, as CommonMark defines it.
 type fence struct {
 	tag    string // first word of the info string, in lower case
 	code   string
@@ -20,7 +20,7 @@ type fence struct {
 // fences returns the blocks of an answer. A block ends with a line of at least as many of the same characters as it
 // began with.
 func fences(text string) (list []fence) {
-	var mark string // of the open block
+	var mark string // mark of the open block
 	var indent int
 	var code strings.Builder
 	for line := range strings.Lines(text) {

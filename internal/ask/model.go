@@ -16,7 +16,7 @@ type Model interface {
 	Generate(ctx context.Context, p Prompt, text func(string) error) (Reply, error)
 }
 
-// Prompt is a conversation that the model is to continue. The first and the last message are the user's.
+// Prompt is a conversation for the model to continue. The first and the last message are the user's.
 type Prompt struct {
 	Model     string // empty for the model's default
 	System    string
@@ -24,7 +24,7 @@ type Prompt struct {
 	MaxTokens int
 }
 
-// Role is who wrote a message.
+// Role is the author of a message.
 type Role string
 
 const (
@@ -49,7 +49,7 @@ type Reply struct {
 	CacheWrites, CacheReads int
 }
 
-// Price is what a million tokens cost.
+// Price is the price of a million tokens.
 type Price struct{ Input, Output float64 }
 
 // Prices are by the name of the model, or by the beginning of its name.
@@ -66,7 +66,7 @@ func ParsePrice(text string) (Price, error) {
 	return Price{input, output}, nil
 }
 
-// of returns the price of a model: that of the longest name that the model's begins with.
+// of returns the price of a model: the one for the longest prefix of the model's name.
 func (p Prices) of(model string) (Price, bool) {
 	best, found := "", false
 	for name := range p {

@@ -8,8 +8,8 @@ import (
 	"hutch/internal/runner"
 )
 
-// instructions are the beginning of the system prompt. They say what the answer has to look like, and what the program
-// finds.
+// instructions are the beginning of the system prompt. They describe the form of the answer, and the environment of the
+// program.
 const instructions = `You write one program that answers the user's question. It runs at once in a sandbox, and the user sees what it prints.
 
 Answer with exactly one fenced code block in %[1]s, marked %[1]s, and nothing else: no text before or after it.
@@ -60,7 +60,7 @@ func fileList(files []hutch.QuestionFile) string {
 	return b.String()
 }
 
-// maxShownError is how much of an error goes back to the model, in bytes.
+// maxShownError is how many bytes of an error go back to the model.
 const maxShownError = 4 << 10
 
 func repairPrompt(problem string, lang runner.Language) string {

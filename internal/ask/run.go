@@ -21,8 +21,8 @@ const (
 	cleanTime = 30 * time.Second
 )
 
-// leaving are the sandboxes whose questions are answered and which are being destroyed: an answer does not wait for that.
-// At most cap(slots) go in the background; when more end at once, their answers wait.
+// leaving are the sandboxes of answered questions that are being destroyed: an answer does not wait for that. At most
+// cap(slots) are destroyed in the background; if there are more, their answers wait.
 type leaving struct {
 	slots    chan struct{}
 	draining sync.Mutex
@@ -46,7 +46,7 @@ func (l *leaving) run(destroy func()) {
 	}
 }
 
-// drain waits until those that are being destroyed now are gone. Each ends within cleanTime.
+// drain waits until the sandboxes that are being destroyed now are gone. Each takes at most cleanTime.
 func (l *leaving) drain(ctx context.Context) {
 	l.draining.Lock()
 	defer l.draining.Unlock()
@@ -63,14 +63,14 @@ func (l *leaving) drain(ctx context.Context) {
 	}
 }
 
-// box is the sandbox of a question. It is made when the first program is there.
+// box is the sandbox of a question. It is created when the first program exists.
 type box struct {
 	svc     hutch.Service
 	gone    *leaving
 	q       hutch.Question
-	id      string              // empty until it is made
+	id      string              // empty until it is created
 	sandbox hutch.Sandbox       // sandbox of the conversation, if there is one already
-	dir     string              // the working folder, as the sandbox names it
+	dir     string              // the working folder's path in the sandbox
 	given   map[string]fileMark // the files before the program ran
 }
 
@@ -97,8 +97,8 @@ func (b *box) find(ctx context.Context) (hutch.Sandbox, error) {
 	return sb, err
 }
 
-// network is what the question asks for. Without a mode and rules it would become the server's default, and has to be
-// nothing; with the mode none, links lead nowhere.
+// network is the network that the question requests. Without a mode and rules it would become the server's default, but
+// it must be empty; with the mode none, links lead nowhere.
 func (b *box) network() hutch.Network {
 	n := b.q.Network
 	switch {
@@ -111,7 +111,7 @@ func (b *box) network() hutch.Network {
 	return n
 }
 
-// open makes the sandbox, or finds that of the conversation, and puts the files into it.
+// open creates the sandbox, or finds the conversation's, and puts the files into it.
 func (b *box) open(ctx context.Context) error {
 	if b.id != "" {
 		return nil
@@ -124,13 +124,13 @@ func (b *box) open(ctx context.Context) error {
 	}
 	sb, err := b.svc.Create(ctx, req)
 	if errors.Is(err, hutch.Exhausted) {
-		b.gone.drain(ctx) // sandboxes of earlier questions count until they are gone
+		b.gone.drain(ctx) // sandboxes of earlier questions count until they are destroyed
 		sb, err = b.svc.Create(ctx, req)
 	}
 	if err != nil {
 		return err
 	}
-	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // it was made with another one, perhaps
+	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // it may have been created with another network
 		if _, err := b.svc.SetNetwork(ctx, sb.ID, req.Network); err != nil {
 			return err
 		}
@@ -155,7 +155,8 @@ func (b *box) open(ctx context.Context) error {
 	return err
 }
 
-// close destroys the sandbox unless a conversation keeps it, also when the caller has gone. It does not wait for that.
+// close destroys the sandbox unless a conversation keeps it, even if the caller has disconnected. It does not wait for
+// that.
 func (b *box) close(ctx context.Context) {
 	if b.id == "" || b.q.ConversationID != "" {
 		return
@@ -176,7 +177,7 @@ type outcome struct {
 	took           time.Duration
 }
 
-// run runs a program, and passes its output on as it comes.
+// run runs a program, and passes its output on as it arrives.
 func (b *box) run(ctx context.Context, code string, out func(hutch.AnswerEvent) error) (outcome, error) {
 	if err := b.open(ctx); err != nil {
 		return outcome{}, err
@@ -199,7 +200,7 @@ func (b *box) run(ctx context.Context, code string, out func(hutch.AnswerEvent) 
 	}, nil
 }
 
-// problem says what went wrong; empty if nothing did.
+// problem describes the program's fault; empty if there is none.
 func (o outcome) problem(timeout int64) string {
 	said := strings.TrimSpace(o.stderr)
 	switch {
@@ -225,7 +226,7 @@ var (
 	errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers of this token that are under way take as much memory as it may have: wait for some").With("limit", "memory of requests").With("retryAfter", 1)
 )
 
-// output collects what a program writes. Events hold whole characters: the beginning of one waits for its end.
+// output collects the program's output. Events hold whole characters: an incomplete one is held back.
 type output struct {
 	out            func(hutch.AnswerEvent) error
 	take           func(n int) bool // charges memory to the caller
@@ -283,7 +284,7 @@ func (o *output) text(s hutch.Stream) string {
 	return strings.ToValidUTF8(buf.String(), "\ufffd")
 }
 
-// maxListed bounds how many files of the working folder are looked at.
+// maxListed limits how many files of the working folder are examined.
 const maxListed = 5000
 
 var errMany = errors.New("there are too many files")

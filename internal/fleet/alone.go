@@ -10,8 +10,8 @@ import (
 	"hutch/internal/caller"
 )
 
-// Alone returns the nodes of a server that is not a fleet: one, which cannot be changed. What it is promised and holds is read from
-// its service, which answers for all owners.
+// Alone returns the nodes of a server that is not a fleet: one node, which cannot be changed. Its reservations and
+// sandboxes are read from its service, which answers for all owners.
 func Alone(node hutch.Node, service hutch.Service) hutch.Nodes {
 	node.State, node.Alive, node.Epoch = hutch.NodeReady, true, 1
 	return alone{node, service}

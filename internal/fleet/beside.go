@@ -11,10 +11,10 @@ import (
 	"hutch/internal/wrap"
 )
 
-// These are the interfaces beside Service. A verb about a sandbox goes to its node, and its results stay there. Other verbs are about
-// this node only, unless a method here says otherwise.
+// These are the other interfaces of a server. A verb for a sandbox goes to its node, and its results stay there. Other
+// verbs are for this node only, unless a method here says otherwise.
 
-// Images returns the images of this node. The verb about a sandbox goes to its node.
+// Images returns the images of this node. The verb for a sandbox goes to its node.
 func (f *Fleet) Images(here hutch.Images) hutch.Images {
 	s := &wrap.ImageService{Next: here}
 	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
@@ -23,7 +23,7 @@ func (f *Fleet) Images(here hutch.Images) hutch.Images {
 	return s
 }
 
-// Volumes returns the volumes of this node. The verb about a sandbox goes to its node.
+// Volumes returns the volumes of this node. The verb for a sandbox goes to its node.
 func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
 	s := &wrap.VolumeService{Next: here}
 	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
@@ -81,7 +81,7 @@ func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return sum, err
 }
 
-// Stats implements hutch.Accounts. A report that continues has the changes of one node; only the first has all sandboxes.
+// Stats implements hutch.Accounts. A later report has the changes of one node; only the first has all sandboxes.
 func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	first := hutch.StatsRequest{Interval: req.Interval}
 	all, err := gather(ctx, a.f, func(s hutch.Service, ctx context.Context) (list []hutch.Stats, err error) {

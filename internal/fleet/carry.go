@@ -20,7 +20,8 @@ import (
 	"hutch/internal/verb"
 )
 
-// Travel is what a node needs so that its sandboxes can go to other nodes while they sleep. All fields but Checkpoints are required.
+// Travel is what a node needs so that its sleeping sandboxes can move to other nodes. All fields except Checkpoints are
+// required.
 type Travel struct {
 	Bucket objects.Store // bucket that all nodes share
 	Key    []byte        // key of the images, the same on all nodes
@@ -49,9 +50,10 @@ const (
 	carryTime = 30 * time.Minute
 	// retryKeep is the pause before a sandbox is sent again after an error of the bucket.
 	retryKeep = 30 * time.Second
-	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. One that is used is fetched at once.
+	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. A sandbox that is used is
+	// fetched at once.
 	deadFor = 5 * time.Minute
-	// arriveTries is how often a node tries to note a sandbox that it has fetched, with a second between.
+	// arriveTries is how often a node tries to record a sandbox that it has fetched, with a second between tries.
 	arriveTries = 30
 	// lostAfter is the age at which an image that belongs to no sandbox is removed.
 	lostAfter = 24 * time.Hour
@@ -66,7 +68,7 @@ type carrier struct {
 	slots   chan struct{}
 
 	mu      sync.Mutex
-	kept    map[Name]string        // the keys of what the bucket has of sandboxes here
+	kept    map[Name]string        // the bucket's keys for sandboxes of this node
 	points  map[Name]point         // their checkpoints
 	busy    map[Name]chan struct{} // transfers under way; closed at their ends
 	failed  map[Name]time.Time     // when the bucket last refused it
@@ -113,7 +115,7 @@ func (c *carrier) begin(ctx context.Context) error {
 	return err
 }
 
-// alone keeps other transfers of a sandbox out until end is called.
+// alone blocks other transfers of a sandbox until end is called.
 func (c *carrier) alone(ctx context.Context, name Name) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -169,7 +171,7 @@ func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send fu
 		return img, fmt.Errorf("write it to the bucket: %w", err)
 	}
 	img.Place, img.Needs, img.Checkpoint = of.Place, of.Needs, of.Checkpoint
-	if err = note(img); errors.Is(err, errMoved) { // after another error the directory can have the key
+	if err = note(img); errors.Is(err, errMoved) { // after another error the directory may have the key
 		c.drop(key)
 	}
 	return img, err
@@ -240,7 +242,8 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 	return nil
 }
 
-// discard removes from this node a sandbox that moved to another one. If it is awake, it is ended: the other node continues from its checkpoint.
+// discard removes from this node a sandbox that moved to another one. A running one is ended: the other node continues
+// from its checkpoint.
 func (c *carrier) discard(ctx context.Context, name Name) {
 	c.mu.Lock()
 	delete(c.kept, name) // their objects are the other node's
@@ -329,7 +332,8 @@ func (c *carrier) take(ctx context.Context, h Holder, to string) error {
 	return c.dir().take(ctx, h, to)
 }
 
-// Destroy implements hutch.Service. A sandbox that is on no node, and that cannot come to one, is destroyed in the bucket.
+// Destroy implements hutch.Service. A sandbox that is on no node, and that cannot move to one, is destroyed in the
+// bucket.
 func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
 	receipt, err := f.Service.Destroy(ctx, id, force)
 	if err == nil || f.carrier == nil || f.node.serving() != nil || hutch.CheckID(id) != nil {
@@ -348,8 +352,8 @@ func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 	return f.carrier.Engine.Retire(ctx, h.Owner, h.ID)
 }
 
-// arrived notes that this node has fetched a sandbox. It tries again when the database's answer is lost: if the directory has noted
-// the sandbox here, the files here must stay.
+// arrived records that this node has fetched a sandbox. It tries again when the database's answer is lost: if the
+// directory has recorded the sandbox here, the files here must stay.
 func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	for range arriveTries {
 		if err = c.dir().arrived(context.WithoutCancel(ctx), h, c.me()); err == nil || errors.Is(err, errMoved) {
@@ -480,8 +484,8 @@ func (c *carrier) keepNow(ctx context.Context, name Name) {
 	}
 }
 
-// sendAway puts a sandbox of a drained node to sleep and hands it over. A sandbox that cannot leave stays as it is, and the
-// directory records why.
+// sendAway puts a sandbox of a drained node to sleep and moves it to another node. A sandbox that cannot leave is not
+// changed, and the directory records why.
 func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 	name := Name{sb.Owner, sb.ID}
 	err := c.handOver(ctx, sb, name)
@@ -544,7 +548,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	return nil
 }
 
-// adoptOrphans takes over sandboxes of nodes that have been dead for long. Each goes to one node.
+// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each is assigned to one node.
 func (c *carrier) adoptOrphans(ctx context.Context) {
 	if _, dead := c.r.f.node.others(); len(dead) == 0 {
 		return
@@ -563,7 +567,7 @@ func (c *carrier) adoptOrphans(ctx context.Context) {
 // cleanEvery is how often a node looks for images that belong to no sandbox.
 const cleanEvery = time.Hour
 
-// clean removes images that were left behind because a node died or the bucket was away.
+// clean removes images that were left behind because a node died or the bucket was unavailable.
 func (c *carrier) clean(ctx context.Context) {
 	if time.Since(c.cleaned) < cleanEvery {
 		return

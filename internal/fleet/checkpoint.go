@@ -14,11 +14,11 @@ import (
 // point is the last checkpoint of a sandbox here.
 type point struct {
 	key    string
-	placed time.Time // when the sandbox was placed; another one can have its name later
+	placed time.Time // when the sandbox was placed; a later one can have its name
 	at     time.Time // when it was made, or nothing had changed since
 	did    travel.Activity
 	failed time.Time // when one could not be made
-	late   bool      // the log has that it is late
+	late   bool      // the log says that it is late
 }
 
 func (c *carrier) pointOf(name Name) point {
@@ -27,7 +27,7 @@ func (c *carrier) pointOf(name Name) point {
 	return c.points[name]
 }
 
-// setPoint notes the checkpoint of a sandbox, the zero point for none, and drops the one before from the bucket.
+// setPoint records the checkpoint of a sandbox, the zero point for none, and removes the previous one from the bucket.
 func (c *carrier) setPoint(name Name, p point) {
 	c.mu.Lock()
 	old := c.points[name].key
@@ -40,7 +40,7 @@ func (c *carrier) setPoint(name Name, p point) {
 	}
 }
 
-// saveAwake makes the checkpoints that are due, one after the other: each takes memory, disk and network.
+// saveAwake makes the checkpoints that are due, one after the other, because each takes memory, disk and network.
 func (c *carrier) saveAwake(ctx context.Context, list []hutch.Sandbox) {
 	if c.Checkpoints == 0 || !c.saving.TryLock() {
 		return
@@ -87,7 +87,7 @@ func (c *carrier) noteFailure(sb hutch.Sandbox, name Name, err error) {
 	c.points[name] = p
 }
 
-// checkpoint makes a checkpoint of a sandbox that is awake, unless nothing has changed since the last one.
+// checkpoint makes a checkpoint of a running sandbox, unless nothing has changed since the last one.
 func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 	ctx, cancel := context.WithTimeout(ctx, carryTime)
 	defer cancel()
@@ -128,7 +128,7 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 	return nil
 }
 
-// resume wakes a sandbox that has come here as it was at a checkpoint: it was awake.
+// resume wakes a sandbox that has arrived here as a checkpoint: it was awake.
 func (c *carrier) resume(ctx context.Context, h Holder) {
 	if _, err := c.Engine.Resume(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID); err != nil && ctx.Err() == nil {
 		c.r.f.log.Warn("a sandbox that continues from its checkpoint sleeps here until its next use", "sandbox", h.ID, "err", err)

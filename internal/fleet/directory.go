@@ -74,13 +74,13 @@ const notices = "hutch_fleet_nodes"
 // Lease is how long a node may serve after it last heard from the database, by the database's clock.
 const Lease = 15 * time.Second
 
-// NodeInfo is what the directory knows of a node.
+// NodeInfo is the directory's record of a node.
 type NodeInfo struct {
 	hutch.Node
-	print string // fingerprint of its certificate: a removed node stays refused when another machine joins under its name
+	print string // fingerprint of its certificate: a removed node is still refused when another machine joins under its name
 }
 
-// Name is what the directory knows a sandbox by.
+// Name identifies a sandbox in the directory.
 type Name struct {
 	Owner string `json:"owner,omitempty"`
 	ID    string `json:"sandboxId"`
@@ -101,7 +101,7 @@ type Holder struct {
 	Image *travel.Image `json:"-"`
 	// Checkpoint is the image in the bucket of an earlier state; nil for none.
 	Checkpoint *travel.Image `json:"-"`
-	// Long says that its node has been away for so long that it continues from its checkpoint elsewhere.
+	// Long says that its node has been away so long that the sandbox continues from its checkpoint on another node.
 	Long bool `json:"-"`
 	// InBucket says that there is an image: the sandbox outlives its node.
 	InBucket bool `json:"inBucket"`
@@ -115,7 +115,7 @@ func (h Holder) inBucket() *travel.Image {
 	return h.Image
 }
 
-// About is what the directory keeps of a sandbox in order to show it while its node is away.
+// About is the data that the directory keeps of a sandbox, to show it while its node is away.
 type About struct {
 	Image   string            `json:"image,omitempty"`
 	Runtime string            `json:"runtime,omitempty"`
@@ -123,17 +123,17 @@ type About struct {
 	Limits  hutch.Limits      `json:"limits,omitzero"`
 }
 
-// Directory is the state of a fleet in PostgreSQL: its nodes, and which of them holds which sandbox.
+// Directory is the state of a fleet in PostgreSQL: its nodes, and which node holds which sandbox.
 type Directory struct {
 	db *pgxpool.Pool
-	// lease has the connections for leases: they do not wait behind calls of clients.
+	// lease has the connections for leases, which do not wait for calls of clients.
 	lease *pgxpool.Pool
 }
 
 const (
 	connectTime = 5 * time.Second
-	// abandoned is how long a node can pause in the middle of a transaction. Then the database ends it, and its locks, such as one on
-	// the row of another node, are free long before a lease runs out.
+	// abandoned is how long a node can pause in the middle of a transaction. Then the database ends it, and releases
+	// its locks, such as one on the row of another node, long before a lease ends.
 	abandoned = 4 * time.Second
 )
 
@@ -188,7 +188,7 @@ func (d *Directory) Close() {
 	d.db.Close()
 }
 
-// away is the error for a database that does not answer, or not as it should.
+// away is the error for a database that does not answer, or not as expected.
 func away(err error) error {
 	if err == nil {
 		return nil
@@ -203,7 +203,7 @@ const nodeColumns = `n.id, n.certificate, n.address, n.version, n.state, n.lease
 	CASE WHEN n.lease_until = '-infinity' THEN NULL ELSE n.lease_until END, n.epoch,
 	n.memory, n.cpu, n.most, n.promised_memory, n.promised_cpu, n.promised`
 
-// scanNode reads nodeColumns, and what the query has after them.
+// scanNode reads nodeColumns, and the columns after them.
 func scanNode(row pgx.CollectableRow, more ...any) (n NodeInfo, err error) {
 	var labels []byte
 	fields := []any{&n.ID, &n.print, &n.Address, &n.Version, &n.State, &n.Alive, &labels, &n.Joined, &n.SeenUntil, &n.Epoch,
@@ -261,8 +261,8 @@ var (
 	errCopy    = hutch.Errorf(hutch.Conflict, "another process runs as this node: it began later, and has taken over; end one of the two, or join with a data folder of its own")
 )
 
-// renew renews the lease of a node and lists all nodes in one query. It also counts the renewals. Renewed is the count that the node
-// read before: a database with a lower count was restored from a backup, and renews nothing.
+// renew renews the lease of a node and lists all nodes in one query. It also counts the renewals. Renewed is the count
+// that the node read before: a database with a lower count was restored from a backup, and renews nothing.
 func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]NodeInfo, int64, error) {
 	rows, err := d.lease.Query(ctx, `
 		WITH mine AS (
@@ -333,7 +333,7 @@ func noNode(id string) error {
 func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutch.RemovedNode, error) {
 	var freed int64
 	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		if err := lockTables(ctx, tx); err != nil { // of the last two nodes, one is removed
+		if err := lockTables(ctx, tx); err != nil { // of the last two nodes, only one is removed
 			return err
 		}
 		var alive, others bool
@@ -369,8 +369,9 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 	return hutch.RemovedNode{Node: id, Freed: freed}, nil
 }
 
-// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one. A node that is replaced
-// can fetch them itself, if it is the only one. With checkpoints, those that are awake continue from theirs.
+// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one. A node that
+// is replaced can fetch them itself, if it is the only one. Running sandboxes continue from their checkpoints, if they
+// have any.
 func rescue(ctx context.Context, tx pgx.Tx, id string, replaced, checkpoints bool) error {
 	rows, err := tx.Query(ctx, `
 		UPDATE fleet_holders SET node = other.id, here = false, awake = false, image = coalesce(image, checkpoint), checkpoint = NULL
@@ -398,7 +399,7 @@ func forgetRecords(ctx context.Context, tx pgx.Tx, node string) error {
 	return err
 }
 
-// placement asks for a place for a new sandbox.
+// placement is a request for a node for a new sandbox.
 type placement struct {
 	Name
 	Memory int64
@@ -409,11 +410,12 @@ type placement struct {
 	About  About
 }
 
-// bestOf is how many nodes with room are compared. A few are as good as all, and concurrent creates then choose different nodes.
+// bestOf is how many nodes with capacity are compared. A few are as good as all, and concurrent creates then choose
+// different nodes.
 const bestOf = 3
 
-// place says where a sandbox is, or is to be made. The node's row is locked from the choice to the end, so its promises are
-// always counted exactly. Concurrent creates skip the nodes that are locked.
+// place returns the node of a sandbox, or chooses one. The node's row is locked from the choice to the end, so its
+// reservations are always counted exactly. Concurrent creates skip locked nodes.
 const place = `
 WITH had AS (SELECT node FROM fleet_holders WHERE owner = $1 AND id = $2),
 own AS (SELECT count(*) AS n FROM fleet_holders WHERE $5 > 0 AND owner = $1),
@@ -443,8 +445,8 @@ SELECT 'held', node FROM held UNION ALL SELECT 'had', node FROM had
 UNION ALL SELECT 'most', '' FROM own WHERE $5 > 0 AND n >= $5
 UNION ALL SELECT 'busy', id FROM roomy`
 
-// Place returns the node that holds a sandbox or is to make it. For a new sandbox it reserves memory and CPU of the node. Callers
-// that race for one id get the same node.
+// place returns the node that holds a sandbox or will create it. For a new sandbox it reserves memory and CPU of the
+// node. Concurrent callers for one id get the same node.
 func (d *Directory) place(ctx context.Context, p placement) (node string, made bool, err error) {
 	about, err := json.Marshal(p.About)
 	if err != nil {
@@ -471,7 +473,7 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 		case !has(answers, "busy"):
 			return "", false, hutch.Errorf(hutch.Exhausted, "no node of the fleet has room for %d MiB of memory and %v cores: destroy a sandbox, wait until an idle one sleeps, or add a node", p.Memory, p.CPU).With("limit", "room of the fleet")
 		}
-		// Other creates locked all nodes with room, or took the id meanwhile.
+		// Other creates have locked all nodes with capacity, or have taken the id meanwhile.
 		select {
 		case <-ctx.Done():
 			return "", false, context.Cause(ctx)
@@ -533,7 +535,7 @@ func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
 	return h, err
 }
 
-// heldBy lists the sandboxes of nodes, and those that are only in the bucket, of all owners or of one.
+// heldBy lists the sandboxes of nodes, and sandboxes that are only in the bucket, of all owners or of one.
 func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) ([]Holder, error) {
 	return d.holders(ctx, "(h.node = ANY ($1) OR NOT h.here) AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
 }
@@ -558,8 +560,8 @@ type entry struct {
 	About  About
 }
 
-// adopt notes sandboxes of a node that no create announced: copies, and those older than the fleet.
-// It returns those that another node holds.
+// adopt records sandboxes of a node that no create announced: copies, and those older than the fleet. It returns those
+// that another node holds.
 func (d *Directory) adopt(ctx context.Context, node string, list []entry) (taken []Name, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -627,7 +629,8 @@ func split(list []Name) (owners, ids []string) {
 	return owners, ids
 }
 
-// change changes which sandboxes a node holds, and recounts its promises. It locks the node's row first, as place does.
+// change changes which sandboxes a node holds, and recounts its reservations. It locks the node's row first, as place
+// does.
 func (d *Directory) change(ctx context.Context, node string, do func(pgx.Tx) error) error {
 	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT 1 FROM fleet_nodes WHERE id = $1 FOR UPDATE", node); err != nil {

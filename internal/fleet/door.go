@@ -35,13 +35,13 @@ type door struct {
 
 const (
 	mostJoins = 16
-	// mostOfNode bounds the connections of one node, of which each WebSocket has its own. mostConns bounds all connections;
-	// beyond it, those of strangers are closed first.
+	// mostOfNode limits the connections of one node, where each WebSocket has its own. mostConns limits all
+	// connections; beyond it, connections of strangers are closed first.
 	mostOfNode = 4096
 	mostConns  = 2 * mostOfNode
 )
 
-// joinBody bounds what a stranger can send.
+// joinBody limits the request of a stranger.
 const joinBody = 64 << 10
 
 // open begins to answer on l.
@@ -62,7 +62,7 @@ func (f *Fleet) open(l net.Listener, here rest.Options, memory *room.Room) error
 		Handler: gate.Handler(mux), ConnContext: gate.Context,
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: f.opt.Identity.pool(),
-			ClientAuth: tls.VerifyClientCertIfGiven, // a machine that joins has none
+			ClientAuth: tls.VerifyClientCertIfGiven, // a joining machine has no certificate yet
 		},
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000, MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 1 << 20, SendPingTimeout: stillThere, PingTimeout: stillThere},
 		BaseContext:       func(net.Listener) context.Context { return base },

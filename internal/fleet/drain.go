@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Drain has a node hand over its sandboxes, and returns those that are there when all that can leave have left, or after
-// a while. A node that is not alive hands over nothing: what the bucket has of it is not returned, because other nodes take that.
+// Drain makes a node move its sandboxes to other nodes, and returns those that are left after all that can leave have
+// left, or after a while. A dead node moves nothing: its sandboxes in the bucket are not returned, because other nodes
+// take them.
 func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (left []Holder, err error) {
 	if _, err := d.DrainNode(ctx, id); err != nil {
 		return nil, err

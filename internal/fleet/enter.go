@@ -10,12 +10,12 @@ import (
 	"hutch"
 )
 
-// Entry asks for a place in the fleet of a database, for a machine that nobody joins by hand.
+// Entry is a request to join the fleet of a database, for a machine that joins by itself.
 type Entry struct {
 	Node       string
 	Store      string // URL of the database
 	SecretsKey string
-	// Replace takes the place of a node of the same name that is away. What that node held is lost, except what the bucket has.
+	// Replace replaces an absent node of the same name. Its sandboxes are lost, except those in the bucket.
 	Replace bool
 }
 
@@ -52,7 +52,8 @@ func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {
 
 var errStillAlive = hutch.Errorf(hutch.Conflict, "another process runs as this node: end it, or give this one another name with --node")
 
-// enterSoon takes the node's name. One to be replaced that was killed has a lease for a while, so enterSoon waits for its end.
+// enterSoon enters with the node's name. If the node to be replaced was killed, its lease is still valid for a while,
+// so enterSoon waits for its end.
 func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*Lease)
 	defer cancel()
@@ -69,9 +70,9 @@ func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error 
 	}
 }
 
-// enter adds a node, or gives its name another certificate; the old one is then good for nothing. A node that never began holds
-// nothing, so its name is free: its process may have ended before it had written its identity. The state of a node that is
-// replaced stays: one that was cordoned still is.
+// enter adds a node, or gives its name a new certificate; the old one is then useless. A node that was never started
+// holds nothing, so its name is free: its process may have ended before it had written its identity. The state of a
+// replaced node is kept: a cordoned node stays cordoned.
 func (d *Directory) enter(ctx context.Context, e Entry, print string) error {
 	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO fleet_nodes (id) VALUES ($1) ON CONFLICT DO NOTHING", e.Node); err != nil {

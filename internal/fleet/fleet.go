@@ -1,13 +1,14 @@
 // Package fleet makes several machines one server: it is a [hutch.Service] that routes.
 //
-// A sandbox lives on one node, and any node answers for it. The node that a caller reaches has authenticated, counted and recorded
-// the call already, because policy calls Fleet. If the sandbox is here, the service of this node answers: redactor and
-// engine. If another node holds it, that node's door answers: the Go client, which is a Service too, over HTTP/2 with
-// certificates of the fleet's own. There is one hop, because a door serves only its own node's sandboxes.
+// A sandbox is on one node, and any node answers calls for it. The node that a caller reaches has already
+// authenticated, counted and recorded the call, because policy calls Fleet. If the sandbox is here, the service of this
+// node answers: redactor and engine. If another node holds it, that node's door answers: the Go client, which is a
+// Service too, over HTTP/2 with the fleet's own certificates. There is only one hop, because a door serves only its own
+// node's sandboxes.
 //
-// PostgreSQL has which node holds which sandbox (Directory). A create reserves its id and its room in one transaction. A node may
-// serve while it has a lease by the database's clock, and stops, by its own clock, before the lease ends. So a node that the
-// database considers dead does nothing any more.
+// PostgreSQL records which node holds which sandbox (Directory). A create reserves its id and its capacity in one
+// transaction. A node may serve while it has a lease by the database's clock, and stops, by its own clock, before the
+// lease ends. So a node that the database considers dead does nothing any more.
 //
 //	caller ─► guard ─► policy ─► Fleet ─┬─ here ──────────────► resident ─► redactor ─► engine
 //	                                    └─ there ─► client ═══► door ─► resident ─► ...
@@ -38,16 +39,16 @@ type Options struct {
 	Address   string // address of the door, as other nodes reach it
 	Version   string
 	Labels    map[string]string
-	Room      hutch.NodeRoom // for sandboxes
+	Room      hutch.NodeRoom // capacity for sandboxes
 	// Here is the service of this node, for all owners.
 	Here hutch.Service
 	// Previews are the exposed ports of this node; nil for none.
 	Previews hutch.Previews
 	// Types are the sizes that creates can name.
 	Types []hutch.InstanceType
-	// Usual are the limits of a sandbox that asks for none.
+	// Usual are the default limits of a sandbox.
 	Usual hutch.Limits
-	// Travel lets sandboxes that sleep go to other nodes; nil keeps each where it was made.
+	// Travel lets sleeping sandboxes move to other nodes; nil keeps each where it was created.
 	Travel *Travel
 	Log    *slog.Logger
 }
@@ -65,7 +66,7 @@ type Fleet struct {
 	log          *slog.Logger
 
 	mu     sync.Mutex
-	places map[Name]string // where sandboxes on other nodes were; it can be out of date
+	places map[Name]string // the nodes of sandboxes on other nodes; can be outdated
 
 	previews previews
 
@@ -115,7 +116,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 	return f, nil
 }
 
-// Open begins to answer other nodes on l, with the service of this node and what else here has.
+// Open starts to answer other nodes on l, with this node's service and its other interfaces.
 func (f *Fleet) Open(l net.Listener, here rest.Options, memory *room.Room) error {
 	return f.open(l, here, memory)
 }
@@ -182,7 +183,7 @@ func (f *Fleet) route(ctx context.Context, c verb.Call, _ any, run func(context.
 	})
 }
 
-// lead makes a call here, or elsewhere by the context that there returns.
+// lead makes a call here, or on another node with the context that there returns.
 func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context) error, there func(context.Context, *peer) context.Context) error {
 	if err := f.node.serving(); err != nil {
 		return err
@@ -246,7 +247,7 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 		if p, err = f.peer(at); err == nil || f.carrier == nil {
 			return p, true, err
 		}
-		f.forget(name) // another node can have it now
+		f.forget(name) // another node may have it now
 	}
 	h, ok, err := f.find(ctx, name)
 	if err != nil || !ok || h.Node == f.node.info.ID {
@@ -260,8 +261,8 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 	return p, false, err
 }
 
-// find returns the node that holds a sandbox. A sandbox that is only in the bucket is first brought to a node; another node can do
-// that at the same time, so find tries again.
+// find returns the node that holds a sandbox. A sandbox that is only in the bucket is first moved to a node; another
+// node can do that at the same time, so find tries again.
 func (f *Fleet) find(ctx context.Context, name Name) (h Holder, ok bool, err error) {
 	for range 3 {
 		h, ok, err = f.dir.holder(ctx, name)
@@ -313,8 +314,8 @@ func (f *Fleet) forget(name Name) {
 	delete(f.places, name)
 }
 
-// Exec implements hutch.Service. A resumable command outlives the connection between nodes. When its caller cancels it or loses the
-// right to it, the command ends on its node too.
+// Exec implements hutch.Service. A resumable command outlives the connection between nodes. When its caller cancels it
+// or loses the right to it, the command ends on its node too.
 func (f *Fleet) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if !req.Resumable || f.resident.has(nameIn(ctx, sandbox)) {
 		return inMillis(f.Service.Exec(ctx, sandbox, req, out))
@@ -406,7 +407,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 			f.remember(name, at)
 		}
 		if _, never := errors.AsType[*unreached](err); never && made {
-			// The call did not reach the node, so its room is free again. Its lease will show that it is away.
+			// The call did not reach the node, so its capacity is free again. Its lease will show that it is away.
 			if err := f.dir.free(ctx, at, name); err != nil {
 				return hutch.Sandbox{}, err
 			}
@@ -452,8 +453,8 @@ func (f *Fleet) want(ctx context.Context, name Name, req hutch.CreateRequest) (p
 	}, nil
 }
 
-// begins returns the nodes that have the snapshot or template that a sandbox begins as, and the snapshot if it is one; nil means
-// any node.
+// begins returns the nodes with the snapshot or template that a sandbox starts from, and the snapshot if it is one; nil
+// means any node.
 func (f *Fleet) begins(ctx context.Context, req hutch.CreateRequest) (only []string, from *hutch.Snapshot, err error) {
 	asked := cmp.Or(req.Snapshot, req.Template)
 	wanted := cmp.Or(asked, req.Image)
@@ -530,8 +531,8 @@ func gather[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, con
 // gatherTime is how long a list waits for a node.
 const gatherTime = 10 * time.Second
 
-// Sandboxes implements hutch.Service: it lists those of all nodes. For sandboxes on a node that is away it has only what the
-// directory knows.
+// Sandboxes implements hutch.Service: it lists the sandboxes of all nodes. For a node that is away it has only the
+// directory's data.
 func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
 	if filter.ID != "" {
 		return f.one(ctx, filter)
@@ -549,7 +550,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 	if err != nil {
 		return nil, err
 	}
-	// A sandbox can leave its node, or come to one, while the nodes are asked.
+	// A sandbox can move between nodes during the queries.
 	seen := map[Name]bool{}
 	for _, sb := range all {
 		seen[Name{sb.Owner, sb.ID}] = true
@@ -566,7 +567,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 
 // one lists the sandbox with an id.
 func (f *Fleet) one(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
-	f.forget(nameIn(ctx, filter.ID)) // a stale place would list nothing
+	f.forget(nameIn(ctx, filter.ID)) // an outdated place would list nothing
 	p, _, err := f.locate(ctx, nameIn(ctx, filter.ID))
 	switch {
 	case hutch.KindOf(err) == hutch.Unavailable && f.node.serving() == nil:

@@ -33,7 +33,7 @@ import (
 	"hutch/internal/problem"
 )
 
-// Identity is what makes a machine a node of a fleet. It is kept in one file that only its owner can read.
+// Identity makes a machine a node of a fleet. It is kept in one file that only its owner can read.
 type Identity struct {
 	Node string `json:"node"`
 	// Certificate and Key are the node's, and Authority is the certificate of the fleet's authority, all as PEM.
@@ -47,7 +47,7 @@ type Identity struct {
 
 const (
 	certificateLife = 10 * 365 * 24 * time.Hour // removing a node's row revokes its certificate
-	skew            = 24 * time.Hour            // by which the clocks of nodes can differ
+	skew            = 24 * time.Hour            // most difference between the clocks of nodes
 )
 
 // domain is the parent of the nodes' names in certificates. It does not resolve (RFC 2606).
@@ -115,9 +115,9 @@ type signer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Found makes the first node of a fleet, in one transaction. It refuses a database whose fleet has other nodes: this server
-// has to join them. A server that ended after the transaction and before it wrote its identity calls Found again, and gets a
-// new certificate of the same authority.
+// Found makes the first node of a fleet, in one transaction. It refuses a database whose fleet has other nodes: this
+// server has to join them. A server that ended after the transaction and before it wrote its identity calls Found
+// again, and gets a new certificate of the same authority.
 func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*Identity, error) {
 	if err := hutch.CheckID(node); err != nil {
 		return nil, err
@@ -152,8 +152,8 @@ func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*
 	return id, nil
 }
 
-// foundAuthority makes the authority of a new fleet. It returns an existing one that no node uses: all nodes were removed, or
-// the only one is the founding node, which never began.
+// foundAuthority makes the authority of a new fleet. It returns an existing one that no node uses: all nodes were
+// removed, or the only one is the founding node, which was never started.
 func foundAuthority(ctx context.Context, tx pgx.Tx, node, secretsKey string) (*signer, error) {
 	var there, unused bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM fleet_authority),
@@ -230,7 +230,7 @@ func newKey() (key string, request []byte, err error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), request, err
 }
 
-// sign makes the certificate of a node. It uses nothing of the request but the key.
+// sign makes the certificate of a node. It uses only the key of the request.
 func (s *signer) sign(node string, request []byte) (*Identity, error) {
 	r, err := x509.ParseCertificateRequest(request)
 	if err == nil {
@@ -256,8 +256,8 @@ func (s *signer) sign(node string, request []byte) (*Identity, error) {
 	}, nil
 }
 
-// readAuthority reads the fleet's authority. Its key is in the database, encrypted with the key of the secrets, which is not in
-// it. So any node can admit another, but access to the database alone makes no machine a node.
+// readAuthority reads the fleet's authority. Its key is in the database, encrypted with the key of the secrets, which
+// is not in the database. So any node can admit another, but access to the database alone makes no machine a node.
 func readAuthority(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, secretsKey string) (*signer, error) {
@@ -316,8 +316,8 @@ func unseal(sealed []byte, key string) ([]byte, error) {
 // tokenPrefix marks tokens for joining.
 const tokenPrefix = "hutch-join-"
 
-// NewToken makes a token with which one machine can join within a time. It also names the authority that the new machine must
-// trust, so an attacker between the two cannot pass for the fleet.
+// NewToken makes a token with which one machine can join within a time. It also names the authority that the new
+// machine must trust, so an attacker between the two cannot pretend to be the fleet.
 func NewToken(ctx context.Context, d *Directory, id *Identity, life time.Duration) (string, error) {
 	secret := make([]byte, 32)
 	rand.Read(secret)
@@ -349,7 +349,7 @@ func parseToken(token string) (secret, print []byte, err error) {
 	return b[:32], b[32:], nil
 }
 
-// joining is what a new machine sends.
+// joining is the request of a new machine.
 type joining struct {
 	Secret  []byte `json:"secret"`
 	Node    string `json:"node"`
@@ -405,7 +405,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 
 var errNoToken = hutch.Errorf(hutch.Denied, "the token was used, has expired, or is of another fleet: make one with `hutch node token`")
 
-// joinPath is the one path of the door that needs no certificate.
+// joinPath is the only path of the door that needs no certificate.
 const joinPath = "/fleet/join"
 
 // Join makes this machine a node: it asks the node at url, the address of its door.

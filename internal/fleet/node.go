@@ -14,12 +14,12 @@ import (
 
 const (
 	renewEvery = 3 * time.Second
-	// margin is how long before the end of its lease a node stops serving. Its calls can end in that time, and it is more than the
-	// clocks of two machines can diverge during a lease.
+	// margin is how long before the end of its lease a node stops serving. Its calls can end in that time, and it is
+	// more than the difference of two machines' clocks during a lease.
 	margin = 3 * time.Second
 )
 
-// node is this process as a node of the fleet: its lease, and what it knows about the other nodes.
+// node is this process as a node of the fleet: its lease, and its view of the other nodes.
 type node struct {
 	info NodeInfo
 	dir  *Directory
@@ -55,8 +55,8 @@ func beginNode(ctx context.Context, dir *Directory, info NodeInfo, log *slog.Log
 	return n, n.renew(ctx)
 }
 
-// renew renews the lease once. It reads the clock before it asks the database, so this node stops serving before the lease ends
-// there, however long the answer takes.
+// renew renews the lease once. It reads the clock before it asks the database, so this node stops serving before the
+// lease ends there, however long the answer takes.
 func (n *node) renew(ctx context.Context) error {
 	before := sinceBoot()
 	ctx, cancel := context.WithTimeout(ctx, Lease-margin)
@@ -130,8 +130,9 @@ func (n *node) member(id, print string) (context.Context, error) {
 	return m, nil
 }
 
-// run renews the lease until ctx is done, and calls each after every renewal. It does not wait for each, which can take long with a
-// slow database; until each returns, it is not called again. Run ends early when the node was removed or replaced.
+// run renews the lease until ctx is done, and calls each after every renewal. It does not wait for each, which can take
+// long with a slow database; until each returns, it is not called again. Run ends early when the node was removed or
+// replaced.
 func (n *node) run(ctx context.Context, each func(context.Context)) {
 	go n.listen(ctx)
 	var calls sync.WaitGroup
@@ -216,7 +217,7 @@ func (n *node) find(id string) (NodeInfo, bool) {
 	return info, ok
 }
 
-// others lists the other nodes: those that are alive, and those that are not.
+// others lists the other nodes: live ones, and dead ones.
 func (n *node) others() (alive, dead []NodeInfo) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -34,7 +34,7 @@ type peers struct {
 
 const (
 	dialTime = 5 * time.Second
-	// stillThere is how long a silent node may take to answer a ping while calls to it are under way.
+	// stillThere is how long a silent node can take to answer a ping while calls to it are in progress.
 	stillThere = 10 * time.Second
 )
 
@@ -92,7 +92,7 @@ func newTransport(info NodeInfo, pair tls.Certificate, pool *x509.CertPool) *tra
 			TLSClientConfig: &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: info.ID + "." + domain,
 				NextProtos: []string{protocol}, ClientSessionCache: tls.NewLRUClientSessionCache(16),
-				VerifyConnection: func(s tls.ConnectionState) error { // after the chain
+				VerifyConnection: func(s tls.ConnectionState) error { // after the chain was verified
 					if printOf(s.PeerCertificates[0].Raw) != info.print {
 						return hutch.Errorf(hutch.Denied, "what answers at %s has a certificate that the node %s had before it was removed", info.Address, info.ID)
 					}
@@ -154,7 +154,7 @@ func (t *transport) fault(ctx context.Context, err error) error {
 		With("node", t.info.ID).Because(err)
 }
 
-// charged counts an answer that is held in memory towards the caller's memory budget, as it arrives.
+// charged counts an answer in memory towards the caller's memory budget, as it arrives.
 type charged struct {
 	io.ReadCloser
 	take func(int) bool

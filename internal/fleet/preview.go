@@ -12,13 +12,13 @@ import (
 	"hutch"
 )
 
-// previewPath is where a door answers which port the label of a preview is. The answer is one line of JSON, and ends when the port is
-// no longer exposed in this way: then connections through another node are cut, too.
+// previewPath is the path at which a door finds the port of a preview's label. The answer is one line of JSON, and ends
+// when the port is no longer exposed in this way: then connections through another node are cut, too.
 const previewPath = "/fleet/preview"
 
 const (
 	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
-	// mostLooks bounds the labels that are looked up at once: anyone can ask for one.
+	// mostLooks limits simultaneous look-ups of labels: anyone can ask for one.
 	mostLooks = 64
 	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
 	mostShown = 10_000

@@ -20,11 +20,11 @@ type resident struct {
 	f    *Fleet
 
 	mu      sync.Mutex
-	held    map[Name]bool          // the sandboxes here that the directory knows; true for awake
-	leaving map[Name]bool          // sandboxes that are gone, which the directory may still have
+	held    map[Name]bool          // the sandboxes here that are in the directory; true if awake
+	leaving map[Name]bool          // removed sandboxes that may still be in the directory
 	coming  map[Name]int           // creates and fetches under way
 	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when they are
-	checked time.Time              // when the directory was compared as a whole
+	checked time.Time              // when the whole directory was last compared
 }
 
 const (
@@ -69,7 +69,7 @@ func (r *resident) noteAwake(n Name) {
 	}
 }
 
-// expect keeps the place of a sandbox that is about to be here, until done is called.
+// expect keeps the place of a sandbox that is about to arrive here, until done is called.
 func (r *resident) expect(n Name) (done func()) {
 	add := func(more int) {
 		r.mu.Lock()
@@ -128,8 +128,8 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	return sb, err
 }
 
-// keepPlace makes sure that a sandbox to be made here still has its place here. If the call took long to arrive, the place
-// can have been freed; then it is reserved again, unless another node has the id now.
+// keepPlace makes sure that a sandbox to be created here still has its place here. If the call took long to arrive, the
+// place can have been freed; then it is reserved again, unless another node has the id now.
 func (r *resident) keepPlace(ctx context.Context, name Name, req hutch.CreateRequest) error {
 	h, ok, err := r.f.dir.holder(ctx, name)
 	if err != nil {
@@ -264,8 +264,8 @@ func (r *resident) all(ctx context.Context) ([]hutch.Sandbox, error) {
 	return r.here.Sandboxes(caller.With(ctx, caller.Caller{}), hutch.Filter{Brief: true})
 }
 
-// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and those that fell asleep or
-// woke. It makes no query when nothing has changed.
+// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and those that fell asleep
+// or woke. It makes no query when nothing has changed.
 func (r *resident) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

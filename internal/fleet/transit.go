@@ -44,7 +44,7 @@ const isLong = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.leas
 // isAlive is a condition on the node of fleet_holders h.
 const isAlive = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lease_until > now())`
 
-// errMoved is the error for a node that acts on a sandbox which another one has now.
+// errMoved is the error for a node that acts on a sandbox that another node has now.
 var errMoved = hutch.Errorf(hutch.Unavailable, "the sandbox was taken over by another node while this one was away: try again")
 
 // setMachine notes the properties of a node that decide which images can wake there.
@@ -69,8 +69,8 @@ func (d *Directory) keep(ctx context.Context, node string, name Name, img travel
 	return away(err)
 }
 
-// keepCheckpoint notes a checkpoint of a sandbox on a node in place of the one with the key over, "" for none. Since says when the sandbox was
-// placed: another one can have its name now.
+// keepCheckpoint records a checkpoint of a sandbox on a node, and replaces the one with the key over, "" for none.
+// Since says when the sandbox was placed: a later one can have its name.
 func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, since time.Time, over string, img travel.Image) error {
 	text, err := json.Marshal(img)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, 
 	return away(err)
 }
 
-// dropCheckpoints forgets the checkpoints of a node that makes none, and returns their keys.
+// dropCheckpoints removes the checkpoints of a node that makes none, and returns their keys.
 func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string, error) {
 	rows, err := d.db.Query(ctx, `WITH old AS (SELECT owner, id, checkpoint FROM fleet_holders WHERE node = $1 AND checkpoint IS NOT NULL)
 		UPDATE fleet_holders h SET checkpoint = NULL FROM old WHERE h.owner = old.owner AND h.id = old.id AND h.node = $1 RETURNING old.checkpoint->>'key'`, node)
@@ -103,7 +103,7 @@ func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoi
 		var here bool
 		err := tx.QueryRow(ctx, "SELECT node, here, coalesce(image->>'key', '') FROM fleet_holders WHERE owner = $1 AND id = $2 FOR UPDATE", name.Owner, name.ID).Scan(&at, &here, &old)
 		switch {
-		case errors.Is(err, pgx.ErrNoRows): // the directory does not know it yet
+		case errors.Is(err, pgx.ErrNoRows): // not in the directory yet
 			return nil
 		case err != nil:
 			return err
@@ -146,8 +146,8 @@ func (d *Directory) handOver(ctx context.Context, from string, h Holder, to stri
 		AND NOT awake AND image->>'key' = $4 AND EXISTS (SELECT FROM fleet_nodes WHERE id = $5)`, from, h.Image.Key, to)
 }
 
-// take assigns a sandbox of a dead node, which the bucket has, to another node. When several nodes take it at once, the condition
-// on h.node decides: PostgreSQL reads the row that it waited for again, but not other tables.
+// take assigns to a node a sandbox of a dead node that is in the bucket. If several nodes try at once, the condition on
+// h.node decides: PostgreSQL reads the row that it waited for again, but not other tables.
 func (d *Directory) take(ctx context.Context, h Holder, to string) error {
 	if h.Image == nil {
 		return d.takeCheckpoint(ctx, h, to)
@@ -156,7 +156,8 @@ func (d *Directory) take(ctx context.Context, h Holder, to string) error {
 		AND NOT awake AND image->>'key' = $3 AND h.node = $5 AND NOT `+isAlive+` AND EXISTS (SELECT FROM fleet_nodes WHERE id = $4)`, h.Image.Key, to, h.Node)
 }
 
-// takeCheckpoint is take of a sandbox that continues from its checkpoint. Its node promises it nothing from then on.
+// takeCheckpoint is take for a sandbox that continues from its checkpoint. Its node reserves nothing for it from then
+// on.
 func (d *Directory) takeCheckpoint(ctx context.Context, h Holder, to string) error {
 	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE fleet_holders h SET node = $4, here = false, stays = '', awake = false, image = checkpoint, checkpoint = NULL WHERE owner = $1 AND id = $2
@@ -172,12 +173,12 @@ func (d *Directory) takeCheckpoint(ctx context.Context, h Holder, to string) err
 	})
 }
 
-// arrived notes that a node has fetched a sandbox. A second call changes nothing and succeeds.
+// arrived records that a node has fetched a sandbox. A second call changes nothing and succeeds.
 func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
 	return d.transit(ctx, h.Name, at, `UPDATE fleet_holders SET here = true, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND image->>'key' = $4`, at, h.Image.Key)
 }
 
-// stays notes why a sandbox cannot leave its node.
+// stays records why a sandbox cannot leave its node.
 func (d *Directory) stays(ctx context.Context, node string, name Name, why string) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $4 WHERE owner = $1 AND id = $2 AND node = $3", name.Owner, name.ID, node, why)
 	return away(err)
@@ -189,17 +190,18 @@ func (d *Directory) allStay(ctx context.Context, node, why string) error {
 	return away(err)
 }
 
-// toFetch lists the sandboxes that a node is to fetch, without those whose images are lost.
+// toFetch lists the sandboxes that a node has to fetch, without those whose images are lost.
 func (d *Directory) toFetch(ctx context.Context, node string) ([]Holder, error) {
 	return d.holders(ctx, "h.node = $1 AND NOT h.here AND h.stays = ''", node)
 }
 
-// abandon removes a sandbox that is on no live node, and gives its record to one that removes that too.
+// abandon removes a sandbox that is on no live node, and gives its record to a node that removes it too.
 func (d *Directory) abandon(ctx context.Context, h Holder, recordTo string) error {
 	return d.transit(ctx, h.Name, recordTo, "DELETE FROM fleet_holders h WHERE owner = $1 AND id = $2 AND placed = $3 AND node = $4 AND (NOT here OR NOT awake AND NOT "+isAlive+")", h.Placed, h.Node)
 }
 
-// orphans lists the sandboxes in the bucket whose nodes have been dead for a while: those that sleep, and those that continue from a checkpoint.
+// orphans lists the sandboxes in the bucket whose nodes have been dead for a while: sleeping ones, and those that
+// continue from a checkpoint.
 func (d *Directory) orphans(ctx context.Context, dead time.Duration) ([]Holder, error) {
 	return d.holders(ctx, `h.stays = '' AND h.image IS NOT NULL AND NOT h.awake AND EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lease_until < now() - $1::interval)
 		OR h.stays = '' AND h.image IS NULL AND h.checkpoint IS NOT NULL AND `+isLong, dead)

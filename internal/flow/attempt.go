@@ -30,12 +30,12 @@ const (
 	patience = 5 * time.Minute
 	// destroyTime bounds the destruction of a sandbox.
 	destroyTime = 30 * time.Second
-	// graceTime is how long who resumes has at least to collect a step that ended while there was no runner.
+	// graceTime is how long a resumed run has at least to collect a step that ended while no runner was running.
 	graceTime = time.Minute
 )
 
-// What a step can put on the disk of the machine that runs the workflow, in bytes: as its output, and as its outputs.
-// A file can be much longer than the place that it takes in its sandbox.
+// What a step can put on the disk of the machine that runs the workflow, in bytes: as its printed output, and as its
+// output files. A sparse file can be much longer than its size on the sandbox's disk.
 var (
 	maxLog     int64 = 64 << 20
 	maxOutputs int64 = 20 << 30
@@ -54,7 +54,8 @@ type attempt struct {
 	sandbox string
 }
 
-// run runs the attempt to its end. Every part can be done again: an earlier runner can have been killed after any of them.
+// run runs the attempt to its end. Every part can be repeated: an earlier runner can have been killed after any of
+// them.
 func (a *attempt) run(ctx context.Context) (*int, error) {
 	process, err := a.start(ctx)
 	if err != nil {
@@ -79,7 +80,7 @@ func failureOf(p hutch.Process) error {
 	return errors.New("the process did not start, or its sandbox ended")
 }
 
-// start makes the sandbox and starts the process, unless both are there.
+// start creates the sandbox and starts the process, unless both exist.
 func (a *attempt) start(ctx context.Context) (process hutch.Process, err error) {
 	req := a.step.Sandbox.request()
 	req.ID, req.KeepAlive = a.sandbox, true
@@ -111,7 +112,7 @@ func (a *attempt) start(ctx context.Context) (process hutch.Process, err error) 
 	})
 }
 
-// bring copies the outputs of earlier steps, and the files beside the workflow file, into the sandbox.
+// bring copies the outputs of earlier steps, and the files next to the workflow file, into the sandbox.
 func (a *attempt) bring(ctx context.Context) error {
 	for _, need := range a.step.Needs {
 		if len(a.flow.step(need).Outputs) == 0 {
@@ -138,7 +139,7 @@ func (a *attempt) bring(ctx context.Context) error {
 
 // pack writes files and folders below dir as an archive.
 func pack(w io.Writer, dir string, names []string) error {
-	root, err := os.OpenRoot(dir) // no link leads out of it
+	root, err := os.OpenRoot(dir) // no link can leave it
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func pack(w io.Writer, dir string, names []string) error {
 	for _, name := range names {
 		err := fs.WalkDir(root.FS(), filepath.ToSlash(filepath.Clean(name)), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.IsDir() && !e.Type().IsRegular() {
-				return err // links and devices stay here
+				return err // links and devices are not copied
 			}
 			return addFile(archive, root, path)
 		})
@@ -181,8 +182,8 @@ func addFile(archive *tar.Writer, root *os.Root, path string) error {
 	return err
 }
 
-// follow writes the output of the process to the log of the step until the process has ended. The log begins again: what
-// an earlier runner wrote is read again.
+// follow writes the output of the process to the log of the step until the process has ended. It starts the log again:
+// output of an earlier runner is read again.
 func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, err error) {
 	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -213,7 +214,7 @@ func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, 
 	})
 }
 
-// capped passes on a number of bytes and an end, and then drops what comes.
+// capped passes on a number of bytes and a last message, and then drops everything.
 type capped struct {
 	io.Writer
 	left int64
@@ -247,7 +248,7 @@ func (s *strict) Write(b []byte) (int, error) {
 
 var errNotEnded = hutch.Errorf(hutch.Unavailable, "the output ended before the process")
 
-// keep writes the outputs of the step to an archive, which is there as a whole or not at all.
+// keep writes the outputs of the step to an archive, which appears completely or not at all.
 func (a *attempt) keep(ctx context.Context) error {
 	if len(a.step.Outputs) == 0 {
 		return nil
@@ -298,7 +299,7 @@ func (r *Run) sweep(ctx context.Context, svc hutch.Service) {
 	destroyAll(ctx, svc, r.state.ID, func(id string) bool { return live[id] })
 }
 
-// destroyAll destroys the sandboxes of a run, but for those that are spared.
+// destroyAll destroys the sandboxes of a run, except spared ones.
 func destroyAll(ctx context.Context, svc hutch.Service, run string, spared func(id string) bool) error {
 	list, err := svc.Sandboxes(ctx, hutch.Filter{Labels: map[string]string{RunLabel: run}, Brief: true})
 	if err != nil {
@@ -315,7 +316,7 @@ func destroyAll(ctx context.Context, svc hutch.Service, run string, spared func(
 	return nil
 }
 
-// patient calls f until it returns something else than Unavailable: while the server restarts, say.
+// patient calls f until it returns something else than Unavailable: for example while the server restarts.
 func patient(ctx context.Context, f func() error) error {
 	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
 	pause, began := shortest, time.Now()

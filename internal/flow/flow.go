@@ -1,11 +1,11 @@
-// Package flow runs workflows: steps in sandboxes, with files passed between them. A workflow is a YAML file; a run of it
-// is a folder of small files. It is a thin layer over [hutch.Service], in two ideas:
+// Package flow runs workflows: steps in sandboxes, with files passed between them. A workflow is a YAML file; a run of
+// it is a folder of small files. It is a thin layer over [hutch.Service], with two ideas:
 //
-//   - A step is a background process of a sandbox of its own, and so needs no runner: it continues when the runner or the
-//     server dies. Sandbox and process have names that follow from the run, the step and the attempt. A runner that
-//     resumes asks the server for these names, and finds what is there, whether it was recorded or not.
-//   - Everything else about a run is on disk before it happens: which attempt a step is at, and afterwards the archive of its
-//     outputs, and then that it is done. What was not recorded is done again.
+//   - A step is a background process in its own sandbox, so it needs no runner: it continues when the runner or the
+//     server dies. The names of sandbox and process are computed from the run, the step and the attempt. A runner that
+//     resumes asks the server for these names, and finds existing ones, whether they were recorded or not.
+//   - Everything else about a run is on disk before it happens: the number of a step's attempt, and afterwards the
+//     archive of its outputs, and then that it is done. Unrecorded work is repeated.
 package flow
 
 import (
@@ -44,27 +44,27 @@ const (
 // Flow is a workflow.
 type Flow struct {
 	Name     string   `yaml:"name"`
-	Timeout  duration `yaml:"timeout"`  // of a run, from when its runner starts; default 24h
+	Timeout  duration `yaml:"timeout"`  // time limit of a run, from the start of its runner; default 24h
 	Parallel int      `yaml:"parallel"` // steps at once; default 4
 	Sandbox  Sandbox  `yaml:"sandbox"`  // sandbox of steps that name none
 	Steps    []Step   `yaml:"steps"`
 }
 
-// Step is a command in a sandbox of its own.
+// Step is a command in its own sandbox.
 type Step struct {
 	Name    string            `yaml:"name"`
 	Run     string            `yaml:"run"`     // for bash, in /workspace
 	Needs   []string          `yaml:"needs"`   // steps that are done before; their outputs are in /workspace
-	Files   []string          `yaml:"files"`   // files and folders beside the workflow file, to copy into /workspace
+	Files   []string          `yaml:"files"`   // files and folders next to the workflow file, to copy into /workspace
 	Outputs []string          `yaml:"outputs"` // files and folders in /workspace that are kept
 	Env     map[string]string `yaml:"env"`
 	Secrets []string          `yaml:"secrets"`
 	Sandbox *Sandbox          `yaml:"sandbox"`
 	Retries int               `yaml:"retries"` // attempts after the first one
-	Timeout duration          `yaml:"timeout"` // of an attempt; default: that of the run
+	Timeout duration          `yaml:"timeout"` // time limit of an attempt; default: that of the run
 }
 
-// Sandbox is what kind of sandbox a step has.
+// Sandbox describes the sandbox of a step.
 type Sandbox struct {
 	Image    string   `yaml:"image"`
 	Template string   `yaml:"template"`
@@ -123,8 +123,7 @@ func Parse(content []byte) (*Flow, error) {
 	return &f, nil
 }
 
-// refuseAliases refuses a file with aliases, before anything is made of them: a few lines of them can stand for
-// gigabytes.
+// refuseAliases refuses a file with aliases, before they are expanded: a few lines of them can stand for gigabytes.
 func refuseAliases(content []byte) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(content, &doc); err != nil {
@@ -256,7 +255,7 @@ func (f *Flow) checkOrder() error {
 	return f.Sandbox.check()
 }
 
-// fill sets what is left out.
+// fill sets missing values.
 func (f *Flow) fill() {
 	if f.Parallel == 0 {
 		f.Parallel = defaultParallel

@@ -10,17 +10,17 @@ import (
 	"hutch"
 )
 
-// Watcher is told what happens in a run. Its functions are called by several goroutines, and can be nil.
+// Watcher gets the events of a run. Its functions are called by several goroutines, and can be nil.
 type Watcher struct {
-	// Say gets what happened to a step.
+	// Say gets an event of a step.
 	Say func(step, text string)
-	// Output gets what a step prints.
+	// Output gets the output of a step.
 	Output func(step string, data []byte)
 }
 
-// Run runs what is left of the steps, and returns when no step can run any more. A failed step is no error: see the
-// state. When ctx is done, the sandboxes of steps that run are destroyed, and the run can be resumed; these steps then
-// run again. A process that is killed instead leaves the steps running, and who resumes follows them.
+// Run runs the remaining steps, and returns when no step can run any more. A failed step is not an error: see the
+// state. When ctx is done, the sandboxes of running steps are destroyed, and the run can be resumed; these steps then
+// run again. If the process is killed instead, the steps keep running, and a resumed run follows them.
 func (r *Run) Run(ctx context.Context, svc hutch.Service, watch Watcher) error {
 	if r.resumed {
 		r.sweep(ctx, svc)
@@ -39,7 +39,7 @@ func (r *Run) Run(ctx context.Context, svc hutch.Service, watch Watcher) error {
 			step := &r.flow.Steps[i]
 			defer close(e.finished[step.Name])
 			if err := e.perform(broken, step); err != nil {
-				stop(err) // what happens cannot be recorded
+				stop(err) // the state cannot be recorded
 			}
 		})
 	}
@@ -83,8 +83,8 @@ func (e *execution) say(step, format string, args ...any) {
 	}
 }
 
-// perform waits for what a step needs, and runs it until it is done or has failed too often. Its errors are those of
-// the disk with the state, and of a context that is done.
+// perform waits for the steps that a step needs, and runs it until it is done or has failed too often. Its errors are
+// those of the disk with the state, and of a done context.
 func (e *execution) perform(ctx context.Context, step *Step) error {
 	record, err := e.record(step.Name, func(*Record) {})
 	if err != nil || record.Status == Done {
@@ -141,7 +141,7 @@ func (e *execution) skip(ctx context.Context, step *Step, missing string, err er
 
 // attempt runs a step once, or follows the attempt that an earlier runner began. It reports whether to try again.
 func (e *execution) attempt(ctx context.Context, step *Step) (again bool, err error) {
-	var soonest time.Time // of the end of the attempt
+	var soonest time.Time // end of the attempt
 	record, err := e.record(step.Name, func(s *Record) {
 		if s.Status != Running {
 			s.Status, s.Started = Running, time.Now().UTC()
@@ -161,7 +161,7 @@ func (e *execution) attempt(ctx context.Context, step *Step) (again bool, err er
 	timed, cancel := context.WithDeadlineCause(ctx, end, limit)
 	defer cancel()
 	a := &attempt{execution: e, step: step, record: record, sandbox: sandboxID(e.state.ID, step.Name, record.Attempt)}
-	defer a.destroy(ctx) // after the result is on record: a runner that dies in between leaves a sandbox, and no step runs twice
+	defer a.destroy(ctx) // after the result is recorded: a runner that dies in between leaves a sandbox, and no step runs twice
 	code, failure := a.run(timed)
 	switch cause := context.Cause(timed); {
 	case failure == nil:

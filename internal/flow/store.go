@@ -27,10 +27,10 @@ const (
 	Done        Status = "done"
 	Failed      Status = "failed"
 	Skipped     Status = "skipped"     // a step that it needs failed
-	Interrupted Status = "interrupted" // the runner is gone, and the run can be resumed
+	Interrupted Status = "interrupted" // the runner has ended, and the run can be resumed
 )
 
-// State is what is on disk of a run.
+// State is the recorded state of a run.
 type State struct {
 	ID      string    `json:"runId"`
 	Name    string    `json:"name"`
@@ -46,7 +46,7 @@ type State struct {
 type Record struct {
 	Name     string    `json:"name"`
 	Status   Status    `json:"status"`
-	Attempt  int       `json:"attempt"`  // the number of the newest, from 1; each has a sandbox of its own
+	Attempt  int       `json:"attempt"`  // the number of the newest, from 1; each has its own sandbox
 	Failures int       `json:"failures"` // attempts that failed
 	Started  time.Time `json:"startedAt,omitzero"`
 	Ended    time.Time `json:"endedAt,omitzero"`
@@ -116,7 +116,7 @@ func readFlow(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// Open takes a run up again. Steps that failed or were skipped are tried once more.
+// Open resumes a run. Steps that failed or were skipped are tried once more.
 func (s Store) Open(id string) (*Run, error) {
 	if _, err := s.read(id); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s Store) Open(id string) (*Run, error) {
 	if !free {
 		return nil, hutch.Errorf(hutch.Conflict, "another process runs %s: wait for it, or end it first", id)
 	}
-	// Only now does nobody else change the files.
+	// Only from now on does no other process change the files.
 	r.state, err = s.read(id)
 	if err == nil {
 		r.flow, err = s.flow(id)
@@ -159,7 +159,7 @@ func (s Store) flow(id string) (*Flow, error) {
 // Close frees the lock.
 func (r *Run) Close() error { return r.lock.Close() }
 
-// State is the state of a run. One that no process runs is interrupted.
+// State is the state of a run. A run without a process is interrupted.
 func (s Store) State(id string) (State, error) {
 	state, err := s.read(id)
 	if err != nil || state.Status != Running {
@@ -173,7 +173,7 @@ func (s Store) State(id string) (State, error) {
 	return state, err
 }
 
-// read reads the state of a run as it is on disk.
+// read reads the state of a run from disk.
 func (s Store) read(id string) (State, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return State{}, err
@@ -202,7 +202,7 @@ func (s Store) List() ([]State, error) {
 	for _, e := range entries {
 		state, err := s.State(e.Name())
 		if hutch.KindOf(err) == hutch.NotFound || hutch.KindOf(err) == hutch.Invalid {
-			continue // a run that was not recorded, or is none
+			continue // it was not recorded, or is not a run
 		}
 		if err != nil {
 			return nil, err
@@ -216,7 +216,7 @@ func (s Store) List() ([]State, error) {
 // Log is the path of the output of a step, which need not exist.
 func (s Store) Log(id, step string) string { return filepath.Join(s.Dir, id, step+".log") }
 
-// Remove destroys what is left of a run: its sandboxes, and its folder.
+// Remove destroys a run: its sandboxes, and its folder.
 func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
 	state, err := s.read(id)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
 	}
 	defer lock.Close()
 	err = destroyAll(ctx, svc, id, func(string) bool { return false })
-	if ended := state.Status != Running; err != nil && !(ended && hutch.KindOf(err) == hutch.Unavailable) { // one that has ended hardly ever has some
+	if ended := state.Status != Running; err != nil && !(ended && hutch.KindOf(err) == hutch.Unavailable) { // a run that has ended rarely has any
 		return err
 	}
 	return os.RemoveAll(filepath.Join(s.Dir, id))
@@ -283,8 +283,8 @@ func (r *Run) Save(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		// What is in the archive comes out of a sandbox: package files refuses entries that would land elsewhere, and
-		// leaves out links that lead elsewhere.
+		// The content of the archive comes from a sandbox: package files refuses entries outside of the folder, and
+		// leaves out links that point outside.
 		target := filepath.Join(dir, step.Name)
 		err = errors.Join(os.MkdirAll(target, 0o755), (&files.FS{Dir: target, Most: maxOutputs}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, f), f.Close())
 		if err != nil {

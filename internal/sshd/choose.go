@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// Choice is the first line of a connection whose sandbox the user name does not choose. OpenSSH cannot make a user name of
-// a host name, so the proxy command of `ssh ID.hutch` says it: "HUTCH ID", before the client's own first line, which
+// Choice is the first line of a connection whose user name does not choose the sandbox. OpenSSH cannot make a user name
+// from a host name, so the proxy command of `ssh ID.hutch` sends "HUTCH ID", before the client's own first line, which
 // begins with SSH-.
 func Choice(sandbox string) string { return choicePrefix + sandbox + "\n" }
 
@@ -31,7 +31,7 @@ func choose(conn net.Conn) (net.Conn, string, error) {
 	return conn, id, hutch.CheckID(id)
 }
 
-// readLine reads a short line, and nothing after it.
+// readLine reads a short line, and no byte after it.
 func readLine(r io.Reader) (string, error) {
 	var line []byte
 	for b := make([]byte, 1); len(line) <= hutch.MaxID; {
@@ -46,7 +46,7 @@ func readLine(r io.Reader) (string, error) {
 	return "", hutch.Errorf(hutch.Invalid, "the id of a sandbox has at most %d bytes", hutch.MaxID)
 }
 
-// begun is a connection of which something has been read.
+// begun is a connection whose first bytes were read.
 type begun struct {
 	net.Conn
 	rest io.Reader

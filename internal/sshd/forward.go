@@ -14,8 +14,8 @@ import (
 	"hutch/internal/tunnel"
 )
 
-// forward connects the client to a port of the sandbox. Every other host is refused: a name or an address here would be
-// resolved and dialled by the server, which reaches what no sandbox may.
+// forward connects the client to a port of the sandbox. Every other host is refused: the server would resolve and dial
+// it, and the server can reach hosts that no sandbox may reach.
 func (c *connection) forward(ctx context.Context, offer ssh.NewChannel) {
 	var to struct {
 		Host       string
@@ -67,7 +67,7 @@ func isSandbox(host string) bool {
 	return err == nil && (addr.Unmap().IsLoopback() || addr.IsUnspecified())
 }
 
-// join copies both ways, until both ends have finished or one of them fails.
+// join copies in both directions, until both ends have finished or one of them fails.
 func join(ch tunnel.End, inside net.Conn) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() {

@@ -18,11 +18,11 @@ import (
 const (
 	maxVariables = 32
 	maxVariable  = 1 << 10 // bytes of a value
-	// failed is the exit status of what could not be run, as that of OpenSSH's client.
+	// failed is the exit status of a command that could not be run, as with OpenSSH's client.
 	failed = 255
 )
 
-// variables are those that a client can set.
+// variables are the variables that a client can set.
 var variables = regexp.MustCompile(`^(LANG|LC_[A-Z]{1,20})$`)
 
 // session is one command, shell or subsystem of a client.
@@ -61,8 +61,8 @@ func (c *connection) session(ctx context.Context, offer ssh.NewChannel) {
 
 var errGone = errors.New("the client has gone")
 
-// request handles a request on the channel, and reports whether it is granted. Those that begin the session are only
-// noted: the client gets its answer first.
+// request handles a request on the channel, and reports whether it is granted. Requests that begin the session are only
+// recorded: the client gets its answer first.
 func (s *session) request(ctx context.Context, r *ssh.Request) bool {
 	switch r.Type {
 	case "shell", "exec", "subsystem":
@@ -99,7 +99,7 @@ func (s *session) setVariable(payload []byte) bool {
 	return true
 }
 
-// start begins what the session is for.
+// start begins the requested work of the session.
 func (s *session) start(ctx context.Context, r *ssh.Request) {
 	var run func(context.Context) (int, error)
 	command := text(r.Payload)
@@ -154,11 +154,11 @@ type killed string
 
 func (k killed) Error() string { return "killed by the client with " + string(k) }
 
-// signals are the numbers of those that SSH has names for.
+// signals are the numbers of SSH's signal names.
 var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
 
-// signal passes a signal to the program in the terminal. A command without a terminal is killed, with all it has
-// started, by the signals that ask for its end.
+// signal passes a signal to the program in the terminal. A command without a terminal is killed, with everything that
+// it started, by the signals that ask for its end.
 func (s *session) signal(ctx context.Context, name string) bool {
 	number := signals[name]
 	switch {

@@ -1,15 +1,15 @@
 // Package sshd serves sandboxes over SSH and SFTP. No sshd runs inside.
 //
-// The user name of a client chooses the sandbox, and its key says whose it is. All else is a translation to
-// [hutch.Service]: a command is an Exec, a command with a terminal is a background process with one, SFTP is the verbs on
-// files (package sftpfs), and a forwarded port is DialPort, which leads to the sandbox's own ports and nowhere
-// else. So policy, quota, audit and redaction hold here as for every surface, and a sandbox that sleeps wakes.
+// The user name of a client chooses the sandbox, and its key identifies the owner. Everything else is a translation to
+// [hutch.Service]: a command is an Exec, a command with a terminal is a background process with one, SFTP is the verbs
+// on files (package sftpfs), and a forwarded port is DialPort, which leads only to the sandbox's own ports. So policy,
+// quota, audit and redaction apply here as for every surface, and a sleeping sandbox wakes.
 //
-// A client can neither listen on the server nor forward its agent or its display, and sets no variables but those of
-// its language and terminal.
+// A client can neither listen on the server nor forward its agent or its display, and can set only variables for its
+// language and terminal.
 //
-// A connection belongs to a stranger until its key is known: the gate bounds how many there are, and how long each can
-// take. Afterwards each channel is charged to its owner, with what it can hold of what the client has sent.
+// A connection belongs to a stranger until its key is known: the gate limits how many there are, and how long each can
+// take. Afterwards each channel is charged to its owner, with the most data of the client that it can hold.
 package sshd
 
 import (
@@ -36,26 +36,26 @@ const (
 	authTries = 10
 	// maxChannels bounds the channels of a connection. A browser that uses it as a proxy has some dozens.
 	maxChannels = 100
-	// channelMemory is how much of what a client has sent the library can hold of a channel: its window.
+	// channelMemory is how much of a client's data the library can hold for a channel: its window.
 	channelMemory = 2 << 20
-	// keepalive is how often the server asks an idle client whether it is there, and how long it waits for an answer.
+	// keepalive is how often the server checks an idle client, and how long it waits for an answer.
 	keepalive = 30 * time.Second
 )
 
 // GreetTime is how long a client can take until its key is known: time to type a passphrase.
 const GreetTime = time.Minute
 
-// Options are what a server is made of. Service, Find and HostKey are required.
+// Options are the settings of a server. Service, Find and HostKey are required.
 type Options struct {
 	Service hutch.Service
-	// Find returns who a public key stands for.
+	// Find returns the owner of a public key.
 	Find    func(ssh.PublicKey) (sshkeys.Holder, error)
 	HostKey ssh.Signer
 	// Count takes a connection from its owner's limit of requests; nil does not count.
 	Count func(context.Context, *caller.Principal) error
 	// Room bounds the memory held for clients; nil does not.
 	Room *room.Room
-	// MaxTimeout is the longest that a command without a terminal can run, as the service has it.
+	// MaxTimeout is the longest time limit of a command without a terminal, as in the service.
 	MaxTimeout time.Duration
 	Log        *slog.Logger
 }
@@ -83,7 +83,7 @@ func New(opt Options) *Server {
 
 type holderKey struct{}
 
-// identify says who has a key. The library then asks the client to prove that it has the private one.
+// identify finds the owner of a key. The library then asks the client to prove that it has the private key.
 func (s *Server) identify(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 	who, err := s.opt.Find(key)
 	if err != nil {
@@ -180,8 +180,8 @@ func (s *Server) context(conn ssh.Conn, who sshkeys.Holder) (context.Context, fu
 // anyUser is the user name of clients whose proxy command has chosen the sandbox, for the sandbox's own user.
 const anyUser = "hutch"
 
-// target returns the sandbox of a user name and the user in it: ID, or ID+USER. If the sandbox was chosen before, the name
-// is that of the user only.
+// target returns the sandbox of a user name and the user in it: ID, or ID+USER. If the sandbox was chosen before, the
+// name is only the user's.
 func target(chosen, name string) (sandbox, user string, err error) {
 	sandbox, user, _ = strings.Cut(name, "+")
 	if chosen != "" {
@@ -202,8 +202,8 @@ type connection struct {
 	conn          ssh.Conn
 	owner         string
 	sandbox, user string
-	wrong         error           // what every session is told
-	held          context.Context // of what outlives the client
+	wrong         error           // error to report to every session
+	held          context.Context // context for work that outlives the client
 
 	tasks sync.WaitGroup
 	mu    sync.Mutex
@@ -268,7 +268,7 @@ func (c *connection) attend(ctx context.Context) {
 	}
 }
 
-// callError is what ended a call: the end of the client's token or key, if that did.
+// callError is the reason for the end of a call: the end of the client's token or key, if that ended it.
 func callError(ctx context.Context, err error) error {
 	var cause *hutch.Error
 	if err != nil && errors.As(context.Cause(ctx), &cause) {

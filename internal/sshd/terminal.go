@@ -45,7 +45,7 @@ func (s *session) openScreen(payload []byte) bool {
 	return true
 }
 
-// sizeOf returns a size that a terminal can have: a client without one says 0.
+// sizeOf returns a valid size for a terminal: a client without one sends 0.
 func sizeOf(columns, rows uint32) hutch.Size {
 	size := hutch.Size{Columns: int(min(columns, hutch.MaxColumns)), Rows: int(min(rows, hutch.MaxRows))}
 	if size.Columns == 0 || size.Rows == 0 {
@@ -78,7 +78,7 @@ func (s *screen) signal(ctx context.Context, number int) bool {
 	return signal != nil && signal(ctx, number) == nil
 }
 
-// request is what starts the process. An empty command is a shell.
+// request is the request that starts the process. An empty command is a shell.
 func (s *session) terminalRequest(command string) hutch.ProcessRequest {
 	s.screen.mu.Lock()
 	defer s.screen.mu.Unlock()
@@ -135,10 +135,10 @@ func exitCode(p hutch.Process, err error) (int, error) {
 	return 0, nil
 }
 
-// hangUpTime bounds what is done for a client that has left.
+// hangUpTime limits the work for a client that has disconnected.
 const hangUpTime = 10 * time.Second
 
-// hangUp ends the process of a terminal that nobody sees, on the client's behalf, also when its quota is used up.
+// hangUp ends the process of a terminal without viewers, on the client's behalf, even if its quota is used up.
 func (s *session) hangUp(ctx context.Context, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller.Unmetered(ctx)), hangUpTime)
 	defer cancel()
@@ -160,7 +160,7 @@ func (s *session) typeKeys(ctx context.Context, process string) {
 	})
 	err := s.server.opt.Service.Input(ctx, s.sandbox, process, keys, false)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
-		io.Copy(io.Discard, keys) // the program does not read: what follows is lost, as at any terminal
+		io.Copy(io.Discard, keys) // the program does not read: further input is lost, as at any terminal
 	}
 }
 

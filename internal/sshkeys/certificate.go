@@ -14,11 +14,11 @@ import (
 	"hutch/internal/caller"
 )
 
-// ownerPrefix begins the one principal of a certificate, before the owner. The server itself is the owner "", and a
-// certificate without a principal would be good for everybody.
+// ownerPrefix comes before the owner in the one principal of a certificate. The server itself is the owner "", and a
+// certificate without a principal would be valid for every user.
 const ownerPrefix = "hutch-owner:"
 
-// clockSkew is how far the clocks of a client may be behind.
+// clockSkew is how much the clocks of a client can be slow.
 const clockSkew = time.Minute
 
 // SignSSHKey implements hutch.SSH.
@@ -49,19 +49,19 @@ func (r *Registry) SignSSHKey(ctx context.Context, req hutch.SSHSignRequest) (hu
 	return hutch.SSHCertificate{Certificate: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(cert))), ExpiresAt: end.UTC()}, nil
 }
 
-// Holder is who a key stands for.
+// Holder is the owner of a key.
 type Holder struct {
 	*caller.Principal
 	// Life is done when the key is deleted; never nil. Its cause says why.
 	Life context.Context
-	// Expires is when a certificate does, and with it what runs for it; zero for a key.
+	// Expires is when a certificate expires, which ends its open calls; zero for a key.
 	Expires time.Time
 }
 
-// errUnknown is the same error for every key that opens nothing, whatever the reason.
+// errUnknown is the same error for every refused key, whatever the reason.
 var errUnknown = hutch.Errorf(hutch.Denied, "the SSH key is not registered here, or its token or certificate has ended: add it with `hutch ssh-key add`")
 
-// Find returns who a public key stands for. That the client has the private key is for the caller to check.
+// Find returns the owner of a public key. The caller has to check that the client has the private key.
 func (r *Registry) Find(key ssh.PublicKey) (Holder, error) {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return r.findSigned(cert)
@@ -79,7 +79,7 @@ func (r *Registry) Find(key ssh.PublicKey) (Holder, error) {
 	return Holder{Principal: who, Life: e.life}, nil
 }
 
-// findSigned returns who a certificate of ours stands for.
+// findSigned returns the owner of one of our certificates.
 func (r *Registry) findSigned(cert *ssh.Certificate) (Holder, error) {
 	ours := r.opt.Authority.PublicKey().Marshal()
 	if cert.CertType != ssh.UserCert || string(cert.SignatureKey.Marshal()) != string(ours) || len(cert.ValidPrincipals) != 1 || acceptable(cert.Key) != nil {

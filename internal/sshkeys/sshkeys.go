@@ -1,9 +1,9 @@
-// Package sshkeys knows who a client of SSH is: by a public key that an owner has added, or by a certificate that this
-// server has signed for an owner.
+// Package sshkeys identifies SSH clients: by a public key that an owner has added, or by a certificate that this server
+// has signed for an owner.
 //
-// A key stands for its owner's token, and has no rights of its own: Find asks for the token's holder each time, so a key
-// of a token that was revoked, or has expired, opens nothing. A key belongs to one owner. Otherwise anybody could add the
-// public key of another person, and get their connections.
+// A key stands for its owner's token, and has no rights of its own: Find asks for the token's holder each time, so a
+// key of a revoked or expired token opens nothing. A key belongs to one owner. Otherwise anyone could add the public
+// key of another person, and get their connections.
 package sshkeys
 
 import (
@@ -26,14 +26,14 @@ import (
 	"hutch/internal/store"
 )
 
-// Options are what a registry is made of. Holder and Authority are required.
+// Options are the settings of a registry. Holder and Authority are required.
 type Options struct {
-	Shelf *store.Shelf // where keys are stored; nil keeps them in memory only
-	// Holder returns what the live token of an owner stands for, and nil if there is none.
+	Shelf *store.Shelf // where keys are stored; nil keeps them only in memory
+	// Holder returns the holder of an owner's live token, or nil if there is none.
 	Holder func(owner string) *caller.Principal
 	// Authority signs certificates.
 	Authority ssh.Signer
-	// Server says how clients reach the server; nil if it has no SSH.
+	// Server describes how clients reach the server; nil if it has no SSH.
 	Server func() hutch.SSHServer
 }
 
@@ -43,7 +43,7 @@ type Registry struct {
 	stored *store.Mirror
 
 	mu    sync.Mutex
-	byKey map[string]*entry // by the key in the form of the protocol
+	byKey map[string]*entry // by the key in its wire format
 }
 
 var _ hutch.SSH = (*Registry)(nil)
@@ -64,7 +64,7 @@ func Open(ctx context.Context, opt Options) (r *Registry, err error) {
 	return r, err
 }
 
-// apply makes a key as its document says. What runs for a key that is gone ends.
+// apply updates a key from its document. Open calls of a deleted key end.
 func (r *Registry) apply(id string, doc []byte) error {
 	var e entry
 	if doc != nil {
@@ -166,7 +166,7 @@ func parse(text string) (ssh.PublicKey, string, error) {
 	return key, comment, nil
 }
 
-// acceptable refuses kinds of keys that are too weak, and certificates in the place of keys.
+// acceptable refuses kinds of keys that are too weak, and certificates instead of keys.
 func acceptable(key ssh.PublicKey) error {
 	switch key.Type() {
 	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:

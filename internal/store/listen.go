@@ -13,7 +13,8 @@ import (
 const (
 	// channel is where a node announces that a shelf has changed.
 	channel = "hutch_shelves"
-	// heartbeat is the silence after which a node checks that the database is still there: a cut network reports no error.
+	// heartbeat is the silence after which a node checks the connection to the database: a cut network reports no
+	// error.
 	heartbeat = 10 * time.Second
 	// takeover is how long the lock of a node can be held by a server that has just been killed.
 	takeover = 10 * time.Second
@@ -34,8 +35,8 @@ func (p *postgres) watch(m *Mirror) {
 	})
 }
 
-// catchUp makes the mirrors of a shelf catch up; those of all shelves if the name is "". After a document that cannot be read
-// the node still listens.
+// catchUp updates the mirrors of a shelf; those of all shelves if the name is "". The node keeps listening after a
+// document that cannot be read.
 func (p *postgres) catchUp(ctx context.Context, shelf string) error {
 	p.mu.Lock()
 	var all []*Mirror

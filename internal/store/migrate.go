@@ -10,11 +10,12 @@ import (
 	"hutch"
 )
 
-// migrations lead from an empty database to the tables of this version, one after another. A migration is never changed; a
-// new one is added. Nodes of two versions run at once while a fleet is upgraded, so a migration adds only what older versions
-// can ignore. One that they cannot work with sets needs, and runs when they are gone.
+// migrations lead from an empty database to the tables of this version, one after another. A migration is never
+// changed; new ones are added. Nodes of two versions run at once while a fleet is upgraded, so a migration adds only
+// what older versions can ignore. A migration that breaks older versions sets needs, and runs when they are no longer
+// in use.
 var migrations = []struct {
-	needs int // the number of migrations that a version must know of to use the tables from here on
+	needs int // the number of migrations that a version must know to use the tables from here on
 	sql   string
 }{
 	{1, `

@@ -14,7 +14,7 @@ type Mirror struct {
 
 	turn  chan struct{} // held during a change and while catching up
 	at    int64         // the version up to which apply was called, in a store that others change
-	fresh time.Time     // when that was so
+	fresh time.Time     // when that was the newest
 	keys  map[string]struct{}
 }
 
@@ -44,9 +44,9 @@ func OpenMirror(ctx context.Context, shelf *Shelf, apply func(key string, doc []
 	return m, nil
 }
 
-// Change changes documents, all or none. When do is called, memory has all earlier changes of other nodes, and the shelf is
-// locked against further ones. When Change returns, memory has this change too. An error of do is returned unchanged,
-// and then nothing is changed.
+// Change changes documents, all or none. When do is called, memory has all earlier changes of other nodes, and the
+// shelf is locked against further ones. When Change returns, memory has this change too. An error of do is returned
+// unchanged, and then nothing is changed.
 func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -107,8 +107,8 @@ func (m *Mirror) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// catchUpLocked reads the documents newer than at. Versions are assigned while the shelf is locked, and the lock lasts to the
-// end of the transaction: no older version appears after a newer one.
+// catchUpLocked reads the documents newer than at. Versions are assigned while the shelf is locked, and the lock lasts
+// to the end of the transaction: no older version appears after a newer one.
 func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
 	s, began := m.shelf, time.Now()
 	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // marks of documents deleted since can be swept

@@ -16,7 +16,7 @@ import (
 type Moved struct {
 	Sandboxes int `json:"sandboxes"`
 	Documents int `json:"documents"`
-	Owners    int `json:"owners"` // with a record of the usage of destroyed sandboxes
+	Owners    int `json:"owners"` // owners with recorded usage of destroyed sandboxes
 }
 
 // Documents are documents by shelf and key.
@@ -31,11 +31,11 @@ func (s *Store) Contents(ctx context.Context, more Documents) (Moved, error) {
 	return Moved{len(records), len(docs), len(used)}, errors.Join(err1, err2, err3)
 }
 
-// errInUse is the error for a database that has other content than what is moved to it.
+// errInUse is the error for a database that has other content than the moved content.
 var errInUse = hutch.Errorf(hutch.Conflict, "the database has state that is not this server's: move to an empty database")
 
-// Move writes the whole state of a file, and more documents, to a shared store: all of it or nothing. It then reads the store
-// and compares. Move can be repeated, but the shared store must have no other content.
+// Move writes the whole state of a file, and more documents, to a shared store: all of it or nothing. It then reads the
+// store and compares. Move can be repeated, but the shared store must have no other content.
 func Move(ctx context.Context, from, to *Store, more Documents) (n Moved, err error) {
 	p, ok := to.database.(*postgres)
 	if !ok || from.Shared() {
@@ -100,7 +100,7 @@ func (p *postgres) moveRecord(ctx context.Context, tx *sql.Tx, r Record) error {
 	return err
 }
 
-// place is where a document is.
+// place identifies a document.
 type place struct{ shelf, key string }
 
 func (d Documents) addTo(docs map[place][]byte) {
@@ -111,7 +111,7 @@ func (d Documents) addTo(docs map[place][]byte) {
 	}
 }
 
-// documents are those of all shelves.
+// documents are the documents of all shelves.
 func (s *Store) documents(ctx context.Context, db querier) (map[place][]byte, error) {
 	all := map[place][]byte{}
 	err := readRows(ctx, db, `select shelf, key, doc from shelves where doc is not null and shelf <> 'ready'`, nil, func(rows *sql.Rows) error {
@@ -127,7 +127,7 @@ func (s *Store) documents(ctx context.Context, db querier) (map[place][]byte, er
 	return all, s.explained(err)
 }
 
-// compare compares the shared store with what was moved.
+// compare compares the shared store with the moved content.
 func (s *Store) compare(ctx context.Context, tx *sql.Tx, records []Record, used map[string]hutch.Usage, docs map[place][]byte) error {
 	different := func(what string) error {
 		return hutch.Errorf(hutch.Internal, "%s is not as it was after the move, so nothing was moved", what)

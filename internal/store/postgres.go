@@ -23,7 +23,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Options say where a store in PostgreSQL is, and which node opens it.
+// Options are the address of a store in PostgreSQL, and the node that opens it.
 type Options struct {
 	URL  string // as postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Node string // the name of this node, which has its own records of sandboxes; no two servers can have it at once
@@ -38,7 +38,7 @@ type Options struct {
 const (
 	// connectTime bounds one attempt to connect.
 	connectTime = 5 * time.Second
-	// connections bounds those to the database, besides the one that listens.
+	// connections limits the connections to the database, without the one that listens.
 	connections = 16
 )
 
@@ -49,7 +49,7 @@ type postgres struct {
 	config *pgx.ConnConfig
 	opt    Options
 	where  string // for people: no password
-	id     string // of the installation
+	id     string // id of the installation
 
 	life context.Context // done when the store closes
 	end  context.CancelFunc
@@ -74,7 +74,7 @@ func IsPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
 }
 
-// Connect opens a store in PostgreSQL, brings its tables up to date, and takes the place of the node.
+// Connect opens a store in PostgreSQL, updates its tables, and takes the node's lock.
 func Connect(ctx context.Context, opt Options) (*Store, error) {
 	opt.Wait, opt.Patience, opt.Log = cmp.Or(opt.Wait, time.Minute), cmp.Or(opt.Patience, 15*time.Second), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	config, where, err := parse(opt.URL)
@@ -116,9 +116,9 @@ func parse(name string) (*pgx.ConnConfig, string, error) {
 	return config, where, nil
 }
 
-// settle sets the timeouts of each connection, unless the URL does. With them the database ends the connections and locks of a
-// node that was cut off or lost its power; by default it waits for two hours. They are set by statements, because a pooler
-// refuses parameters that it does not know.
+// settle sets the timeouts of each connection, unless the URL does. With them the database ends the connections and
+// locks of a node that was cut off or lost its power; by default it waits for two hours. They are set by statements,
+// because a pooler refuses parameters that it does not know.
 func settle(config *pgx.ConnConfig, patience time.Duration) {
 	statements := "set search_path = hutch"
 	for name, value := range map[string]int64{
@@ -216,7 +216,8 @@ func (p *postgres) limited(ctx context.Context) (context.Context, context.Cancel
 
 var errSlow = errors.New("it took too long")
 
-// explained turns an error of the database into words for a person. Errors of the callers' own functions stay as they are.
+// explained turns an error of the database into a message for a person. Errors of the callers' own functions are
+// returned unchanged.
 func (p *postgres) explained(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -228,7 +229,7 @@ func (p *postgres) explained(err error) error {
 	unavailable := func(why string) error {
 		return hutch.Errorf(hutch.Unavailable, "the server's database, %s, %s, so this may not have been done: try again in a moment; if it goes on, see whether the database runs and can be reached from the server", p.where, why).Because(err)
 	}
-	// An error that keeps a server from starting is not for the clients of one that runs.
+	// An error that keeps a server from starting is not for the clients of a running one.
 	now := func(kind hutch.Kind) hutch.Kind {
 		if p.begun.Load() {
 			return hutch.Unavailable
@@ -339,8 +340,8 @@ func (p *postgres) insert(ctx context.Context, r Record, sealed []byte) error {
 	return tx.Commit()
 }
 
-// decide removes records that the engine believes were not written. Otherwise it would find, at its next start, sandboxes that
-// it has given up.
+// decide removes records that the engine believes were not written. Otherwise the engine would find, at its next start,
+// sandboxes that it has given up.
 func (p *postgres) decide(db *pgx.Conn) error {
 	ctx, cancel := p.limited(p.life)
 	defer cancel()

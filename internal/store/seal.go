@@ -9,14 +9,15 @@ import (
 	"hutch"
 )
 
-// seal encrypts documents for a database that others can read. Each is bound to its place: it does not open as another document.
+// seal encrypts documents for a database that others can read. Each is bound to its key: it does not open as another
+// document.
 type seal struct{ aead cipher.AEAD }
 
 // KeySize is the size of a key, in bytes.
 const KeySize = chacha20poly1305.KeySize
 
 func newSeal(key []byte) (seal, error) {
-	aead, err := chacha20poly1305.NewX(key) // its nonces are long enough to be drawn for ever
+	aead, err := chacha20poly1305.NewX(key) // its nonces are long enough to be random for every document
 	return seal{aead}, err
 }
 

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// Shelf is where one package keeps its documents, each under a key. It says
-// nothing about what is in them.
+// Shelf is a collection: one package keeps its documents in it, each under a key. It does not interpret the documents.
 type Shelf struct {
 	store *Store
 	name  string
 }
 
-// Shelf returns the shelf of a name.
+// Shelf returns the shelf with a name.
 func (s *Store) Shelf(name string) *Shelf { return &Shelf{s, name} }
 
 // Shared reports whether other nodes use the shelf, too.
 func (s *Shelf) Shared() bool { return s.store.Shared() }
 
-// Put writes a document over the one of the same key.
+// Put writes a document, and replaces an existing one with the same key.
 func (s *Shelf) Put(ctx context.Context, key string, doc []byte) error {
 	return s.Change(ctx, func(d *Draft) error { d.Put(key, doc); return nil })
 }
 
-// Replace is Put if there is a document of that key; else it does nothing and returns false.
+// Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
 func (s *Shelf) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
 	err = s.Change(ctx, func(d *Draft) error {
 		old, err := d.Get(key)
@@ -38,7 +37,7 @@ func (s *Shelf) Replace(ctx context.Context, key string, doc []byte) (there bool
 	return there, err
 }
 
-// Delete removes a document, if there is one.
+// Delete removes a document, if it exists.
 func (s *Shelf) Delete(ctx context.Context, key string) error {
 	return s.Change(ctx, func(d *Draft) error { d.Delete(key); return nil })
 }
@@ -85,8 +84,8 @@ func (s *Shelf) change(ctx context.Context, do func(*Draft) error, before func(c
 	return d, nil
 }
 
-// Count changes one document that no [Mirror] keeps, such as a count, while nobody else does. The function gets nil if
-// there is none, and the time by the clock that all nodes share.
+// Count changes one document that no [Mirror] keeps, such as a counter, while no other caller does. The function gets
+// nil if the document does not exist, and the time by the clock that all nodes share.
 func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now time.Time) ([]byte, error)) error {
 	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.store.lock(ctx, tx, s.label(key)); err != nil {
@@ -111,7 +110,7 @@ func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now t
 	return nil
 }
 
-// get returns a document, and nil if there is none.
+// get returns a document, or nil if it does not exist.
 func (s *Shelf) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, err error) {
 	err = tx.QueryRowContext(ctx, s.store.query(`select doc from shelves where shelf = ? and key = ? and doc is not null`), s.name, key).Scan(&doc)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -123,7 +122,7 @@ func (s *Shelf) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, er
 	return doc, err
 }
 
-// label binds the seal of a document to its place, so that it cannot pass for another document.
+// label binds the encryption of a document to its key, so that it cannot be used as another document.
 func (s *Shelf) label(key string) string { return "shelf " + s.name + " " + key }
 
 // All returns every document by its key.
@@ -148,13 +147,13 @@ func (s *Shelf) All(ctx context.Context) (map[string][]byte, error) {
 	return all, nil
 }
 
-// Document is one of a shelf; Doc is nil when it is gone.
+// Document is a document of a shelf; Doc is nil if it was deleted.
 type Document struct {
 	Key string
 	Doc []byte
 }
 
-// Draft is a change of a shelf that is not yet written.
+// Draft is a change of a shelf that is not written yet.
 type Draft struct {
 	Now time.Time // by the clock that all nodes share
 
@@ -162,11 +161,11 @@ type Draft struct {
 	docs []Document
 }
 
-// Get returns a document as it was before the change, and nil if there is none.
+// Get returns a document as it was before the change, or nil if it did not exist.
 func (d *Draft) Get(key string) ([]byte, error) { return d.get(key) }
 
-// Put writes a document over the one of the same key.
+// Put writes a document, and replaces an existing one with the same key.
 func (d *Draft) Put(key string, doc []byte) { d.docs = append(d.docs, Document{key, doc}) }
 
-// Delete removes a document, if there is one.
+// Delete removes a document, if it exists.
 func (d *Draft) Delete(key string) { d.docs = append(d.docs, Document{key, nil}) }

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Memory is the path of a store that is gone when it is closed.
+// Memory is the path of a store that is lost when it is closed.
 const Memory = ":memory:"
 
 const schema = `
@@ -43,19 +43,19 @@ pragma user_version = 2;`
 const putRecord = `insert into sandboxes values (?, ?, ?, ?, ?)
 	on conflict (id) do update set status = excluded.status, record = excluded.record`
 
-// version is that of the schema. An older hutch does not open a newer one's
-// store: what it does not know of, such as owners, it would not heed.
+// version is the version of the schema. An older hutch does not open a newer store: it would ignore rules that it does
+// not know, such as those about owners.
 const version = 2
 
-// sqliteFile is a database of one server. Nobody else changes it.
+// sqliteFile is the database of one server. No other process changes it.
 type sqliteFile struct {
 	db      *sql.DB
 	prepped *sql.Stmt // putRecord
 }
 
-// Open opens the store in the file at path, and makes it when it does not exist. A process that
-// is killed at any moment loses no committed record; a machine that loses its
-// power may lose the last few since Keep, whose sandboxes are gone with it.
+// Open opens the store in the file at path, and creates it if it does not exist. A process that is killed at any moment
+// loses no committed record; a power failure of the machine can lose the last few since Keep, whose sandboxes are lost
+// too.
 func Open(ctx context.Context, path string) (*Store, error) {
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
 		"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(5000)"},
@@ -98,7 +98,7 @@ func (f *sqliteFile) put(ctx context.Context, r Record, keep bool) error {
 		_, err = f.prepped.ExecContext(ctx, row...)
 		return err
 	}
-	c, err := f.db.Conn(ctx) // the only one: no other caller writes meanwhile
+	c, err := f.db.Conn(ctx) // there is only one connection, so no other caller writes meanwhile
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (f *sqliteFile) put(ctx context.Context, r Record, keep bool) error {
 	return cmp.Or(err, failed)
 }
 
-// explained is err, in words for a person when it is that the disk is full.
+// explained returns err, with a message for a person if the disk is full.
 func (*sqliteFile) explained(err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code() != sqlite3.SQLITE_FULL && e.Code() != sqlite3.SQLITE_IOERR_SHMSIZE {

@@ -1,16 +1,16 @@
 // Package store keeps the daemon's state: one row for each sandbox, whose document is the engine's own record as JSON,
-// and shelves with the few documents of other packages. The columns beside a document serve only people and counts; the
-// document is authoritative.
+// and shelves with the few documents of other packages. The other columns are only for people and counts; the document
+// is authoritative.
 //
 // It is in SQLite, in a file of one server, or in PostgreSQL, where several servers, the nodes, share it. Both pass one
 // suite of tests. Their differences are in sqlite.go and postgres.go. Two ideas make PostgreSQL work:
 //
-// Every document is sealed with a key that the database does not have. So a dump of it shows neither secrets nor tokens,
-// and a document that was changed there is refused. Other packages need not encrypt what they store.
+// Every document is encrypted with a key that the database does not have. So a dump of it shows neither secrets nor
+// tokens, and a document that was changed there is refused. Other packages need not encrypt their documents.
 //
-// A package keeps a shelf in memory through a [Mirror]: one function applies each changed document to memory, whichever node
-// changed it. A change first catches up with all earlier changes, and is then decided while the shelf is locked. So a rule
-// about several documents (a name is unique, there is a maximum) holds over all nodes.
+// A package keeps a shelf in memory through a [Mirror]: one function applies each changed document to memory, whichever
+// node changed it. A change first applies all earlier changes, and is then decided while the shelf is locked. So a rule
+// about several documents (a name is unique, there is a maximum) applies across all nodes.
 package store
 
 import (
@@ -25,7 +25,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// Record is what must be known of a sandbox to find it again after a restart.
+// Record is the data needed to find a sandbox again after a restart.
 type Record struct {
 	// Place is its name on this host, unlike any other; the key of the record.
 	Place   string            `json:"place"`
@@ -33,15 +33,15 @@ type Record struct {
 	Env     map[string]string `json:"env,omitempty"`
 	// EnvNews are changes of Env that the interpreters in the sandbox have not been told; nil removes a variable.
 	EnvNews map[string]*string `json:"envNews,omitempty"`
-	// Template is the id of the template that it began as, or the sandbox that it is a copy of.
+	// Template is the id of the template that it started from, or the sandbox that it is a copy of.
 	Template string        `json:"template,omitempty"`
 	Secrets  []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
-	Lent     []string      `json:"lent,omitempty"`    // secrets that its programs have asked for, by name
+	Lent     []string      `json:"lent,omitempty"`    // secrets that its programs have requested, by name
 	Token    string        `json:"token"`             // the agent's
-	Handle   driver.Handle `json:"handle"`            // the driver's, while it runs
-	Seat     string        `json:"seat,omitempty"`    // the driver's name of where it runs or last ran; empty is Place
+	Handle   driver.Handle `json:"handle"`            // the driver's handle, while it runs
+	Seat     string        `json:"seat,omitempty"`    // the driver's name of its instance, running or last; empty means Place
 	Used     Used          `json:"used"`
-	Traffic  hutch.Traffic `json:"traffic,omitzero"` // what went over its network
+	Traffic  hutch.Traffic `json:"traffic,omitzero"` // its network traffic
 	Books    *Books        `json:"books,omitempty"`
 	Ports    []Exposure    `json:"ports,omitempty"`
 	// VolumesUnsaved says that it was put to sleep without its agent, and so without a save of its volumes.
@@ -54,10 +54,10 @@ type Record struct {
 // Exposure is an exposed port, without its URL.
 type Exposure struct {
 	hutch.Port
-	Key string `json:"key"` // what links to it are signed with
+	Key string `json:"key"` // the key that signs links to it
 }
 
-// Books are what can be said of a hibernated sandbox without waking it.
+// Books are the saved process list: what can be reported about a hibernated sandbox without waking it.
 type Books struct {
 	Processes []hutch.Process     `json:"processes"`
 	Contexts  []hutch.CodeContext `json:"contexts"`
@@ -69,21 +69,21 @@ type Store struct {
 	database
 }
 
-// database is what SQLite and PostgreSQL do differently.
+// database has the operations that differ between SQLite and PostgreSQL.
 type database interface {
-	// query is a statement with the parameters ?, as the database has it.
+	// query is a statement with the parameters ?, in the database's form.
 	query(statement string) string
 	// limited adds the time limit of one operation.
 	limited(ctx context.Context) (context.Context, context.CancelFunc)
-	// explained turns an error into words for a person.
+	// explained turns an error into a message for a person.
 	explained(err error) error
 	// lock takes the lock of a name until the transaction ends.
 	lock(ctx context.Context, tx *sql.Tx, name string) error
 	// now is the time by which documents that several nodes read are dated.
 	now(ctx context.Context, tx *sql.Tx) (time.Time, error)
-	// put writes a record. Kept ones are not lost with the machine's power.
+	// put writes a record. With Keep, it is not lost in a power failure.
 	put(ctx context.Context, r Record, keep bool) error
-	// ours is a condition with a parameter, and its value, for the rows of this node where nodes share the tables.
+	// ours is a condition with a parameter, and its value, for the rows of this node if nodes share the tables.
 	ours() (condition, value string)
 	sealed(name string, doc []byte) []byte
 	opened(name string, doc []byte) ([]byte, error)
@@ -111,7 +111,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	return s.explained(s.ready(ctx))
 }
 
-// Put writes a record over the one of the same place.
+// Put writes a record, and replaces the one with the same place.
 func (s *Store) Put(ctx context.Context, r Record) error { return s.write(ctx, r, false) }
 
 // Keep is Put of a record that a machine must not lose with its power, nor any
@@ -157,14 +157,14 @@ func (s *Store) Find(ctx context.Context, owner, sandbox string) (Record, error)
 	return all[0], nil
 }
 
-// Has reports whether the store has the record of a place: a shared store, on this node.
+// Has reports whether the store has the record of a place: in a shared store, on this node.
 func (s *Store) Has(ctx context.Context, place string) (bool, error) {
 	ours, us := s.ours()
 	all, err := s.records(ctx, `id = ? and `+ours, place, us)
 	return len(all) > 0, err
 }
 
-// All returns every record, oldest first: of a shared store, those of this node.
+// All returns every record, oldest first; in a shared store, those of this node.
 func (s *Store) All(ctx context.Context) ([]Record, error) {
 	ours, us := s.ours()
 	return s.records(ctx, ours, us)
@@ -186,7 +186,7 @@ func (s *Store) records(ctx context.Context, condition string, args ...any) (all
 		if err != nil {
 			return fmt.Errorf("sandbox %s: %w", id, err)
 		}
-		r.Place = cmp.Or(r.Place, id) // of a store from before places had names
+		r.Place = cmp.Or(r.Place, id) // from an older store, in which places had no names
 		all = append(all, r)
 		return nil
 	})

@@ -11,16 +11,16 @@ import (
 	"hutch/internal/driver"
 )
 
-// Used is the account of a sandbox: what it has used up to a reading of its
-// place, which counts from its own beginning.
+// Used is the account of a sandbox: what it has used up to a reading of its instance, whose counters start at its own
+// beginning.
 type Used struct {
 	hutch.Usage
-	At     time.Time `json:"at,omitzero"` // of the reading; zero while it does not run
-	CPU    float64   `json:"cpu"`         // CPU that the present place had used by then, in seconds
+	At     time.Time `json:"at,omitzero"` // of the last reading; zero while it does not run
+	CPU    float64   `json:"cpu"`         // CPU seconds that the present instance had used by then
 	Memory int64     `json:"memory"`      // memory that it used then, in bytes
 }
 
-// Note adds what was used since the reading before.
+// Note adds the use since the last reading.
 func (u *Used) Note(now time.Time, r driver.Usage) {
 	const mib = 1 << 20
 	if d := now.Sub(u.At).Seconds(); !u.At.IsZero() && d > 0 {
@@ -36,11 +36,10 @@ func (u *Used) Note(now time.Time, r driver.Usage) {
 // Begin begins to count from 0, for an instance that has just been made.
 func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 
-// End ends the counting: the place is gone.
+// End ends the counting: the instance is destroyed.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
-// Retire removes the record of a place, if there is one, and adds what it used
-// to the sum of its owner; both or neither.
+// Retire removes the record of a place, if there is one, and adds its use to the sum of its owner; both or neither.
 func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usage) error {
 	ours, us := s.ours()
 	err := s.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -70,7 +69,7 @@ func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usag
 	return nil
 }
 
-// Retired returns the usage of destroyed sandboxes by owner: in a shared store, those of this node.
+// Retired returns the usage of destroyed sandboxes by owner; in a shared store, those of this node.
 func (s *Store) Retired(ctx context.Context) (map[string]hutch.Usage, error) {
 	ctx, end := s.limited(ctx)
 	defer end()

@@ -31,10 +31,11 @@ func CPU() []string {
 	return nil
 }
 
-// packages are the files in which package managers keep what is installed.
+// packages are the files in which package managers record installed packages.
 var packages = []string{"/etc/os-release", "/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm/rpmdb.sqlite"}
 
-// Host names the programs of this machine: machines with the same packages, and the same programs beside them, have the same name.
+// Host names the programs of this machine: machines with the same packages, and the same other programs, have the same
+// name.
 func Host() string {
 	h := sha256.New()
 	for _, path := range packages {

@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// An image is a random salt and then pieces, each encrypted and authenticated on its own, so that a reader never sees a
-// byte that was not verified. The key of an image is derived from the fleet's key, the salt and the sandbox's name: the
+// An image is a random salt followed by pieces, each encrypted and authenticated separately, so that a reader never
+// sees an unverified byte. The key of an image is derived from the fleet's key, the salt and the sandbox's name: the
 // image of one sandbox does not open as that of another. The nonce of a piece is its number and whether it is the last:
 // pieces cannot be left out, exchanged or cut off at the end.
 const (
@@ -45,7 +45,7 @@ func nonce(number uint64, last bool) []byte {
 	return n
 }
 
-// sealer encrypts what is written to it.
+// sealer encrypts the data written to it.
 type sealer struct {
 	w      io.Writer
 	aead   cipher.AEAD
@@ -88,7 +88,7 @@ func (s *sealer) flush(last bool) error {
 	return err
 }
 
-// opener decrypts and verifies what a sealer wrote.
+// opener decrypts and verifies a sealer's output.
 type opener struct {
 	r      *bufio.Reader
 	aead   cipher.AEAD
@@ -143,7 +143,7 @@ func (o *opener) next() error {
 	return nil
 }
 
-// cut is the error for an image that ends too early; errors of the network stay as they are.
+// cut is the error for an image that ends too early; errors of the network are returned unchanged.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errForged

@@ -1,7 +1,8 @@
 // Package travel moves a sleeping sandbox from one machine to another, as an image: one object in a bucket.
 //
-// An image is compressed and encrypted, and opens only under the name it was written for: see seal.go. The writer keeps its
-// SHA-256 outside of the bucket, so an older image of the same sandbox is refused, too. The record of the sandbox is not in it.
+// An image is compressed and encrypted, and opens only under the name for which it was written: see seal.go. The writer
+// keeps its SHA-256 outside of the bucket, so an older image of the same sandbox is refused, too. The record of the
+// sandbox is not in it.
 package travel
 
 import (
@@ -28,9 +29,9 @@ type Image struct {
 	Key    string `json:"key"`
 	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
 	Size   int64  `json:"size"`   // size of the object, in bytes
-	Place  string `json:"place"`  // the name of the sandbox in the store; the image opens only as that one's
+	Place  string `json:"place"`  // the name of the sandbox in the store; the image opens only under this name
 	Needs  Needs  `json:"needs"`
-	// Checkpoint is when the image was made of a sandbox that was awake and stayed so; zero for one that slept.
+	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
 	Checkpoint time.Time `json:"checkpoint,omitzero"`
 }
 
@@ -38,15 +39,15 @@ type Image struct {
 type Activity struct {
 	Used time.Time // when it was last used
 	CPU  float64   // seconds
-	Of   string    // the instance that the CPU is of
-	At   time.Time // of the checkpoint
+	Of   string    // the instance whose CPU is counted
+	At   time.Time // time of the checkpoint
 }
 
 // Needs are the requirements of an image on the machine where it wakes.
 type Needs struct {
 	Runtime string   `json:"runtime"`
 	Build   string   `json:"build,omitempty"` // build of the runtime; empty when no memory was saved
-	Host    string   `json:"host,omitempty"`  // the host's programs, where memory has them open
+	Host    string   `json:"host,omitempty"`  // name of the host's programs, if the memory uses them
 	CPU     []string `json:"cpu,omitempty"`   // features that programs have seen
 }
 
@@ -92,7 +93,7 @@ func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fi
 		sealed <- err
 	}()
 	err := s.Put(ctx, name, r)
-	r.CloseWithError(errors.New("the bucket takes no more")) // the writer ends, if Put ended before it
+	r.CloseWithError(errors.New("the bucket takes no more")) // so that the writer ends, if Put ended first
 	if failed := <-sealed; err == nil {
 		err = failed
 	}
@@ -111,8 +112,8 @@ func seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error 
 	return errors.Join(fill(z), z.Close(), sealed.Close())
 }
 
-// Read passes read the content that fill wrote to an image. Each byte is verified before it is passed. If a later part fails,
-// the caller must discard what it has read.
+// Read passes the content that fill wrote to an image to read. Each byte is verified before it is passed. If a later
+// part fails, the caller must discard what it has read.
 func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string, read func(io.Reader) error) error {
 	body, err := open(ctx, s, img)
 	if err != nil {

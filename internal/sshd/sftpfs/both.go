@@ -2,7 +2,7 @@ package sftpfs
 
 import "github.com/pkg/sftp"
 
-// both reads and writes a file. A read sees what was written before it.
+// both reads and writes a file. A read sees all earlier writes.
 type both struct {
 	*reader
 	*writer

@@ -8,10 +8,10 @@ import (
 // maxUnanswered is how many requests of a client can be without an answer. OpenSSH's clients send as many ahead.
 const maxUnanswered = 64
 
-// flow reads no further request while too many have no answer. The library answers in the order of the requests, and
-// keeps all answers that come after a slow one: a client could have 32 KiB kept for each 30 bytes that it sends.
+// flow stops reading requests while too many have no answer. The library answers in the order of the requests, and
+// keeps all answers that come after a slow one: a client could make it keep 32 KiB for each 30 bytes that it sends.
 //
-// Both directions are packets, a length in four bytes before each. The library reads one packet at a time, and
+// Both directions are packets, with a length in four bytes before each. The library reads one packet at a time, and
 // answers each once.
 type flow struct {
 	io.ReadWriteCloser
@@ -35,7 +35,7 @@ func (f *flow) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer. An answer that a client has not got, as it has left, is one too.
+// Write implements io.Writer. An answer that fails because the client has disconnected counts, too.
 func (f *flow) Write(b []byte) (int, error) {
 	for range f.writes.follow(b) {
 		select {
@@ -57,7 +57,7 @@ type packets struct {
 // between reports whether the next byte begins a packet that has not been counted.
 func (p *packets) between() bool { return p.has == 0 && !p.counted }
 
-// follow takes note of some bytes, and returns how many packets ended in them.
+// follow counts some bytes, and returns how many packets ended in them.
 func (p *packets) follow(b []byte) (ended int) {
 	for len(b) > 0 {
 		if p.has < len(p.head) {

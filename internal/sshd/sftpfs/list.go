@@ -55,8 +55,8 @@ func (s *server) listFolder(ctx context.Context, name string, out func(hutch.Fil
 	return s.Service.ListFiles(ctx, s.Sandbox, hutch.ListRequest{Path: info.Path, Hidden: true, Limit: maxList}, out)
 }
 
-// lister is a list under way. A client asks for its parts in order; one that does not, and sends what reads files, has
-// several asked for at once.
+// lister is a list in progress. A client asks for its parts in order; a client that does not, and sends requests for
+// files, has several in progress.
 type lister struct {
 	mu     sync.Mutex
 	first  *hutch.FileInfo

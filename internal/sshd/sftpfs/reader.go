@@ -10,8 +10,8 @@ import (
 	"hutch"
 )
 
-// window is how much of what it has read a reader keeps, and how far ahead of that it reads on: requests of one file
-// overtake each other.
+// window is how much read data a reader keeps, and how far it reads ahead: requests for one file can overtake each
+// other.
 const window = 1 << 20
 
 // reader reads a file at offsets.
@@ -67,7 +67,7 @@ func (r *reader) ReadAt(to []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// restart begins to read at another place.
+// restart starts to read at another offset.
 func (r *reader) restart(offset int64) {
 	r.stop()
 	ctx, cancel := context.WithCancel(r.s.ctx)
@@ -92,7 +92,7 @@ func (r *reader) stop() {
 func (r *reader) readTo(offset int64) error {
 	for r.ended == nil && r.begin+int64(len(r.data)) < offset {
 		if cap(r.data)-len(r.data) < 32<<10 {
-			room := max(min(2*cap(r.data)+64<<10, 3*window), len(r.data)+64<<10) // a read into no room would not end
+			room := max(min(2*cap(r.data)+64<<10, 3*window), len(r.data)+64<<10) // a read into an empty slice would not end
 			r.data = append(make([]byte, 0, room), r.data...)
 		}
 		n, err := r.stream.Read(r.data[len(r.data):cap(r.data)])
@@ -101,7 +101,7 @@ func (r *reader) readTo(offset int64) error {
 	return r.ended
 }
 
-// trim forgets what is far before the newest data and before an offset.
+// trim drops data far before the newest data and before an offset.
 func (r *reader) trim(offset int64) {
 	if len(r.data) < 2*window {
 		return
@@ -111,7 +111,7 @@ func (r *reader) trim(offset int64) {
 	r.begin += drop
 }
 
-// forget makes the next read see the file as it is then.
+// forget makes the next read see the file's current content.
 func (r *reader) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

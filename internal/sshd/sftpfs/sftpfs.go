@@ -1,15 +1,15 @@
 // Package sftpfs serves the files of a sandbox over SFTP, as a translation to the verbs on files.
 //
-// SFTP reads and writes at offsets, with many requests under way; the verbs are streams. So a handle has one stream, and
-// turns requests that are nearly in order into it: a reader keeps a window of what it has read (reader), and a writer holds
-// back what comes too early (writer). A request somewhere else ends the stream and begins another one there. No file is
-// held in memory.
+// SFTP reads and writes at offsets, with many requests in progress; the verbs are streams. So a handle has one stream,
+// and turns requests that are nearly in order into it: a reader keeps a window of the data that it has read (reader),
+// and a writer holds back data that arrives too early (writer). A request elsewhere in the file ends the stream and
+// begins another one there. No file is held in memory.
 //
-// A new or truncated file is one WriteFile: it takes the place of the old one when the client closes it. When a
-// connection breaks, what has arrived is kept, as clients expect who resume; they then append.
+// A new or truncated file is one WriteFile: it replaces the old one when the client closes it. If a connection breaks,
+// the received part is kept, as clients expect that resume; they then append.
 //
-// SFTP has more than the verbs have: links, times, owners, sizes, and writing into the middle of a file. These are small commands in
-// the sandbox, so they need the scope exec.
+// SFTP has operations that the verbs do not have: links, times, owners, sizes, and writing into the middle of a file.
+// These are small commands in the sandbox, so they need the scope exec.
 package sftpfs
 
 import (
@@ -29,11 +29,11 @@ import (
 	"hutch/internal/room"
 )
 
-// Options are what a server of files is made of. Service, Sandbox and Held are required.
+// Options are the settings of a server of files. Service, Sandbox and Held are required.
 type Options struct {
 	Service hutch.Service
 	Sandbox string
-	User    string // in the sandbox; "" for its own
+	User    string // user in the sandbox; "" for its own
 	// Held is the context of writes: it outlives the client, whose last bytes are still written.
 	Held context.Context
 	// Open begins the memory of a handle; nil does not bound it.
@@ -45,7 +45,7 @@ type Options struct {
 // maxHandles bounds the files that a client has open at once.
 const maxHandles = 100
 
-// server is the files of one session.
+// server serves the files of one session.
 type server struct {
 	Options
 	ctx   context.Context
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, client io.ReadWriteCloser, opt Options) error {
 	return err
 }
 
-// statuses are what SFTP says for an error. Its clients show these words, and not ours.
+// statuses are SFTP's statuses for errors. Its clients show their own text for these, not ours.
 var statuses = map[hutch.Kind]error{
 	hutch.NotFound: sftp.ErrSSHFxNoSuchFile, hutch.Denied: sftp.ErrSSHFxPermissionDenied, hutch.Unsupported: sftp.ErrSSHFxOpUnsupported,
 }
@@ -91,7 +91,7 @@ func status(err error) error {
 	return errors.New(e.Message)
 }
 
-// take opens a handle, which can hold so many bytes, if there can be one more.
+// take opens a handle, which can use this many bytes, if one more is allowed.
 func (s *server) take(bytes int) (release func(), err error) {
 	tab, free := s.Open()
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (s *server) take(bytes int) (release func(), err error) {
 	}, nil
 }
 
-// follow describes what a path leads to, over links.
+// follow describes the target of a path, following links.
 func (s *server) follow(name string) (hutch.FileInfo, error) {
 	const most = 40 // as in the kernel
 	for range most {
@@ -167,7 +167,7 @@ func (o one) ListAt(to []os.FileInfo, offset int64) (int, error) {
 	return 1, nil
 }
 
-// entry is a file as os has it.
+// entry is a file in the form of package os.
 type entry struct{ hutch.FileInfo }
 
 func (e entry) Name() string       { return e.FileInfo.Name }
@@ -212,14 +212,14 @@ func (s *server) Filecmd(r *sftp.Request) error {
 	return sftp.ErrSSHFxOpUnsupported
 }
 
-// PosixRename implements sftp.PosixRenameFileCmder: a file takes the place of another. A folder is not replaced, as Move would
-// remove everything in it.
+// PosixRename implements sftp.PosixRenameFileCmder: a file replaces another. A folder is not replaced, because Move
+// would remove everything in it.
 func (s *server) PosixRename(r *sftp.Request) error {
 	at, err := s.Service.Stat(s.ctx, s.Sandbox, r.Target)
 	return status(s.Service.Move(s.ctx, s.Sandbox, r.Filepath, r.Target, err == nil && at.Type != hutch.Directory))
 }
 
-// attributes are what a client sets of a file.
+// attributes are the attributes of a file that a client sets.
 type attributes struct {
 	flags sftp.FileAttrFlags
 	*sftp.FileStat

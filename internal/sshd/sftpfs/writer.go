@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// ahead is how far a write can be before its turn.
+	// ahead is how far an early write can be ahead.
 	ahead = 2 << 20
-	// maxEarly is how many writes can wait for their turn: each takes some memory beside its bytes, which can be few.
+	// maxEarly is how many early writes can wait: each takes some memory in addition to its bytes, which can be few.
 	maxEarly = 256
 )
 
@@ -29,18 +29,18 @@ const umask = 0o022
 // writer writes a file at offsets.
 type writer struct {
 	s       *server
-	name    string // as the client says it
-	path    string // what it leads to
+	name    string // path as the client names it
+	path    string // its target
 	mode    hutch.FileMode
 	release func()
 
 	mu      sync.Mutex
 	fresh   bool // the file is written from its beginning
-	append  bool // what comes goes to the end, whatever its offset
+	append  bool // data goes to the end, whatever its offset
 	size    int64
-	next    int64            // where the stream is
-	known   bool             // that is known before the first write
-	early   map[int64][]byte // what came before its turn
+	next    int64            // position of the stream
+	known   bool             // known before the first write
+	early   map[int64][]byte // data that arrived too early
 	held    int              // bytes of early
 	stream  *io.PipeWriter   // nil for none
 	ended   chan error       // of the stream
@@ -85,8 +85,8 @@ func (s *server) openWriter(r *sftp.Request) (*writer, error) {
 	return w, nil
 }
 
-// newMode returns the permissions that a client asks for a new file, or 0. The library hands on the attributes of an
-// open without saying which they are: four bytes can only be permissions.
+// newMode returns the permissions that a client requests for a new file, or 0. The library passes on the attributes of
+// an open without saying which they are: four bytes can only be permissions.
 func newMode(attributes []byte) hutch.FileMode {
 	if len(attributes) != 4 {
 		return 0
@@ -120,7 +120,7 @@ func (w *writer) begin(offset int64) {
 	})
 }
 
-// cause is what a write gets after the end of its stream.
+// cause is the error of a write after the end of its stream.
 func cause(err error) error {
 	if err == nil {
 		return hutch.Errorf(hutch.Conflict, "the file is written no more")
@@ -128,7 +128,7 @@ func cause(err error) error {
 	return err
 }
 
-// end ends the stream: what it has got is then in the file.
+// end ends the stream: its data is then in the file.
 func (w *writer) end() error {
 	if w.stream == nil {
 		return w.err
@@ -155,7 +155,7 @@ func (w *writer) WriteAt(data []byte, offset int64) (int, error) {
 	return len(data), nil
 }
 
-// put writes data, holds it back, or goes elsewhere with it.
+// put writes data, holds it back, or starts a stream elsewhere with it.
 func (w *writer) put(data []byte, offset int64) error {
 	if !w.known {
 		w.known, w.next = true, offset
@@ -178,7 +178,7 @@ func (w *writer) put(data []byte, offset int64) error {
 	return w.write(data)
 }
 
-// write writes data where the stream is, and what has waited for it.
+// write writes data at the position of the stream, and early data that follows.
 func (w *writer) write(data []byte) error {
 	for ok := true; ok; data, ok = w.early[w.next] {
 		if w.stream == nil {
@@ -197,12 +197,12 @@ func (w *writer) write(data []byte) error {
 	return nil
 }
 
-// flush brings everything into the file, and ends the stream.
+// flush writes all data to the file, and ends the stream.
 func (w *writer) flush() error {
 	for _, offset := range slices.Sorted(maps.Keys(w.early)) {
 		data, ok := w.early[offset]
 		if !ok {
-			continue // another one was followed by it
+			continue // another one followed it
 		}
 		if err := w.end(); err != nil {
 			return err
@@ -215,8 +215,8 @@ func (w *writer) flush() error {
 	return w.end()
 }
 
-// resize brings what was written into the file, and then changes its size. The size that it has already needs no
-// command: scp sets it at the end of each file.
+// resize writes all data to the file, and then changes its size. If the file has that size already, no command is
+// needed: scp sets it at the end of each file.
 func (w *writer) resize(ctx context.Context, a attributes) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +230,7 @@ func (w *writer) resize(ctx context.Context, a attributes) error {
 		return w.err
 	}
 	size := int64(a.Size)
-	a.flags.Size = w.append || size != w.size // where appended bytes went is not known
+	a.flags.Size = w.append || size != w.size // the position of appended bytes is unknown
 	if err := w.s.apply(ctx, w.path, a); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (w *writer) later(a attributes) bool {
 	return true
 }
 
-// info is what a client sees of a file that it writes: it can be elsewhere still, under another name.
+// info is a client's view of a file that it is writing: the data can still be elsewhere, under another name.
 func (w *writer) info(now hutch.FileInfo, err error) (hutch.FileInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +266,7 @@ func (w *writer) info(now hutch.FileInfo, err error) (hutch.FileInfo, error) {
 	return now, nil
 }
 
-// Close implements io.Closer. Of a connection that broke, it keeps what has arrived.
+// Close implements io.Closer. If the connection broke, it keeps the received part.
 func (w *writer) Close() error {
 	w.s.mu.Lock()
 	if w.s.writers[w.name] == w {
