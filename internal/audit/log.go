@@ -24,7 +24,7 @@ type Options struct {
 	Dir  string        // the log's own folder, made when missing
 	Keep time.Duration // how long files are kept; default 30 days, negative for ever
 	Log  *slog.Logger
-	now  func() time.Time // in tests
+	now  func() time.Time // replaced in tests
 }
 
 const (

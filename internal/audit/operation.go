@@ -25,10 +25,10 @@ type Operation struct {
 	Duration  time.Duration `json:"durationNs"`
 	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation", "console"
 	Remote    string        `json:"remote,omitempty"`  // address of the client
-	Request   string        `json:"request,omitempty"` // id of the HTTP request, which no other one has
+	Request   string        `json:"request,omitempty"` // id of the HTTP request, which is unique
 	// ClientRequest is the id that the client gave the request, in X-Request-Id.
 	ClientRequest string `json:"clientRequest,omitempty"`
-	Trace         string `json:"trace,omitempty"` // id of the trace it is part of
+	Trace         string `json:"trace,omitempty"` // id of the trace that it is part of
 }
 
 // Outcome is how a call ended.
@@ -41,10 +41,9 @@ type Outcome struct {
 
 // Observer gets every call of a verb: before it runs, and when it has ended.
 type Observer interface {
-	// Begin is called for every call, also for one that policy refuses: then end
-	// follows at once, with the refusal. The call is made with the context that
-	// Begin returns, and end is called exactly once, before the answer goes
-	// out. An error refuses the call: it must not be made, and end is nil.
+	// Begin is called for every call, also for one that policy refuses: then end follows at once, with the refusal. The
+	// call is made with the context that Begin returns, and end is called exactly once, before the answer is sent. An
+	// error refuses the call: it must not be made, and end is nil.
 	Begin(ctx context.Context, op Operation) (call context.Context, end func(Outcome), err error)
 }
 
@@ -74,8 +73,8 @@ func (list Observers) Begin(ctx context.Context, op Operation) (context.Context,
 // it has been answered.
 const Broker = "Broker"
 
-// Model is the verb of an answer of a model, which the caller of the verb Ask caused. Its target has the model, the
-// tokens and the cost. It is recorded when the answer is there.
+// Model is the verb of an answer of a model, which a call of Ask caused. Its target has the model, the tokens and the
+// cost. It is recorded when the answer has arrived.
 const Model = "Model"
 
 // Verbs of the console's sessions, which are no calls of hutch.Service. A refused SignIn has no token.

@@ -17,11 +17,11 @@ type Query struct {
 	Token        string    // id or name
 	Owner        string
 	Sandbox      string
-	Verb         string // in whatever case
+	Verb         string // ignoring case
 	Result       string
 	After        int64 // only lines after that one
 	Limit        int   // 0 for no limit
-	// Running chooses operations that have not ended. By default they are left out: each record is then that of an
+	// Running selects operations that have not ended. By default they are left out: each record is then that of an
 	// ended operation or a mark.
 	Running bool
 }
@@ -81,7 +81,7 @@ func (l *Log) reader(q Query) (*reader, error) {
 	var name string
 	if !q.Since.IsZero() {
 		// A line is in the file of the day on which it was written, which is no earlier than the beginning of its
-		// operation. The file before is read too, in case the clock was put back.
+		// operation. The previous file is read too, in case the clock was set back.
 		name = q.Since.UTC().Add(-day).Format(dayFormat) + extension
 	}
 	if q.After > 0 {
@@ -126,7 +126,7 @@ func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) err
 	return n, nil
 }
 
-// words are texts that a chosen line must contain: searching for them costs a tenth of decoding the line.
+// words are texts that a matching line must contain: searching for them costs a tenth of decoding the line.
 func (q Query) words() (words [][]byte) {
 	for name, value := range map[string]string{"owner": q.Owner, "sandbox": q.Sandbox, "result": q.Result} {
 		if value != "" {
@@ -143,7 +143,7 @@ func (l *Log) chosen(q Query, words [][]byte, line []byte) (rec Record, ok bool)
 			return rec, false
 		}
 	}
-	if json.Unmarshal(line, &rec) != nil { // which Verify reports
+	if json.Unmarshal(line, &rec) != nil { // Verify reports it
 		return rec, false
 	}
 	return rec, q.match(rec) && (rec.Phase == Begin) == q.Running && (!q.Running || l.running(rec.Seq))

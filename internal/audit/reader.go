@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// reader reads the lines of a folder in order, through all its files. At the
-// end it can be asked again: there may be more by then.
+// reader reads the lines of a folder in order, through all its files. After the end it can continue, because more lines
+// may have been written.
 type reader struct {
 	dir  string
 	name string // the present file; at first, the one before the first file

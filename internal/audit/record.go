@@ -20,7 +20,7 @@ type Phase string
 const (
 	Begin Phase = "begin" // an operation has begun
 	End   Phase = "end"   // it has ended
-	Mark  Phase = "mark"  // the log's own
+	Mark  Phase = "mark"  // an entry of the log itself
 )
 
 // Verbs of marks.
@@ -28,8 +28,8 @@ const (
 	AuditStart  = "AuditStart"  // the log was opened
 	AuditTorn   = "AuditTorn"   // a last line was incomplete: its bytes were set aside
 	AuditGap    = "AuditGap"    // lines are missing that had been on disk
-	AuditLost   = "AuditLost"   // so many lines could not be written
-	AuditExpire = "AuditExpire" // old files were removed; the target is the last line of them
+	AuditLost   = "AuditLost"   // this many lines could not be written
+	AuditExpire = "AuditExpire" // old files were removed; the target is their last line
 )
 
 // Interrupted is the result of an operation that was under way when the daemon ended abruptly.

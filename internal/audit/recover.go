@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// recover finds the end of the log, and records what an earlier daemon could not.
+// recover finds the end of the log, and records what an earlier daemon could not record.
 func (l *Log) recover(ctx context.Context) error {
 	known := loadCheckpoint(l.opt.Dir)
 	if !known.holds(l.opt.Dir) {
@@ -57,8 +57,8 @@ func (c checkpoint) holds(dir string) bool {
 	return err == nil && string(end) == beforeHash+c.Hash+lineEnd
 }
 
-// replay reads what was written after the checkpoint: the chain's last line, and operations that have not ended. It
-// leaves malformed lines for Verify to find.
+// replay reads the lines after the checkpoint: the chain's last line, and operations that have not ended. It leaves
+// malformed lines for Verify to find.
 func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	r, err := readFrom(l.opt.Dir, known.File, known.Size)
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *Log) setAside() (what string, err error) {
 	return fmt.Sprintf("%s %d bytes sha256 %x", name, n, sum.Sum(nil)), l.file.Truncate(l.size)
 }
 
-// report writes the marks of a start, and the ends of what was under way.
+// report writes the marks of a start, and the ends of interrupted operations.
 func (l *Log) report(torn string, known checkpoint) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

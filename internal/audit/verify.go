@@ -90,7 +90,7 @@ func parseHead(head string) (seq int64, hash string, err error) {
 
 type verifier struct {
 	Report
-	at    Finding // where it stands
+	at    Finding // its position
 	last  link
 	hangs string           // the target of the mark before the first line, until it is found
 	known map[int64]string // hashes of lines that must be there
@@ -134,7 +134,7 @@ func (v *verifier) check(file string, line []byte) {
 	}
 }
 
-// begin records what the first line follows: nothing, or a mark that comes later.
+// begin records what comes before the first line: nothing, or a mark that is found later.
 func (v *verifier) begin(l link) {
 	v.First = l.seq
 	v.last = link{seq: l.seq - 1, hash: l.prev}

@@ -65,7 +65,7 @@ type hash [sha256.Size]byte
 // entry is one token. The registry's mutex guards its fields.
 type entry struct {
 	record
-	who *caller.Principal // of its present secret
+	who *caller.Principal // the principal of its present secret
 	end context.CancelCauseFunc
 }
 
@@ -175,13 +175,13 @@ func (r *Registry) enterLocked(e *entry) {
 	}
 }
 
-// endLocked invalidates the present secret of a token, and ends what runs for it.
+// endLocked invalidates the present secret of a token, and ends all work for it.
 func (r *Registry) endLocked(e *entry, cause error) {
 	delete(r.byHash, hash(e.Hash))
 	e.end(cause)
 }
 
-// Close ends what runs for any token.
+// Close ends all work for any token.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,11 +215,11 @@ func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, 
 	return who, nil
 }
 
-// SumOf returns what CheckSum takes for a token.
+// SumOf returns the sum of a token for CheckSum.
 func SumOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
-// CheckSum returns the principal of a live token of this registry by the token's SHA-256, and nil if there is none. It
-// is for sessions, which outlive the request that showed the token and do not keep it.
+// CheckSum returns the principal of a live token of this registry by the token's SHA-256, or nil if there is none.
+// Sessions use it, because they outlive the request with the token and do not keep the token.
 func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal {
 	now := time.Now()
 	r.mu.RLock()
@@ -237,8 +237,8 @@ func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.
 	return who
 }
 
-// Holder returns what the live token of an owner stands for, and nil if there is none: people whom an issuer vouches for
-// have no token here.
+// Holder returns the principal of an owner's live token, or nil if there is none: people of an issuer have no token
+// here.
 func (r *Registry) Holder(owner string) *caller.Principal {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

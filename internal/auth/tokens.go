@@ -9,7 +9,7 @@ import (
 	"hutch/internal/store"
 )
 
-// most is the highest number of tokens, including those that ended lately.
+// most is the highest number of tokens, including recently ended ones.
 const most = 10_000
 
 // CreateToken implements hutch.Tokens.

@@ -1,12 +1,12 @@
-// Package console serves the console: the page in the browser, and the sessions by which the page calls the API.
+// Package console serves the console: the page in the browser, and the sessions with which the page calls the API.
 //
 // The page is files in the program, built from web/. It is a client like others: it calls the REST API with the
-// TypeScript SDK, and the server has nothing of its own for it but these files and sessions. Its policy lets nothing
-// run but the scripts below /assets/. Anyone can load the page: it holds no data.
+// TypeScript SDK, and the server has only these files and sessions for it. Its policy allows only the scripts below
+// /assets/. Anyone can load the page: it contains no data.
 //
-// A session stands for the token that a person showed. The browser holds a cookie that scripts cannot read, the server
-// the SHA-256 of cookie and token; the token is checked again at each request, so a session ends with its token. Which
-// requests may act by a cookie is said at [Handler.Principal].
+// A session stands for the token that a person entered. The browser holds a cookie that scripts cannot read, and the
+// server the SHA-256 of cookie and token; the token is checked again at each request, so a session ends with its token.
+// [Handler.Principal] says which requests may use the cookie.
 package console
 
 import (
@@ -34,22 +34,22 @@ const Surface = "console"
 
 // Options configure a handler.
 type Options struct {
-	// Tokens are those that people sign in by. Required.
+	// Tokens are the tokens with which people sign in. Required.
 	Tokens Tokens
 	// Shelf is where sessions are stored; nil keeps them in memory only.
 	Shelf Shelf
-	// News calls a function with each session that another server changes, or with nil for one that has ended; nil if
-	// there are no other servers.
+	// News calls a function with each session that another server changes, or with nil for an ended one; nil if there
+	// are no other servers.
 	News func(context.Context, func(key string, doc []byte) error) error
-	// Observer puts each sign-in and sign-out on record; default none.
+	// Observer records each sign-in and sign-out; default none.
 	Observer audit.Observer
 	// Count counts a sign-in as a request of its principal, and refuses it over the limit; nil does not count.
 	Count func(context.Context, *caller.Principal) error
 	// Client returns the address to which wrong tokens count; default the address of the connection.
 	Client func(*http.Request) netip.Addr
-	// Secure, when set, reports requests that came to a trusted proxy over TLS.
+	// Secure, when set, reports whether a request came to a trusted proxy over TLS.
 	Secure func(*http.Request) bool
-	// People is the client of the issuer that people sign in with, and Person turns its answer about one of them into a
+	// People is the client of the issuer with which people sign in, and Person turns its answer about a person into a
 	// principal; nil for none.
 	People *openid.Client
 	Person func(context.Context, *openid.Grant) *caller.Principal
@@ -124,14 +124,14 @@ func (h *Handler) IsOpen(r *http.Request) bool {
 	return isRead(r) && (isPage(r) || h.files.has(r.URL.Path))
 }
 
-// Inside answers the requests that are open; next answers the others.
+// Inside answers requests for the open paths; next answers the others.
 func (h *Handler) Inside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.IsOpen(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w = httpio.NewWriter(w, r, h.opt.Stall) // anyone can ask, and all who have no token share a number of connections
+		w = httpio.NewWriter(w, r, h.opt.Stall) // anyone can ask, and all callers without a token share a limit of connections
 		switch {
 		case r.URL.Path == sessionPath:
 			h.serveSession(w, r)
@@ -154,8 +154,8 @@ func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Metho
 // pages are the paths of the page, and with a slash at their end all paths below.
 var pages = []string{"/", "/signin", "/watch", "/ask", "/sandboxes", "/sandboxes/", "/operating", "/operating/"}
 
-// isPage reports whether a browser asks for the page. A program that does not ask for HTML by name gets what other
-// surfaces have at the same path.
+// isPage reports whether a browser asks for the page. A program that does not ask for HTML gets another surface's
+// answer at the same path.
 func isPage(r *http.Request) bool {
 	return acceptsHTML(r) && isPagePath(r.URL.Path)
 }
@@ -180,7 +180,7 @@ func acceptsHTML(r *http.Request) bool {
 	return false
 }
 
-// missing answers for a file that is not there.
+// missing answers for a missing file.
 func missing(w http.ResponseWriter, path string) {
 	problem.Write(w, hutch.Errorf(hutch.NotFound, "the console has no file %.200q: the server may have been updated; load the page again", path))
 }

@@ -23,7 +23,7 @@ var built embed.FS
 const (
 	// assets is the folder of the files whose names have a hash of their content.
 	assets = "/assets/"
-	// nonceMark stands in the page for the nonce of an answer.
+	// nonceMark is the placeholder in the page for the nonce of an answer.
 	nonceMark = "__CSP_NONCE__"
 )
 
@@ -37,13 +37,13 @@ type files struct {
 type file struct {
 	kind   string // its Content-Type
 	plain  []byte
-	packed func() []byte // with gzip; nil if that is not smaller
+	packed func() []byte // compressed with gzip; nil if that is not smaller
 }
 
-// load reads the built page; nil is the one in the program.
+// load reads the built page; nil means the one in the program.
 func load(from fs.FS) (*files, error) {
 	if from == nil {
-		from, _ = fs.Sub(built, "dist") // it is there: the compiler has seen it
+		from, _ = fs.Sub(built, "dist") // it exists: the compiler has embedded it
 	}
 	f := &files{byPath: map[string]*file{}}
 	err := fs.WalkDir(from, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -67,7 +67,7 @@ func load(from fs.FS) (*files, error) {
 	return f, nil
 }
 
-// kinds are the types of files whose names end so. Those of the machine's own tables can differ.
+// kinds are the types of files by the end of their names. The machine's own tables can differ.
 var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
 	".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8", ".map": "application/json",
@@ -85,7 +85,7 @@ func newFile(name string, content []byte) *file {
 func pack(content []byte) []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	z.Write(content) // neither fails: the buffer takes all
+	z.Write(content) // a buffer accepts everything
 	z.Close()
 	if b.Len() >= len(content) {
 		return nil
@@ -93,7 +93,7 @@ func pack(content []byte) []byte {
 	return b.Bytes()
 }
 
-// has reports whether the console answers at a path: with a file, or by saying that it has no such file.
+// has reports whether the console answers at a path: with a file, or with an error for a missing file.
 func (f *files) has(path string) bool {
 	return f.byPath[path] != nil || strings.HasPrefix(path, assets)
 }
@@ -106,7 +106,7 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	harden(h)
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox") // for a file that is opened by itself
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox") // for a file that is opened directly
 	h.Set("Content-Type", found.kind)
 	h.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(r.URL.Path, assets) {
@@ -115,7 +115,7 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 	send(w, r, found.plain, found.packed)
 }
 
-// send writes content, compressed if the client takes that.
+// send writes content, compressed if the client accepts that.
 func send(w http.ResponseWriter, r *http.Request, plain []byte, packed func() []byte) {
 	h := w.Header()
 	h.Add("Vary", "Accept-Encoding")
@@ -132,7 +132,7 @@ func send(w http.ResponseWriter, r *http.Request, plain []byte, packed func() []
 	}
 }
 
-// takesGzip reports whether a client takes gzip. One that gives it a weight of 0 does not.
+// takesGzip reports whether a client accepts gzip. A weight of 0 means that it does not.
 func takesGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
@@ -143,7 +143,7 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// page answers with the page, which has the nonce of this answer in it.
+// page answers with the page, which contains the nonce of this answer.
 func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 	nonce := rand.Text()
 	content := bytes.ReplaceAll(h.files.index, []byte(nonceMark), []byte(nonce))

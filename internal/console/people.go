@@ -15,9 +15,9 @@ import (
 	"hutch/internal/openid"
 )
 
-// People sign in with an issuer: see package openid. The issuer sends a browser back by a link, which anybody can forge. So the
-// link is accepted only together with a cookie that this handler gave to that browser, it leads only to pages of the console,
-// and the reason of a failed sign-in is only a code.
+// People sign in with an issuer: see package openid. The issuer sends a browser back with a link, which anyone can
+// forge. So the link is accepted only together with a cookie that this handler gave to that browser, it leads only to
+// pages of the console, and the reason of a failed sign-in is only a code.
 
 const (
 	// beginPath is where a browser begins to sign in with the issuer, DonePath where the issuer sends it back.
@@ -28,7 +28,7 @@ const (
 	flowCookie = "hutch_signin"
 	flowTime   = 10 * time.Minute
 
-	// Codes of sign-ins that failed, beside those of package openid.
+	// Codes of failed sign-ins, in addition to those of package openid.
 	noPermissions = "permissions"
 	overLimit     = "limit"
 	wrongHost     = "host"
@@ -116,7 +116,7 @@ func (h *Handler) codeOf(err error) string {
 	return openid.Unavailable
 }
 
-// newFlowCookie returns the cookie of a sign-in. The browser sends it also when the issuer's page leads here.
+// newFlowCookie returns the cookie of a sign-in. The browser also sends it when the issuer's page leads here.
 func (h *Handler) newFlowCookie(value string) *http.Cookie {
 	c := &http.Cookie{Name: flowCookie, Value: value, Path: "/console/oidc", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(flowTime / time.Second)}
 	if h.opt.People.Redirect().Scheme == "https" {
@@ -125,7 +125,7 @@ func (h *Handler) newFlowCookie(value string) *http.Cookie {
 	return c
 }
 
-// pageOf returns a path if it is that of a page of the console, with its query, and else the path of the first page.
+// pageOf returns a path with its query if it is a page of the console, and otherwise the path of the first page.
 func pageOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !isPagePath(u.Path) || u.Path == "/signin" || strings.ContainsAny(u.Path, "\\") || strings.Contains(u.Path, "//") {
@@ -134,8 +134,8 @@ func pageOf(to string) string {
 	return (&url.URL{Path: u.Path, RawQuery: u.Query().Encode()}).String()
 }
 
-// renewal is what renews the session of a person. It is in memory only: after a restart of the server, the session
-// ends with its present token.
+// renewal renews the session of a person. It is only in memory: after a restart of the server, the session ends with
+// its present token.
 type renewal struct {
 	grant *openid.Grant
 	timer *time.Timer
@@ -155,7 +155,7 @@ func (s *sessions) planRenewalLocked(x *session, in time.Duration) {
 	x.renewal.timer = time.AfterFunc(in, func() { s.renewSession(x) })
 }
 
-// lead is how long before the end of a token it is renewed, and between two tries.
+// lead is how long before the end of a token it is renewed, and the pause between two tries.
 func lead(left time.Duration) time.Duration { return max(min(left/4, time.Minute), time.Second) }
 
 // renewSession renews the token of a session. The session ends when the issuer refuses it, and with its token when the
@@ -224,7 +224,7 @@ func (s *sessions) renewedElsewhereLocked(x *session, now *person) {
 	x.timer.Reset(time.Until(x.ends()))
 }
 
-// isPerson reports whether a session is that of a person: a renewal can replace who it is at any time.
+// isPerson reports whether a session is that of a person: a renewal can replace its principal at any time.
 func (s *sessions) isPerson(x *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 
 const (
 	cookieName = credential.SessionCookie
-	// hostCookieName is the name of the cookie over TLS. A browser takes a cookie with the prefix of this name from no
-	// other host, and only over TLS, so no neighbour of the server in its domain can set it.
+	// hostCookieName is the name of the cookie over TLS. A browser accepts a cookie with the prefix of this name from
+	// no other host, and only over TLS, so no neighbour of the server in its domain can set it.
 	hostCookieName = credential.HostSessionCookie
 
 	csrfHeader = "X-Hutch-Csrf"
@@ -25,13 +25,13 @@ const (
 	protocols       = "Sec-Websocket-Protocol"
 )
 
-// Principal returns whom a request acts for by its session, for the guard. It returns nil if the request has no session,
-// or one that has ended, and an error if the request may not act by the session that it has.
+// Principal returns the principal of a request's session, for the guard. It returns nil if the request has no session,
+// or an ended one, and an error if the request may not use its session.
 //
-// A browser adds the cookie to whatever request it makes, so the cookie alone means little. The request must come from
-// a page of this origin, which is what the browser says or what the value of [cookie.csrf] shows; what changes
-// something must show that value in any case. What comes back by a session is never run: it is no script, frame,
-// style or worker of the console's origin, whatever a program in a sandbox has made of it.
+// A browser adds the cookie to every request that it makes, so the cookie alone proves little. The request must come
+// from a page of this origin, which the browser's headers or the value of [cookie.csrf] show; a request that changes
+// something must have that value in any case. Answers for a session never run: they are no script, frame, style or
+// worker of the console's origin, even if a program in a sandbox made their content.
 func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	c, err := h.cookieOf(r)
 	if err != nil || c == nil {
@@ -64,7 +64,7 @@ func disarm(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// mayAct checks the value that a page shows beside its cookie, and what the browser wants the answer for.
+// mayAct checks the value that a page sends with its cookie, and how the browser will use the answer.
 func mayAct(r *http.Request, shown, csrf string) error {
 	if shown != "" && shown != csrf {
 		return errCSRF
@@ -81,8 +81,8 @@ func mayAct(r *http.Request, shown, csrf string) error {
 
 var errCSRF = hutch.Errorf(hutch.Denied, "the request has the cookie of a session and not, in the header X-Hutch-CSRF, the value that belongs to it: load the session again with GET /console/session").With("csrf", true)
 
-// harmless are the uses of an answer in which a browser does not run it; the first is that of browsers that do not say,
-// and the second that of fetch.
+// harmless are the uses of an answer in which a browser does not run it; the first is for browsers that do not say, and
+// the second for fetch.
 var harmless = []string{"", "empty", "document", "image", "audio", "video", "websocket"}
 
 // sameOrigin checks that a request comes from a page of this origin, as far as the browser says where it comes from.
@@ -108,8 +108,8 @@ func (h *Handler) isSecure(r *http.Request) bool {
 	return r.TLS != nil || h.opt.Secure != nil && h.opt.Secure(r)
 }
 
-// cookieOf returns the cookie of a request, and nil if it has none. Over TLS it is the one that no other host can have
-// set. Two of a name are an error: one of them is not ours.
+// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the one that no other host can have
+// set. Two cookies with the name are an error: one of them is not ours.
 func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	switch found := h.sentCookies(r); len(found) {
 	case 0:
@@ -121,7 +121,7 @@ func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	}
 }
 
-// sentCookies are the cookies of a request that have the name of ours, no matter which host has set them.
+// sentCookies are the cookies of a request with our name, no matter which host has set them.
 func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 	found := r.CookiesNamed(hostCookieName)
 	if len(found) == 0 && !h.isSecure(r) {
@@ -130,10 +130,10 @@ func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 	return found
 }
 
-// maxSent is how many cookies of one name are looked at.
+// maxSent is how many cookies of one name are examined.
 const maxSent = 8
 
-// cookiesOf returns those of them that have the form of ours.
+// cookiesOf returns those of them that have our format.
 func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	found := h.sentCookies(r)
 	for _, sent := range found[:min(len(found), maxSent)] {
@@ -144,7 +144,7 @@ func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	return list
 }
 
-// parseCookie returns the cookie with that value, and nil if it is none of ours.
+// parseCookie returns the cookie with that value, or nil if it is not ours.
 func parseCookie(value string) *cookie {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(b) != len(cookie{}) {
@@ -154,8 +154,8 @@ func parseCookie(value string) *cookie {
 	return &c
 }
 
-// takeCSRF returns the value that a request shows beside its cookie, or "". It takes it out of the list of
-// subprotocols, so that nothing after this point answers with it.
+// takeCSRF returns the value that a request sends with its cookie, or "". It removes the value from the list of
+// subprotocols, so that no later code answers with it.
 func takeCSRF(r *http.Request) (string, error) {
 	shown := slices.Clone(r.Header.Values(csrfHeader))
 	lines := r.Header[protocols]

@@ -37,14 +37,14 @@ const (
 type Tokens interface {
 	// Check returns the principal of a token; its error is of kind Denied when the token is not valid.
 	Check(ctx context.Context, token string) (*caller.Principal, error)
-	// CheckSum returns the principal of a live token of this server by the token's SHA-256, and nil for none.
+	// CheckSum returns the principal of a live token of this server by the token's SHA-256, or nil if there is none.
 	CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal
 }
 
 // Shelf is where sessions are stored.
 type Shelf interface {
 	Put(ctx context.Context, key string, doc []byte) error
-	// Replace is Put if there is a document of that key; else it does nothing and returns false.
+	// Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
 	Replace(ctx context.Context, key string, doc []byte) (bool, error)
 	Delete(ctx context.Context, key string) error
 	All(ctx context.Context) (map[string][]byte, error)
@@ -68,15 +68,15 @@ type hash [sha256.Size]byte
 type session struct {
 	key hash
 	record
-	saved time.Time               // the time of use that is stored
-	timer *time.Timer             // until the session ends, if nothing uses it
+	saved time.Time               // the stored time of the last use
+	timer *time.Timer             // runs when the session is idle for too long
 	end   context.CancelCauseFunc // end of the life of who
 
 	renewal   renewal // renewal of a person
 	elsewhere bool    // another server renews it
 
-	base *caller.Principal // what who was made of
-	who  *caller.Principal // whose life ends with the session
+	base *caller.Principal // the principal without the session's end
+	who  *caller.Principal // the principal whose life ends with the session
 }
 
 // record is the stored form of a session: of a token of this server, or of a person that an issuer vouched for.
@@ -84,7 +84,7 @@ type record struct {
 	Token   []byte    `json:"tokenSha256,omitempty"`
 	Person  *person   `json:"person,omitempty"`
 	Of      string    `json:"of"`               // the id of the principal
-	Secure  bool      `json:"secure,omitempty"` // the browser was told to send the cookie over TLS only
+	Secure  bool      `json:"secure,omitempty"` // the browser was told to send the cookie only over TLS
 	Created time.Time `json:"createdAt"`
 	Used    time.Time `json:"usedAt"`
 }
@@ -103,11 +103,11 @@ type cookie [32]byte
 
 func (c cookie) String() string { return base64.RawURLEncoding.EncodeToString(c[:]) }
 
-// key is what the server knows the session of a cookie by.
+// key identifies the session of a cookie in the server.
 func (c cookie) key() hash { return sha256.Sum256(c[:]) }
 
-// csrf is what a page shows beside its cookie. It follows from the cookie and says nothing about it; a page of another
-// site can make the browser send the cookie, and cannot read this.
+// csrf is the value that a page sends with its cookie. It is computed from the cookie and does not reveal it. A page of
+// another site can make the browser send the cookie, but cannot read this value.
 func (c cookie) csrf() string {
 	sum := sha256.Sum256(append([]byte("hutch csrf "), c[:]...))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -115,7 +115,7 @@ func (c cookie) csrf() string {
 
 var errSignedOut = hutch.Errorf(hutch.Denied, "the session ended while this was under way: sign in again")
 
-// openSessions reads the sessions that are stored, and removes those that have ended.
+// openSessions reads the stored sessions, and removes ended ones.
 func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, renewals renewals, log *slog.Logger) (*sessions, error) {
 	s := &sessions{tokens: tokens, shelf: shelf, renewals: renewals, log: log, byID: map[hash]*session{}}
 	if shelf == nil {
@@ -156,7 +156,7 @@ func readSession(name string, doc []byte) (*session, error) {
 	return x, nil
 }
 
-// hear brings a session to the state of its document, which another server changed; nil means that it has ended. The session's
+// hear updates a session from its document, which another server changed; nil means that it has ended. The session's
 // token is checked when it is used, because the change of the token can arrive later.
 func (s *sessions) hear(name string, doc []byte) error {
 	if doc == nil {
@@ -200,7 +200,7 @@ func (s *sessions) enter(ctx context.Context, x *session) {
 	}
 }
 
-// addLocked adds a session. When it was idle for too long it ends by itself, with its open streams.
+// addLocked adds a session. After too long without use it ends by itself, with its open streams.
 func (s *sessions) addLocked(x *session) {
 	s.byID[x.key] = x
 	x.timer = time.AfterFunc(time.Until(x.ends()), func() { s.expire(x) })
@@ -220,7 +220,7 @@ func (s *sessions) expire(x *session) {
 	s.removeLocked(context.Background(), x)
 }
 
-// create begins a session. It ends the oldest one of the principal that has too many. The grant is that of a person, nil
+// create begins a session. It ends the oldest one of a principal that has too many. The grant is that of a person, nil
 // for none.
 func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) (cookie, *session, error) {
 	var c cookie
@@ -251,8 +251,8 @@ func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) 
 	return c, x, nil
 }
 
-// makeRoomLocked removes ended sessions when there are many, and the session of a principal unused for longest when
-// the principal has as many as it can have.
+// makeRoomLocked removes ended sessions when there are many, and the principal's session that was unused for longest
+// when the principal has as many as it can have.
 func (s *sessions) makeRoomLocked(ctx context.Context, of string) {
 	var own []*session
 	for _, x := range s.byID {
@@ -269,7 +269,7 @@ func (s *sessions) makeRoomLocked(ctx context.Context, of string) {
 	}
 }
 
-// use returns the session of a cookie, with its principal, and nil if it has ended.
+// use returns the session of a cookie, with its principal, or nil if it has ended.
 func (s *sessions) use(ctx context.Context, c cookie) (*session, *caller.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +336,7 @@ func (s *sessions) removeLocked(ctx context.Context, x *session) {
 	}
 }
 
-// renew stores when a session was used, if it is still there.
+// renew stores when a session was used, if it still exists.
 func (s *sessions) renew(ctx context.Context, x *session) (there bool, err error) {
 	if s.shelf == nil {
 		return true, nil
@@ -359,8 +359,8 @@ func (s *sessions) save(ctx context.Context, x *session) error {
 	return s.shelf.Put(ctx, hex.EncodeToString(x.key[:]), doc)
 }
 
-// principalLocked returns the principal of a session, and nil if the session or its token has ended. What runs for it
-// ends with the session, and with the token.
+// principalLocked returns the principal of a session, or nil if the session or its token has ended. The principal's
+// work ends with the session, and with the token.
 func (s *sessions) principalLocked(ctx context.Context, x *session) *caller.Principal {
 	if !time.Now().Before(x.ends()) {
 		return nil
@@ -406,10 +406,10 @@ func (x *session) expires() time.Time {
 	return end
 }
 
-// ends is when a session ends if nothing uses it any more.
+// ends is when a session ends without further use.
 func (x *session) ends() time.Time { return earlier(x.expires(), x.Used.Add(idle)) }
 
-// earlier returns the earlier of a time that can be zero, for never, and another one.
+// earlier returns the earlier of two times; the first can be zero, for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

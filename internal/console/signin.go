@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// sessionPath is where a browser signs in and out, and learns who it is.
+	// sessionPath is the path at which a browser signs in and out, and reads its session.
 	sessionPath = "/console/session"
 	// waysPath is where a browser learns how it can sign in.
 	waysPath = "/console/signin"
@@ -75,14 +75,14 @@ func writeProblem(w http.ResponseWriter, err error) {
 	d.Write(w)
 }
 
-// unknownError is an error of a browser that has not shown who it is.
+// unknownError is an error for a browser that is not signed in.
 type unknownError struct{ error }
 
 func (e *unknownError) Unwrap() error { return e.error }
 
 var errNotSignedIn = &unknownError{hutch.Errorf(hutch.Denied, "this browser is not signed in, or its session has ended: sign in with a token")}
 
-// showSession answers who is signed in.
+// showSession answers with the principal that is signed in.
 func (h *Handler) showSession(w http.ResponseWriter, r *http.Request) error {
 	c, err := h.cookieOf(r)
 	if err != nil {
@@ -99,7 +99,7 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answer says who is signed in, and what that token may do.
+// answer describes the principal that is signed in, and the rights of its token.
 func (h *Handler) answer(w http.ResponseWriter, c cookie, x *session, who *caller.Principal) {
 	a := signedIn{
 		Kind: "token", TokenID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, CSRF: c.csrf(),
@@ -121,7 +121,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// signIn begins a session by a token. Wrong tokens count against the address that they come from.
+// signIn begins a session with a token. Wrong tokens count against their address.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	token, err := tokenOf(w, r)
 	if err != nil {
@@ -145,8 +145,8 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong one is on record once a
-// minute, however often it is sent: otherwise callers whom nobody knows could fill the disk.
+// refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong one is recorded once a
+// minute, however often it is sent: otherwise strangers could fill the disk.
 func (h *Handler) refuse(r *http.Request, addr netip.Addr, token string, err error) error {
 	if !errors.Is(err, hutch.Denied) {
 		return err
@@ -177,8 +177,8 @@ func tokenOf(w http.ResponseWriter, r *http.Request) (string, error) {
 	return body.Token, nil
 }
 
-// begin begins a session for a principal, and sets its cookie in the browser. If secure is true, the page came over TLS, and the
-// cookie is for TLS only. The browser's previous session ends.
+// begin begins a session for a principal, and sets its cookie in the browser. If secure is true, the page came over
+// TLS, and the cookie is for TLS only. The browser's previous session ends.
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request, who *caller.Principal, rec record, grant *openid.Grant, secure bool) (c cookie, x *session, err error) {
 	err = h.record(r, audit.SignIn, who, func(ctx context.Context) (err error) {
 		c, x, err = h.sessions.create(ctx, rec, grant)
@@ -203,7 +203,7 @@ func newCookie(secure bool, value string) *http.Cookie {
 	return c
 }
 
-// signOut ends the session of a browser, and what runs for it. A browser that is not signed in is signed out.
+// signOut ends the session of a browser, and its work. For a browser that is not signed in, it succeeds too.
 func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) error {
 	shown, err := takeCSRF(r)
 	if err != nil {
@@ -224,7 +224,7 @@ func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// endAtIssuer returns where the browser goes to sign out of the issuer, too; "" for nowhere.
+// endAtIssuer returns the URL at which the browser also signs out at the issuer; "" for none.
 func (h *Handler) endAtIssuer(ended *session) string {
 	if ended == nil || ended.Person == nil || h.opt.People == nil {
 		return ""
@@ -232,12 +232,12 @@ func (h *Handler) endAtIssuer(ended *session) string {
 	return h.opt.People.EndURL(h.sessions.grantOf(ended), "/signin")
 }
 
-// isHTTPS reports whether an origin is one of TLS: that of the page of a server behind a proxy, which the server need not
-// trust in this.
+// isHTTPS reports whether an origin uses TLS: for the page of a server behind a proxy, which the server need not trust
+// here.
 func isHTTPS(origin string) bool { return strings.HasPrefix(origin, "https://") }
 
-// endSessions ends the session that the page shows the value of. The browser can have sent more cookies than ours: a
-// neighbour in the domain can set one, and must not keep anybody signed in by it.
+// endSessions ends the session whose value the page sends. The browser can have sent further cookies: a neighbour in
+// the domain can set one, and must not keep anyone signed in by it.
 func (h *Handler) endSessions(r *http.Request, shown string) (ended *session, err error) {
 	live := false
 	for _, c := range h.cookiesOf(r) {

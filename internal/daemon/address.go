@@ -63,8 +63,7 @@ func (d *Daemon) stopListening() error {
 	return nil
 }
 
-// family is the network to listen on: an IPv4 address means IPv4 only, though Go
-// would open 0.0.0.0 for IPv6 as well.
+// family is the network to listen on: an IPv4 address means only IPv4, though Go would open 0.0.0.0 for IPv6 as well.
 func family(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -74,8 +73,8 @@ func family(address string) string {
 	return "tcp"
 }
 
-// OnLoopback reports whether only this machine can reach an address to listen on.
-// It is true of what is not an address: listening says what is wrong with that.
+// OnLoopback reports whether only this machine can reach an address to listen on. It is true for a text that is not an
+// address: listening returns the error for that.
 func OnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "localhost" {

@@ -16,18 +16,18 @@ import (
 	"hutch/internal/metrics"
 )
 
-// Questions are the model that writes programs for POST /execute, and how it is asked.
+// Questions are the settings of the model that writes programs for POST /execute.
 type Questions struct {
 	Key        string // key of the model; empty answers only questions that bring their code
 	URL        string // URL of an endpoint that speaks the Messages API; default ask.AnthropicURL
 	Model      string // default ask.DefaultModel
 	Components string // a folder with agents and commands; "" for none
 	CacheAge   time.Duration
-	Repairs    int // for questions that do not say
+	Repairs    int // for questions without their own
 	Prices     ask.Prices
 }
 
-// model is the name of the model that is asked, or "" without a key.
+// model is the name of the model, or "" without a key.
 func (q Questions) model() string {
 	if q.Key == "" {
 		return ""
@@ -35,8 +35,8 @@ func (q Questions) model() string {
 	return cmp.Or(q.Model, ask.DefaultModel)
 }
 
-// openQuestions makes what answers questions. Its sandboxes are those of the engine behind the redactor: policy stands
-// before the question itself. What it does in them is on their timelines.
+// openQuestions makes the part that answers questions. Its sandboxes are those of the engine behind the redactor:
+// policy checks the question itself. Its calls in them are on their timelines.
 func (d *Daemon) openQuestions(context.Context) (err error) {
 	c := d.cfg.Questions
 	opt := ask.Options{
@@ -84,7 +84,8 @@ func (d *Daemon) newAnswers() *metrics.Answers {
 	return d.answers
 }
 
-// described answers a program that asks what this server is. A browser, which accepts HTML, gets the console there.
+// described answers a program that asks for a description of this server. A browser, which accepts HTML, gets the
+// console there.
 func (d *Daemon) described(next http.Handler) http.Handler {
 	if d.cfg.Conversations.Only {
 		return next

@@ -18,12 +18,12 @@ type Chats struct {
 	// Image is the image or template of their sandboxes; default the server's.
 	Image string
 	// RAGFlow is another address and port, on loopback or a private network, where RAGFlow's executor answers without a
-	// token. What is asked there is done for RAGFlowToken. "" for no such address.
+	// token. Its requests use RAGFlowToken. "" for no such address.
 	RAGFlow, RAGFlowToken string
-	// Keep is how long what a user or a conversation has stays without use; default 7 days.
+	// Keep is how long data of a user or a conversation is kept without use; default 7 days.
 	Keep time.Duration
-	// LibreChat says which tokens of LibreChat's users are accepted; without a key none are. What they ask for is done
-	// for LibreChatToken.
+	// LibreChat says which tokens of LibreChat's users are accepted; without a key none are. Their requests use
+	// LibreChatToken.
 	LibreChat      librechat.VerifierOptions
 	LibreChatToken string
 }

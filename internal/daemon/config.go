@@ -22,35 +22,34 @@ import (
 	"hutch/internal/trace"
 )
 
-// Config is all that can be set of a daemon. It needs a data folder. Every other
-// field can be zero; a number that is zero means no limit, if its comment does not
-// name a default. The daemon reads nothing from the environment.
+// Config has all settings of a daemon. It needs a data folder. Every other field can be zero; a number that is zero
+// means no limit, unless its comment names a default. The daemon reads nothing from the environment.
 type Config struct {
 	Data    datadir.Folder
 	Version hutch.Version
 
 	// Store is the URL of a PostgreSQL database with the state; "" is a file in the data folder.
 	Store string
-	// Node is the name of this server among those that share Store; "" is one that its first start makes up.
+	// Node is the name of this server among those that share Store; "" makes its first start choose one.
 	Node string
 
 	Fleet Fleet
 
 	// Listen is an address and a port; default DefaultListen.
 	Listen      string
-	Connections int            // at once; default DefaultConnections
+	Connections int            // connections at once; default DefaultConnections
 	Proxies     listen.Proxies // proxies whose X-Forwarded-For is believed
 	TLS         TLS
 	Hosts       []string // further names of this server in its clients' URLs; "*" is all
 	Origins     []string // origins of web pages that can call this server
 
-	// Token is the local token. When it is empty, the daemon uses the one of the
-	// data folder, which its first start makes.
+	// Token is the local token. When it is empty, the daemon uses the one in the data folder, which its first start
+	// makes.
 	Token  string
-	Limits hutch.TokenLimits // limits of tokens that have none of their own
+	Limits hutch.TokenLimits // limits of tokens without their own
 	Issuer auth.IssuerOptions
-	// SignIn is how people sign in to the console with that issuer, if it has a client's id. Its Issuer is ours; default
-	// of Redirect is a path of the console at the host of the issuer's audience.
+	// SignIn sets how people sign in to the console with that issuer, if it has a client's id. Its Issuer is ours; the
+	// default of Redirect is a path of the console at the host of the issuer's audience.
 	SignIn openid.Options
 	// Console is the name of the console for browsers on this machine, below localhost, so that it shares no cookies
 	// with other programs of the machine; "" for none.
@@ -61,7 +60,7 @@ type Config struct {
 	Secrets       Secrets
 	Conversations Conversations
 	Chats         Chats
-	// SSH is an address and a port that answer SSH and SFTP; "" for none.
+	// SSH is an address and a port for SSH and SFTP; "" for none.
 	SSH         string
 	Backups     Backups
 	Questions   Questions
@@ -84,20 +83,20 @@ const (
 	DefaultConnections = 4096
 )
 
-// Fleet is what makes a server one of several nodes that answer for each other. They share Store.
+// Fleet makes a server one of several nodes that answer for each other. They share Store.
 type Fleet struct {
-	Listen  string // address and port of the door for other nodes; "" for a server of its own
+	Listen  string // address and port of the door for other nodes; "" for a single server
 	Address string // address of the door, as other nodes reach it; default Listen
 	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory, and 8 times its
 	// cores. Sandboxes.Max bounds how many are awake.
 	Memory int
 	CPU    float64
 	Labels map[string]string
-	// Join makes a server without an identity a node. It needs Store and the key of the secrets. Replace replaces a node of the same
-	// name that is away; the sandboxes that it held are lost unless the bucket has them.
+	// Join makes a server without an identity a node. It needs Store and the key of the secrets. Replace replaces an
+	// absent node of the same name; its sandboxes are lost unless the bucket has them.
 	Join, Replace bool
-	// Bucket is where sandboxes that sleep are kept, so that any node can wake them: a folder that all nodes share, or s3://BUCKET/PREFIX; "" for
-	// none. Keys are the bucket's.
+	// Bucket is where sleeping sandboxes are kept, so that any node can wake them: a folder that all nodes share, or
+	// s3://BUCKET/PREFIX; "" for none. Keys are the bucket's.
 	Bucket string
 	Keys   *credentials.Credentials
 	// Checkpoints is how often sandboxes that are awake are saved there, so that they outlive their node; 0 is never.
@@ -107,12 +106,12 @@ type Fleet struct {
 // TLS is how a server speaks TLS, if it does.
 type TLS struct {
 	Cert, Key string // PEM files
-	Domain    string // to get certificates for, by ACME
+	Domain    string // to get certificates for, with ACME
 	Own       string // domain for which, and for the names below it, an authority of ours makes certificates
 	Directory string // URL of the ACME server; default Let's Encrypt
 }
 
-// Sandboxes are the runtimes, and what sandboxes can have.
+// Sandboxes are the runtimes, and the limits and settings of sandboxes.
 type Sandboxes struct {
 	Runtime string // the default one; "" is the first that works
 	// Drivers returns the runtimes, with their state below dir; default
@@ -122,18 +121,18 @@ type Sandboxes struct {
 	// are set by the daemon.
 	Image image.HostOptions
 
-	Max         int                  // at once; default 100
+	Max         int                  // sandboxes at once; default 100
 	MaxLimits   hutch.Limits         // most limits of each
 	Types       []hutch.InstanceType // default hutch.InstanceTypes
 	Pool        int                  // most to keep ready, 0 for none
 	Warm        []engine.Warm
-	ExecTimeout time.Duration // of a command that asks for none; default 30 s
-	MaxTimeout  time.Duration // the longest that a command can ask for; default 24 h
+	ExecTimeout time.Duration // time limit of a command without its own; default 30 s
+	MaxTimeout  time.Duration // the longest time limit that a command can request; default 24 h
 	SleepAfter  time.Duration // idle; default 10 min
-	Network     hutch.Network // network of those that ask for none
-	DNS         string        // address and port of the server that names are asked of; "" is this machine's
-	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they go
-	// on running, and the next one finds them.
+	Network     hutch.Network // network of sandboxes that request none
+	DNS         string        // address and port of the DNS server for names in sandboxes; "" is this machine's
+	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they keep running, and the next daemon finds
+	// them.
 	DestroyAll bool
 	// SleepAll puts all sandboxes to sleep when the daemon closes, for machines and containers that end with it.
 	SleepAll bool
@@ -141,33 +140,33 @@ type Sandboxes struct {
 	ColdCompilers bool
 }
 
-// Images are where images come from, and how large they may be.
+// Images are the sources of images, and their limits.
 type Images struct {
 	Registries map[string]oci.Registry // by name: mirrors, and those on private addresses
 	Proxy      *url.URL                // to public registries; nil for none
 	Allowed    []string                // registries; none allows all
 	Limits     oci.Limits
-	// Keep is how long images stay that nothing uses; 0 is for ever.
+	// Keep is how long unused images are kept; 0 is for ever.
 	Keep time.Duration
 }
 
-// Secrets are the server's own, and the key of all others.
+// Secrets are the server's own secrets, and the key for all others.
 type Secrets struct {
-	Given    map[string]string          // by name: credentials that all sandboxes can ask for
-	Brokered map[string]hutch.Brokering // those of Given that sandboxes never hold
-	Key      string                     // key that all are encrypted with; "" is the one in KeyFile
-	KeyFile  string                     // default one in the data folder, made when it is missing
+	Given    map[string]string          // by name: credentials that all sandboxes can request
+	Brokered map[string]hutch.Brokering // those of Given that sandboxes never get
+	Key      string                     // key that encrypts all secrets; "" is the one in KeyFile
+	KeyFile  string                     // default in the data folder, created when it is missing
 }
 
 // Conversations are code for chats.
 type Conversations struct {
 	Only     bool          // no other tools, and no REST
-	NoTools  bool          // none over MCP
-	Secret   string        // secret that links are signed with; "" is the one in the data folder
+	NoTools  bool          // no tools over MCP
+	Secret   string        // secret that signs links; "" is the one in the data folder
 	Folder   string        // folder of their files; "" is one in the data folder
 	BaseURL  string        // how people reach the server; "" is from this machine
-	LinkLife time.Duration // how long links are good for; 0 is for ever
-	Max      int           // most of one owner
+	LinkLife time.Duration // how long links are valid; 0 is for ever
+	Max      int           // most conversations of one owner
 	Room     int64         // bytes that one owner's files may take
 	Docker   bool          // runners are also images of the Docker engine that the environment names
 }
@@ -176,7 +175,7 @@ type Conversations struct {
 type Backups struct {
 	To   string                   // a folder, or s3://BUCKET/PREFIX; "" is a folder of the server's
 	Keys *credentials.Credentials // keys of the bucket
-	Room int64                    // bytes that those of one token may take
+	Room int64                    // most bytes of those of one token
 }
 
 // Monitor is how the daemon is watched.
@@ -187,7 +186,7 @@ type Monitor struct {
 	Trace     trace.Options // without an endpoint there are no traces
 }
 
-// Log is where the daemon's log goes. Secrets are redacted on the way.
+// Log receives the daemon's log. Secrets are redacted first.
 type Log struct {
 	To    io.Writer // nil discards it
 	JSON  bool
@@ -196,7 +195,7 @@ type Log struct {
 	NoRequests bool
 }
 
-// withDefaults fills in what depends on no opened part.
+// withDefaults fills in defaults that depend on no opened part.
 func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/watchlink"
 )
 
-// openConsole opens the page for browsers. A server of conversations has a page of its own.
+// openConsole opens the page for browsers. A server of conversations has its own page.
 func (d *Daemon) openConsole(ctx context.Context) (err error) {
 	if d.cfg.Conversations.Only {
 		return nil
@@ -55,7 +55,7 @@ func (d *Daemon) openSignIn() (*openid.Client, error) {
 	if opt.Scopes == nil {
 		opt.Scopes = []string{"profile"}
 		for _, s := range hutch.Scopes {
-			if s != hutch.ScopeAdmin { // some issuers grant whatever is asked for
+			if s != hutch.ScopeAdmin { // some issuers grant every requested scope
 				opt.Scopes = append(opt.Scopes, caller.ScopePrefix+string(s))
 			}
 		}
@@ -90,17 +90,17 @@ func (d *Daemon) countRequest(ctx context.Context, who *caller.Principal) error 
 	return err
 }
 
-// isProxiedTLS reports whether a proxy that is trusted says that a request came to it over TLS.
+// isProxiedTLS reports whether a trusted proxy says that a request came to it over TLS.
 func (d *Daemon) isProxiedTLS(r *http.Request) bool {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return r.Header.Get("X-Forwarded-Proto") == "https" && d.cfg.Proxies.Has(from.Addr())
 }
 
-// consoleRoutes are the patterns of the routes that a browser calls by its session. The others are for programs of
-// other products, which know tokens only.
+// consoleRoutes are the patterns of the routes that a browser calls with its session. The others are for programs of
+// other products, which know only tokens.
 var consoleRoutes = []string{"/v1/", "/v1", coding.Prefix, coding.Prefix + "/", execute.Path, "GET /conversations", "DELETE /conversations/{conversation}"}
 
-// sessions returns what the guard asks for the principal of a browser's session.
+// sessions returns the function with which the guard finds the principal of a browser's session.
 func (d *Daemon) sessions(mux *http.ServeMux) func(http.ResponseWriter, *http.Request) (*caller.Principal, error) {
 	return func(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 		if _, pattern := mux.Handler(r); e2b.Ours(r) || !slices.Contains(consoleRoutes, pattern) {

@@ -62,7 +62,7 @@ type Daemon struct {
 	vault      *secret.Vault
 	authority  *authority.Authority
 	broker     *broker.Broker
-	watched    chan struct{} // closed when the observers are there
+	watched    chan struct{} // closed when the observers are ready
 	people     *auth.Issuer  // nil for none
 	tokens     *auth.Registry
 	requests   *quota.Meter
@@ -72,9 +72,9 @@ type Daemon struct {
 	builder    *build.Builder
 	engine     *engine.Engine
 	redacted   *secret.RedactedService     // around the engine
-	identity   *fleet.Identity             // as a node; nil for none
+	identity   *fleet.Identity             // identity as a node; nil for none
 	fleet      *fleet.Fleet                // nil for none
-	joined     atomic.Pointer[fleet.Fleet] // fleet, for what runs beside Open
+	joined     atomic.Pointer[fleet.Fleet] // fleet, for background work that starts before it
 	backups    *backup.Backups
 	volumes    *volume.Store
 	questions  *ask.Engine
@@ -100,15 +100,14 @@ type Daemon struct {
 	ssh        *listen.Gate // nil for none
 	unbelieved sync.Once    // a proxy that is not trusted was named in the log
 
-	life context.Context // done when the daemon is to end
+	life context.Context // done when the daemon has to end
 	end  context.CancelCauseFunc
 	undo []func() error // newest last
 
 	storeReady, runtimeReady check
 }
 
-// Open starts a daemon: afterwards it listens, and Serve answers. When ctx ends
-// before, so does Open.
+// Open starts a daemon: afterwards it listens, and Serve answers. When ctx ends before, so does Open.
 func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	d := &Daemon{cfg: cfg.withDefaults()}
 	d.vault = secret.Given(cfg.Secrets.Given)
@@ -167,8 +166,7 @@ func (d *Daemon) open(ctx context.Context) error {
 
 var errClosed = errors.New("the daemon is closed")
 
-// Close ends what Open began, the last step first, once Serve has returned. It waits for
-// what runs beside the requests.
+// Close ends the parts that Open started, the last one first, once Serve has returned. It waits for background work.
 func (d *Daemon) Close() error {
 	d.end(errClosed)
 	var errs []error
@@ -183,7 +181,7 @@ func (d *Daemon) Close() error {
 // onClose pushes the end of a step onto the undo stack.
 func (d *Daemon) onClose(do func() error) { d.undo = append(d.undo, do) }
 
-// runs runs something beside the requests until Close.
+// runs runs background work until Close.
 func (d *Daemon) runs(do func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -47,7 +47,7 @@ func (d *Daemon) openE2B(context.Context) error {
 	return nil
 }
 
-// e2bServices are what sandboxes have at E2B's ports.
+// e2bServices are the services at E2B's ports of sandboxes.
 func (d *Daemon) e2bServices() seam.Handlers {
 	inside := envd.New(envd.Options{Log: d.log})
 	code := interpreter.New(interpreter.Options{Log: d.log, Timeout: d.cfg.Sandboxes.MaxTimeout})

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/host"
 )
 
-// examiner examines the machine and the audit log. Both take a while, so there is one examination of each at a time,
-// and its result is reused for a moment.
+// examiner examines the machine and the audit log. Both take a while, so only one examination of each runs at a time,
+// and its result is reused briefly.
 type examiner struct {
 	d        *Daemon
 	checking sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/objects"
 )
 
-// sweepBackups is how often expired backups are looked for.
+// sweepBackups is how often expired backups are removed.
 const sweepBackups = time.Hour
 
 // openBackups opens where backups are kept: a folder, or a bucket.

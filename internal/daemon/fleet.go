@@ -47,7 +47,8 @@ func (d *Daemon) readIdentity(ctx context.Context) (err error) {
 	return nil
 }
 
-// openFleet takes the node's place in its fleet, and answers other nodes. The first node of a database begins the fleet.
+// openFleet takes the node's lease in its fleet, and answers other nodes. The first node of a database starts the
+// fleet.
 func (d *Daemon) openFleet(ctx context.Context) error {
 	c := d.cfg.Fleet
 	if err := d.checkCheckpoints(); err != nil || c.Listen == "" {
@@ -109,7 +110,7 @@ func (d *Daemon) checkCheckpoints() error {
 	return nil
 }
 
-// nodeRoom is what can be promised to sandboxes here.
+// nodeRoom is the capacity for sandboxes here.
 func (d *Daemon) nodeRoom() hutch.NodeRoom {
 	c := d.cfg.Fleet
 	return hutch.NodeRoom{
@@ -132,7 +133,7 @@ func (d *Daemon) nodes() (hutch.Nodes, error) {
 // travelPurpose names the key of the images of sandboxes in the fleet's bucket.
 const travelPurpose = "hutch fleet bucket"
 
-// travel opens the bucket that sandboxes sleep in; nil for none.
+// travel opens the bucket for sleeping sandboxes; nil for none.
 func (d *Daemon) travel() (*fleet.Travel, error) {
 	c := d.cfg.Fleet
 	if c.Bucket == "" {
@@ -191,7 +192,7 @@ func (d *Daemon) foundFleet(ctx context.Context, directory *fleet.Directory) err
 	return d.identity.Write(datadir.NodeIdentity(d.dir))
 }
 
-// nodeAndKey returns the name that the store knows this server by, "" for none, and the key of the secrets.
+// nodeAndKey returns the name of this server in the store, "" for none, and the key of the secrets.
 func (d *Daemon) nodeAndKey() (node, key string, err error) {
 	member, _, err := datadir.ReadMembership(d.dir)
 	if err != nil {
@@ -223,7 +224,7 @@ func (d *Daemon) everywhere() scope {
 	return s
 }
 
-// recorded is what verbs reach, with each call on the timeline of its sandbox.
+// recorded is what verbs reach, with each call recorded on the timeline of its sandbox.
 func (d *Daemon) recorded() hutch.Service {
 	all := d.everywhere()
 	if all.record == nil {

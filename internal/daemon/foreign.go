@@ -18,7 +18,7 @@ import (
 type foreign struct {
 	paths   []string // patterns of http.ServeMux
 	handler http.Handler
-	// refuse answers for the guard, in the shape that the API's clients turn into their own errors; nil means ours.
+	// refuse answers for the guard, in the format that the API's clients turn into their own errors; nil means ours.
 	refuse guard.Refusal
 	// uploads reports requests whose body can have any size; nil means none.
 	uploads func(*http.Request) bool
@@ -47,7 +47,7 @@ func (d *Daemon) foreigns() []foreign {
 	}...)
 }
 
-// foreignRoutes adds them to mux, and returns how errors look to the client of a request; nil for ours.
+// foreignRoutes adds them to mux, and returns the format of errors for the client of a request; nil for ours.
 func foreignRoutes(mux *http.ServeMux, list []foreign) func(*http.Request) guard.Refusal {
 	shapes := map[string]guard.Refusal{}
 	for _, f := range list {

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/oci"
 )
 
-// openImages opens the store of images beside the image of the host.
+// openImages opens the store of images and the image of the host.
 func (d *Daemon) openImages(context.Context) error {
 	c := d.cfg.Images
 	dir, err := d.cfg.Data.Make(datadir.OCI)
@@ -91,15 +91,13 @@ func (d *Daemon) sweepBuilds(ctx context.Context) error {
 }
 
 const (
-	// sweepImages is how often images are looked through.
+	// sweepImages is how often unused images are removed.
 	sweepImages = time.Hour
-	// rootAge is how long the root file system of an image stays that nothing uses.
-	// It can be made again from the layers.
+	// rootAge is how long the root file system of an unused image is kept. It can be made again from the layers.
 	rootAge = 7 * 24 * time.Hour
 )
 
-// keepImagesSwept removes images that nothing has used for long, and their root file
-// systems before.
+// keepImagesSwept removes images that were not used for a long time, and their root file systems earlier.
 func (d *Daemon) keepImagesSwept(context.Context) error {
 	d.runs(func(ctx context.Context) {
 		for {
@@ -122,7 +120,7 @@ func (d *Daemon) keepImagesSwept(context.Context) error {
 	return nil
 }
 
-// registryLogin is what an owner signs in to a registry with: a secret of that name.
+// registryLogin returns an owner's login for a registry: a secret with that name.
 func (d *Daemon) registryLogin(owner, registry string) (hutch.RegistryLogin, bool) {
 	text, err := d.vault.Value(owner, hutch.RegistrySecret(registry))
 	if err != nil {

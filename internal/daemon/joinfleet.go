@@ -9,8 +9,8 @@ import (
 	"hutch/internal/fleet"
 )
 
-// joinFleet makes a server with no identity a node of the fleet in its database, if it may and there is one. This comes before the
-// store is opened: the records of a node that is replaced must be gone by then.
+// joinFleet makes a server without an identity a node of the fleet in its database, if it is allowed to join and a
+// fleet exists. This comes before the store is opened: the records of a replaced node must be gone by then.
 func (d *Daemon) joinFleet(ctx context.Context) error {
 	c := d.cfg.Fleet
 	switch {

@@ -44,7 +44,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// openAudit opens the audit log and begins to remove what is too old.
+// openAudit opens the audit log and starts to remove old files.
 func (d *Daemon) openAudit(ctx context.Context) (err error) {
 	if d.audit, err = audit.Open(ctx, audit.Options{Dir: datadir.AuditLog(d.dir), Keep: d.cfg.Monitor.AuditKeep, Log: d.log}); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d *Daemon) openAudit(ctx context.Context) (err error) {
 	return nil
 }
 
-// openTimelines opens what happened in sandboxes, which is kept for as long as the audit log.
+// openTimelines opens the timelines, which are kept for as long as the audit log.
 func (d *Daemon) openTimelines(context.Context) (err error) {
 	d.timeline, err = timeline.Open(timeline.Options{Dir: datadir.Timelines(d.dir), Keep: d.cfg.Monitor.AuditKeep, Redact: d.redactFor, Log: d.log})
 	if err == nil {
@@ -69,8 +69,7 @@ func (d *Daemon) redactFor(owner, text string) string {
 	return d.vault.Redactor(caller.WithOwner(context.Background(), caller.Owner{ID: owner})).String(text)
 }
 
-// openMonitors makes the observers of every call. Traces come first, so that the
-// others know theirs.
+// openMonitors makes the observers of every call. Traces come first, so that the other observers know the trace's id.
 func (d *Daemon) openMonitors(ctx context.Context) error {
 	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log})
 	d.observers = audit.Observers{d.metrics, d.audit}
@@ -122,7 +121,7 @@ func (d *Daemon) openMetrics(ctx context.Context) error {
 	return nil
 }
 
-// monitorRoutes are what monitors ask for.
+// monitorRoutes are the routes for monitoring.
 func (d *Daemon) monitorRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, http.StatusOK, map[string]any{"status": "healthy", "ok": true, "timestamp": time.Now().UTC()})

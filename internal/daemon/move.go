@@ -13,11 +13,11 @@ import (
 	"hutch/internal/store"
 )
 
-// Moved is what MoveStore has done.
+// Moved is the result of MoveStore.
 type Moved struct {
 	store.Moved
 	Database string `json:"database"` // without user and password
-	Key      string `json:"key"`      // where the key is that documents are sealed with
+	Key      string `json:"key"`      // where the key is that encrypts documents
 }
 
 // moveTime is how long a move can take.
@@ -90,7 +90,7 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	return n, datadir.WriteMembership(dir, datadir.Membership{Installation: s.Installation(), Node: node})
 }
 
-// beside reads the files that a server keeps beside its own store, as documents by shelf and key.
+// beside reads the files that a server keeps outside of its own store, as documents by shelf and key.
 func beside(dir string, opt Secrets) (store.Documents, error) {
 	vault, err := openVault(dir, opt)
 	if err != nil {

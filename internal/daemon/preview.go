@@ -50,15 +50,14 @@ func (d *Daemon) previewOptions() preview.Options {
 	}
 }
 
-// isOwn reports whether a host name is the server's own, and not that of a
-// preview.
+// isOwn reports whether a host name is the server's own, not that of a preview.
 func (d *Daemon) isOwn(host string) bool {
 	public, _ := url.Parse(d.BaseURL())
 	return strings.EqualFold(host, public.Hostname()) || d.cfg.Console != "" && strings.EqualFold(host, d.cfg.Console) || slices.ContainsFunc(d.cfg.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
 }
 
-// clientOf is the address that a request comes from, and whether a proxy said so.
-// The first proxy that is not believed is named in the log.
+// clientOf is the address that a request comes from, and whether a proxy reported it. The first untrusted proxy is
+// named in the log.
 func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	if d.cfg.Proxies.Has(from.Addr()) {
@@ -72,8 +71,7 @@ func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 	return from.Addr().Unmap(), false
 }
 
-// maySee reports whether a token may see the sandbox of a preview: its owner's,
-// or one that it is shared with.
+// maySee reports whether a token can see the sandbox of a preview: its owner's token, or one with a grant.
 func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) bool {
 	who, err := d.tokens.Check(ctx, token)
 	if err != nil {

@@ -65,9 +65,9 @@ func (d *Daemon) serveRAGFlow(guarded http.Handler, base context.Context) (end f
 	}
 }
 
-// withoutToken leads the requests of RAGFlow to its API with the configured token. No web page reaches it: browsers send
-// an origin with every POST, and no origin is accepted, also none that can call the server with a token. The guard still
-// checks the name of the host.
+// withoutToken leads the requests of RAGFlow to its API with the configured token. No web page reaches it: browsers
+// send an origin with every POST, and no origin is accepted, not even one that can call the server with a token. The
+// guard still checks the name of the host.
 func (d *Daemon) withoutToken(guarded http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -20,7 +20,7 @@ func (d *Daemon) openFolder(context.Context) (err error) {
 	}
 	name := datadir.Server
 	if d.cfg.Conversations.Only {
-		name = datadir.Conversation // beside that of another server
+		name = datadir.Conversation // in a folder of its own
 	}
 	if d.dir, err = d.cfg.Data.Make(name); err != nil {
 		return err

@@ -81,9 +81,8 @@ func (d *Daemon) sleepAll(sleep func(context.Context) error) error {
 	return sleep(ctx)
 }
 
-// pool is what sandboxes are kept ready. While no caller asks for any, that is two of the
-// default kind, or none if the server has only conversations. Copies of snapshots
-// can take an eighth of the machine's memory.
+// pool sets which sandboxes are kept ready. Without requests, that is two of the default kind, or none if the server
+// has only conversations. Copies of snapshots can take an eighth of the machine's memory.
 func (d *Daemon) pool() engine.Pool {
 	p := engine.Pool{Max: d.cfg.Sandboxes.Pool, Min: 2, Room: pressure.Total() / 8, Short: pressure.Memory, Warm: d.cfg.Sandboxes.Warm}
 	if d.cfg.Conversations.Only {
@@ -92,8 +91,8 @@ func (d *Daemon) pool() engine.Pool {
 	return p
 }
 
-// openBroker opens what speaks to hosts in place of sandboxes, with the
-// certificates of an authority that the sandboxes trust.
+// openBroker opens the part that calls hosts in place of sandboxes, with the certificates of an authority that the
+// sandboxes trust.
 func (d *Daemon) openBroker(ctx context.Context) (err error) {
 	for name, b := range d.cfg.Secrets.Brokered {
 		if err := d.vault.Broker(name, b); err != nil {
@@ -112,8 +111,8 @@ func (d *Daemon) openBroker(ctx context.Context) (err error) {
 	return nil
 }
 
-// completeExit gives the network of a sandbox the hosts that it has brokered secrets
-// for, and links to the owner's other sandboxes.
+// completeExit adds to the network of a sandbox the hosts of its brokered secrets, and links to the owner's other
+// sandboxes.
 func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
 	opt.Brokering = egress.Brokering{
 		Broker: d.broker, Answers: d.vault.Answers,
@@ -142,12 +141,12 @@ func (d *Daemon) recordUse(x engine.Exit, host string, u broker.Use) {
 	end(audit.Outcome{Err: u.Err})
 }
 
-// warmDelay is how long after its start the daemon compiles ahead: until then it
-// has other things to do, and one that ends soon need not begin.
+// warmDelay is how long after its start the daemon compiles in advance: a starting daemon is busy, and one that ends
+// soon need not begin.
 const warmDelay = 30 * time.Second
 
-// warmCompilers compiles in the background what first programs would otherwise
-// compile in each sandbox. Sandboxes have it when the image is looked at again.
+// warmCompilers compiles in the background what the first programs would otherwise compile in each sandbox. Sandboxes
+// get the result after the image has been refreshed.
 func (d *Daemon) warmCompilers(context.Context) error {
 	if d.cfg.Sandboxes.ColdCompilers {
 		return nil

@@ -31,7 +31,7 @@ import (
 // closeTime is how long requests, and then the engine, can take to end.
 const closeTime = 10 * time.Second
 
-// lastWords is how long a client has to read the end of its answer. One that does not read would hold up the end for
+// lastWords is how long a client has to read the end of its answer. A client that does not read would delay the end for
 // minutes.
 const lastWords = 3 * time.Second
 
@@ -88,7 +88,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 			f.close()
 		}
 	}
-	cut() // what still runs for a client ends with its request
+	cut() // remaining work for a client ends with its request
 	endRAGFlow(last)
 	hs.Shutdown(last)
 	hs.Close()
@@ -107,7 +107,7 @@ func (d *Daemon) sayEnd() {
 	d.log.Info(words, "cause", context.Cause(d.life))
 }
 
-// surfaces are what clients speak to.
+// surfaces are the APIs for clients.
 type surfaces struct {
 	mcp  *mcp.Handler
 	rest *rest.Handler
@@ -128,8 +128,8 @@ func (d *Daemon) surfaces() surfaces {
 	}
 }
 
-// handler leads a request to its surface, past the guard; requests for previews do not
-// pass it, and guarded serves none. The function ends what it keeps open.
+// handler leads a request to its surface, past the guard; requests for previews do not pass it, and guarded serves
+// none. The function closes everything that it keeps open.
 func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.Handler, end func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
@@ -139,7 +139,7 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 		agents := coding.NewHandler(d.policy)
 		mux.Handle(coding.Prefix, agents)
 		mux.Handle(coding.Prefix+"/", agents)
-		mux.Handle("/", s.rest) // says that nothing is there
+		mux.Handle("/", s.rest) // answers that the path does not exist
 	}
 	d.talks.Routes(mux)
 	d.monitorRoutes(mux)
@@ -173,7 +173,7 @@ func (s surfaces) unbounded(r *http.Request) bool {
 		slices.ContainsFunc(s.foreign, func(f foreign) bool { return f.uploads != nil && f.uploads(r) })
 }
 
-// issuerRoutes answer MCP clients who vouches for people: RFC 9728.
+// issuerRoutes tell MCP clients which issuer identifies people: RFC 9728.
 func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 	if d.people == nil {
 		return ""
@@ -192,9 +192,8 @@ func (d *Daemon) isOpen(r *http.Request) bool {
 	return d.console != nil && d.console.IsOpen(r) || r.URL.Path == rest.WatchPath || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
-// forCallers is how much memory the daemon has for what its callers send and have
-// not read yet: a 32nd of the machine's, as some of it is there several times
-// while it is put into its form. One owner has a quarter of it, and at least
+// forCallers is how much memory the daemon has for data that its callers send and have not read yet: a 32nd of the
+// machine's, because some of it exists several times while it is converted. One owner has a quarter of it, and at least
 // what the largest calls need.
 func forCallers(memory int64) *room.Room {
 	total := max(memory/32, 256<<20)

@@ -81,7 +81,7 @@ func sshKey(dir, name string) (ssh.Signer, error) {
 	return key, nil
 }
 
-// sshServer says how clients reach the server: as they reach its API, if SSH listens on all addresses.
+// sshServer describes how clients reach the server: at the host of its API, if SSH listens on all addresses.
 func (d *Daemon) sshServer() hutch.SSHServer {
 	host, port, _ := net.SplitHostPort(d.ssh.Addr().String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -110,7 +110,7 @@ func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
 	})
 }
 
-// panicked notes a panic in a verb, as package guard does where the surface is one of HTTP.
+// panicked logs a panic in a verb, as package guard does for surfaces over HTTP.
 func (d *Daemon) panicked(ctx context.Context, verb string, cause any, stack []byte) error {
 	request := caller.From(ctx).Origin.Request
 	d.log.Error("panic", "request", request, "verb", verb, "err", cause, "stack", string(stack))

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/store"
 )
 
-// The shelves of a shared store for what is a file of a server with its own store.
+// The shelves of a shared store for data that a server with its own store keeps in files.
 const (
 	secretsShelf = "secrets"
 	filesShelf   = "files"
@@ -24,8 +24,8 @@ const (
 // linkSecret is the file, in the data folder, with the secret that links to files are signed with.
 const linkSecret = "file-secret"
 
-// openStore opens the store: a file of the server's folder, or a database that servers share. A folder keeps the store that it
-// began with. With another one the server would find no records, and so destroy all its sandboxes.
+// openStore opens the store: a file of the server's folder, or a database that servers share. A folder keeps its first
+// store. With another one the server would find no records, and so destroy all its sandboxes.
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	member, shares, err := datadir.ReadMembership(d.dir)
 	switch {
@@ -74,7 +74,7 @@ func (d *Daemon) connect(ctx context.Context, member datadir.Membership) (*store
 	return s, nil
 }
 
-// storePurpose is what the key of the store is derived for.
+// storePurpose is the purpose for which the key of the store is derived.
 const storePurpose = "store"
 
 // secretKey returns the key of a server's secrets, and creates it at the first use.
@@ -117,7 +117,7 @@ func (d *Daemon) share(ctx context.Context, path string, open func(path string) 
 	})
 }
 
-// newsOf returns what tells of the changes of a shelf by other servers, and nil if there are none.
+// newsOf returns the function that reports changes of a shelf by other servers, or nil if there are none.
 func (d *Daemon) newsOf(shelf string) func(context.Context, func(key string, doc []byte) error) error {
 	if !d.store.Shared() {
 		return nil

@@ -20,10 +20,10 @@ func (d *Daemon) openVolumes(context.Context) (err error) {
 	return err
 }
 
-// syncBuckets is how often saved changes are looked for that are to be written to buckets.
+// syncBuckets is how often saved changes are written to buckets.
 const syncBuckets = 5 * time.Second
 
-// ownerVerbs are the verbs on what owners have.
+// ownerVerbs are the verbs on the data of owners.
 func (d *Daemon) ownerVerbs() hutch.Owners {
 	return owners.New(owners.Options{
 		Service: d.engine, Tokens: d.tokens, Volumes: d.volumeVerbs(), Images: d.images, Backups: d.backups, Secrets: d.vault,

@@ -33,17 +33,17 @@ import (
 	"hutch/internal/room"
 )
 
-// Options say which requests are accepted. The zero value accepts none.
+// Options set which requests are accepted. The zero value accepts none.
 type Options struct {
 	// Check returns the principal of a bearer token. Its error is sent to the client: of kind Denied when the token
 	// is not valid.
 	Check func(ctx context.Context, token string) (*caller.Principal, error)
-	// Metadata is the URL that tells clients without a token who issues tokens (RFC 9728); empty for none.
+	// Metadata is the URL that tells clients without a token which issuer issues tokens (RFC 9728); empty for none.
 	Metadata string
 	// Requests counts the requests of each principal; nil does not count.
 	Requests *quota.Meter
-	// Known, when set, returns the principal of a request that is let in by another credential than a token, and nil
-	// for every other request.
+	// Known, when set, returns the principal of a request that has another credential than a token, and nil for every
+	// other request.
 	Known func(*http.Request) *caller.Principal
 	// Session, when set, returns the principal of a request without a token that belongs to a browser's session, and nil
 	// for every other request. It can set headers of the answer. Its error refuses the request.
@@ -54,10 +54,11 @@ type Options struct {
 	Shape func(*http.Request) Refusal
 	// Named, when set, reports further host names of the server.
 	Named func(host string) bool
-	// Hosts are names of the server, without a port, beside loopback names and the address that was called. "*"
+	// Hosts are names of the server, without a port, in addition to loopback names and the address that was called. "*"
 	// allows any, for a server behind a proxy that checks.
 	Hosts []string
-	// Origins are the origins of web pages that can call, beside the server's own, such as "https://app.example.com".
+	// Origins are the origins of web pages that can call, in addition to the server's own, such as
+	// "https://app.example.com".
 	Origins []string
 	// MaxBody is the longest request body, in bytes; default 64 MiB, negative
 	// for no limit.
@@ -66,8 +67,8 @@ type Options struct {
 	Unbounded func(*http.Request) bool
 	// Open, when set, reports further requests that need no token.
 	Open func(*http.Request) bool
-	// Room bounds the memory held for principals: the bodies of their requests here, and what surfaces hold for them;
-	// nil does not.
+	// Room limits the memory held for principals: the bodies of their requests here, and data that surfaces hold for
+	// them; nil does not.
 	Room *room.Room
 	// Claim counts the connection of a request towards a class, and each class is bounded: the class of an owner, or
 	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
@@ -174,8 +175,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one bound. Health has
-// a bound of its own: its answers are too short to be held up, so callers who read files slowly do not make a monitor
+// passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one limit. Health
+// has a separate limit: its answers are too short to be held up, so callers who read files slowly do not make a monitor
 // believe that the server is down.
 func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
 	class := "anyone"
@@ -299,8 +300,8 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// signedIn returns the principal of a browser's session. A request that shows any other credential is not one of a
-// session: a page that names a token means that token.
+// signedIn returns the principal of a browser's session. A request with any other credential does not use a session: a
+// page that sends a token means that token.
 func (g *guard) signedIn(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	if g.opt.Session == nil || !credential.None(r) {
 		return nil, nil
@@ -365,7 +366,7 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *caller.Princi
 	h := w.Header()
 	h.Set("X-RateLimit-Limit", strconv.Itoa(s.Limit))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(s.Remaining))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // in that second the window is over
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // the window ends within that second
 	if err != nil {
 		g.opt.Refuse(w, r, err)
 	}

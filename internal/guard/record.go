@@ -13,7 +13,7 @@ import (
 	"hutch/internal/problem"
 )
 
-// attributes returns what the log says of a request's caller.
+// attributes returns the log's attributes of a request's caller.
 func attributes(c caller.Caller, token string) (list []slog.Attr) {
 	for _, a := range []slog.Attr{slog.String("request", c.Origin.Request), slog.String("clientRequest", c.Origin.ClientRequest), slog.String("token", token), slog.String("trace", c.TraceID())} {
 		if a.Value.String() != "" {
@@ -62,8 +62,8 @@ func level(r *http.Request) slog.Level {
 	return slog.LevelInfo
 }
 
-// clientID is the id that the client gave the request, if it is fit for a log. A
-// client can give one id to many requests.
+// clientID is the id that the client gave the request, if it is fit for a log. A client can give one id to many
+// requests.
 func clientID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	fit := func(c rune) bool {
@@ -75,7 +75,7 @@ func clientID(r *http.Request) string {
 	return id
 }
 
-// recorder records the status and size of an answer, and for whom it is.
+// recorder records the status and size of an answer, and its caller.
 type recorder struct {
 	http.ResponseWriter
 	token  string // its name; empty until the caller is known

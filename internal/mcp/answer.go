@@ -15,15 +15,15 @@ import (
 // ever.
 const writeLimit = 30 * time.Second
 
-// answer is the response to one message. It adds to what the SDK does: it tells proxies not to buffer, keeps a silent
-// stream alive, and refuses in JSON-RPC a message that is not JSON-RPC.
+// answer is the response to one message. It adds to the SDK: it tells proxies not to buffer, keeps a silent stream
+// alive, and refuses in JSON-RPC a message that is not JSON-RPC.
 type answer struct {
 	http.ResponseWriter
 	ctx  context.Context // of the request
 	body []byte
 
 	silent bool // the answer is one JSON value: send nothing before it
-	// What identifies the stream when a client reconnects: see takeover.go.
+	// Identifies the stream when a client reconnects: see takeover.go.
 	session, caller string
 	stream          atomic.Pointer[string]
 	hangUp          context.CancelFunc

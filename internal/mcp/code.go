@@ -39,7 +39,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	}, err
 }
 
-// state says what happened to the interpreter, if that is unexpected.
+// state describes an unexpected end of the interpreter.
 func state(res hutch.RunResult) string {
 	switch {
 	case res.TimedOut && !res.Ended:

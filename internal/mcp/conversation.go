@@ -99,7 +99,7 @@ func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (
 	return reply{}, &unfinished{err, ran, text}
 }
 
-// links describes the files in words.
+// links describes the files in text.
 func (r ranCode) links() string {
 	if len(r.Files) == 0 {
 		return ""

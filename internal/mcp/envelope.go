@@ -69,7 +69,7 @@ func (h *Handler) refuseEnvelope(a *answer, modern bool) bool {
 		return true
 	}
 	var method string
-	json.Unmarshal(e.Method, &method) // the SDK refuses what is not a string
+	json.Unmarshal(e.Method, &method) // the SDK refuses a value that is not a string
 	if !modern || id == nil || fixtures != nil || !slices.Contains(undeclared, method) {
 		return false
 	}

@@ -55,15 +55,15 @@ func isInside(e *hutch.Error) bool {
 	return about == hutch.AboutFile || about == hutch.AboutProcess
 }
 
-// failure is what a client of either era learns about an error.
+// failure is an error as a client of either era sees it.
 type failure struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data,omitempty"`
 	// printed is the command's output until it failed.
 	printed string
-	// inside says that the call was right, but a file or a process in the sandbox was not as the call needs it. No
-	// code stands for that, so every era gets it as the result of a tool, which clients show to models.
+	// inside says that the call was valid, but a file or a process in the sandbox was not as the call needs it. No code
+	// stands for that, so every era gets it as the result of a tool, which clients show to models.
 	inside bool
 }
 
@@ -120,7 +120,7 @@ func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error)
 // type, unwrapped; otherwise the SDK would turn it into a result.
 func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
 	if !modern && !f.inside {
-		data, _ := json.Marshal(f.Data) // Data holds strings, numbers and the like, so this cannot fail
+		data, _ := json.Marshal(f.Data) // Data holds only strings and numbers, so this cannot fail
 		return nil, &jsonrpc.Error{Code: f.Code, Message: join(f.Message, tail(f.printed, maxInMessage)), Data: data}
 	}
 	return &sdk.CallToolResult{

@@ -18,7 +18,7 @@ import (
 )
 
 // The protocol's conformance suite calls tools, prompts and resources by fixed names. In a build with this tag every
-// server offers them beside its own.
+// server offers them in addition to its own.
 func init() { fixtures = addFixtures }
 
 func addFixtures(opt *sdk.ServerOptions) func(*sdk.Server) {
@@ -180,7 +180,7 @@ func elicit(properties string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: "Please answer", RequestedSchema: map[string]any{"type": "object", "properties": json.RawMessage(properties)}}
 }
 
-// accepted returns what the person at the client answered for a key.
+// accepted returns the person's answer for a key.
 func accepted(answers sdk.InputResponseMap, key string) map[string]any {
 	if e, ok := answers[key].(*sdk.ElicitResult); ok && e != nil && e.Action == "accept" {
 		return e.Content

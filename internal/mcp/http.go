@@ -23,8 +23,8 @@ import (
 	"hutch/internal/problem"
 )
 
-// Handler serves MCP over streamable HTTP at any path. Package guard must stand in front of it: it authorizes, and
-// checks Host and Origin.
+// Handler serves MCP over streamable HTTP at any path. Package guard must be in front of it: it authorizes, and checks
+// Host and Origin.
 type Handler struct {
 	*server
 	older, modern, bare http.Handler
@@ -55,7 +55,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	}
 }
 
-// Close ends all sessions, kills what their calls run, and destroys the sandboxes that were created for them. It
+// Close ends all sessions, kills the programs of their calls, and destroys the sandboxes that were created for them. It
 // returns when that is done, or when ctx is.
 func (h *Handler) Close(ctx context.Context) error { return h.close(ctx) }
 

@@ -42,7 +42,7 @@ type Options struct {
 	KeepAlive time.Duration
 	// Conversations, when set, adds the tools of conversations.
 	Conversations Conversations
-	// Agents, when set, adds the tool of coding agents. What the tool does is verbs of this service.
+	// Agents, when set, adds the tool of coding agents. The tool uses verbs of this service.
 	Agents coding.Service
 	// OnlyConversations leaves out all tools except those of conversations.
 	OnlyConversations bool
@@ -81,7 +81,7 @@ type server struct {
 	svc      hutch.Service
 	opt      Options
 	sdk      *sdk.Server
-	tools    map[string]sdk.ToolHandler // those of ours
+	tools    map[string]sdk.ToolHandler // our tools
 	meta     map[string]any             // attached to every result of the modern era
 	sessions *sessions
 	// single says that there is one connection, which is one session in either era.
@@ -141,11 +141,11 @@ type call struct {
 	req     *sdk.CallToolRequest
 	tool    string
 	session *session // nil in the modern era over HTTP, which has no sessions
-	// sandbox is the one that the call is about, for error messages.
+	// sandbox is the sandbox of the call, for error messages.
 	sandbox string
 	// images are sent with the answer.
 	images []sdk.Content
-	// state says what happened to the interpreter that ran the code.
+	// state describes the state of the interpreter that ran the code.
 	state string
 }
 

@@ -98,8 +98,7 @@ func few(rules hutch.NetworkRules) hutch.NetworkRules {
 	return slices.Concat(rules[:maxRulesShown], hutch.Rules(fmt.Sprintf("… and %d more", len(rules)-maxRulesShown)))
 }
 
-// deniedWords tell a model what the network denied while its program ran, and the
-// call that allows it.
+// deniedWords report to a model what the network denied while its program ran, and the call that allows it.
 func deniedWords(sandbox string, denied []string) string {
 	if len(denied) == 0 {
 		return ""
@@ -109,7 +108,7 @@ func deniedWords(sandbox string, denied []string) string {
 		strings.Join(rules, ", "), sandbox, mustJSON(rules))
 }
 
-// oneLine makes each of some texts one line that steers no terminal.
+// oneLine turns each text into one line without control characters.
 func oneLine(list []string) []string {
 	clean := make([]string, len(list))
 	for i, s := range list {

@@ -12,7 +12,7 @@ import (
 
 const (
 	progressEvery = 100 * time.Millisecond // at most
-	heartbeat     = 5 * time.Second        // of silence: many clients give up on a call that is silent longer
+	heartbeat     = 5 * time.Second        // many clients give up on a call that is silent for longer
 	maxProgress   = 1024                   // bytes of output in one notification
 )
 
@@ -89,8 +89,8 @@ func (p *progress) close() {
 	p.timer.Stop()
 }
 
-// sendLocked notifies the client. Progress is in seconds, because only the time is sure to grow. An error means that
-// the client has gone; the context reports that.
+// sendLocked notifies the client. Progress is in seconds, because only the time is sure to grow. On an error the client
+// has disconnected; the context reports that.
 func (p *progress) sendLocked() {
 	p.sent = max(time.Since(p.began), p.sent+time.Millisecond)
 	text := wholeRunes(p.latest)

@@ -18,9 +18,9 @@ const (
 	streamCost       = 256      // bytes that a stream itself costs
 )
 
-// replay keeps the events of streams, so that a client that reconnects with Last-Event-ID gets the rest. The SDK's
-// own store keeps something of each call for the life of the session; this one is bounded. The oldest stream is
-// forgotten as a whole: a client that reconnects to it gets an error, and can call again.
+// replay keeps the events of streams, so that a client that reconnects with Last-Event-ID gets the rest. The SDK's own
+// store keeps something of each call for the life of the session; this one is limited. The oldest stream is dropped as
+// a whole: a client that reconnects to it gets an error, and can call again.
 type replay struct {
 	mu       sync.Mutex
 	streams  *linked.List // streams of *said, oldest first

@@ -78,7 +78,7 @@ func describe(sb hutch.Sandbox) string {
 	return b.String()
 }
 
-// describeHealth says what the last health check of a process found, and what it printed if it failed.
+// describeHealth describes the last health check of a process, with its output if it failed.
 func describeHealth(h hutch.ProcessHealth) string {
 	if h.ExitCode == nil || *h.ExitCode == 0 {
 		return string(h.Status)
@@ -87,7 +87,7 @@ func describeHealth(h hutch.ProcessHealth) string {
 	return fmt.Sprintf("%s (the last check ended with exit code %d: %q)", h.Status, *h.ExitCode, printed)
 }
 
-// maxHealthShown bounds what is shown of the output of a health check, in bytes.
+// maxHealthShown limits how much output of a health check is shown, in bytes.
 const maxHealthShown = 200
 
 // maxCommandShown bounds the command of a process in a record, because it can be a megabyte long.

@@ -17,8 +17,8 @@ import (
 	"hutch"
 )
 
-// drain is how long calls that run when the input ends can still take: the client can be a pipe that ends after its
-// last request.
+// drain is how long running calls can still take after the input has ended: the client can be a pipe that ends after
+// its last request.
 const drain = 10 * time.Second
 
 // ServeStdio serves one client, which writes one message a line to in and reads messages from out, until in ends or

@@ -33,8 +33,7 @@ func callerOf(who *caller.Principal) string {
 	return who.ID
 }
 
-// noteStream learns from an event which stream the answer is: its id is that of
-// the stream and a number.
+// noteStream learns from an event which stream the answer is: its id consists of the stream and a number.
 func (a *answer) noteStream(event []byte) {
 	if a.session == "" || a.stream.Load() != nil {
 		return

@@ -1,12 +1,10 @@
-// Package policy decides who can call which verb: it wraps every verb of a
-// [hutch.Service], so a new verb cannot be forgotten.
+// Package policy decides who can call which verb: it wraps every verb of a [hutch.Service], so a new verb cannot be
+// forgotten.
 //
-// Every call is reported to an observer, needs a principal in its context with
-// one of the verb's scopes, and is counted. It is made as the owner of its
-// sandbox: the caller or, if the caller has no sandbox of that id and another
-// owner has granted it access, that other owner. No answer of this package
-// reveals whether another owner has a sandbox: for a sandbox that the owner does
-// not have, the wrapped service itself answers, in its own words and time.
+// Every call is reported to an observer, needs a principal in its context with one of the verb's scopes, and is
+// counted. It is made as the owner of its sandbox: the caller or, if the caller has no sandbox with that id and another
+// owner has granted access, that other owner. No answer of this package reveals whether another owner has a sandbox:
+// for a sandbox that the owner does not have, the wrapped service itself answers.
 package policy
 
 import (
@@ -24,7 +22,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// Options are what a policy is made from; the zero value works.
+// Options are the settings of a policy; the zero value works.
 type Options struct {
 	// Tokens manages tokens, for callers with the scope admin.
 	Tokens hutch.Tokens
@@ -39,7 +37,7 @@ type Options struct {
 	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
-	// Owners shows and deletes what owners have.
+	// Owners lists and deletes what owners have.
 	Owners hutch.Owners
 	// Nodes are the machines of the server.
 	Nodes hutch.Nodes
@@ -55,7 +53,7 @@ type Options struct {
 	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
-	// Timelines show what happened in sandboxes. Record writes each call to them that policy lets pass; nil for none.
+	// Timelines show what happened in sandboxes. Record writes each call that policy allows to them; nil for none.
 	Timelines hutch.Timelines
 	Record    wrap.Hook
 	// Observer gets every call; nil for none.
@@ -67,7 +65,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Policy is a hutch.Service, and the interfaces beside it, with a hook around each call. Only verbs that need more
+// Policy is a hutch.Service, and a server's other interfaces, with a hook around each call. Only verbs that need more
 // than the hook are methods here.
 type Policy struct {
 	wrap.Service

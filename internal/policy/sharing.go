@@ -28,11 +28,10 @@ type grants struct {
 	count   int
 }
 
-// grant is a hutch.Grant on one particular sandbox: a later sandbox of the same id is another one, which was not
-// shared.
+// grant is a hutch.Grant on one particular sandbox: a later sandbox with the same id was not shared.
 type grant struct {
 	hutch.Grant
-	Made time.Time `json:"made"` // the sandbox
+	Made time.Time `json:"made"` // when the sandbox was created
 }
 
 // mostGrants bounds the number of all grants.
@@ -179,7 +178,7 @@ func (p *Policy) record(ctx context.Context, owner caller.Owner, id string) (hut
 	return list[0], nil
 }
 
-// shared returns the record of a grant's sandbox, if that is still the one that was shared.
+// shared returns the record of a grant's sandbox, if it is still the one that was shared.
 func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
 	sb, err := p.record(ctx, caller.Owner{ID: g.Owner}, g.SandboxID)
 	if err == nil && !sb.CreatedAt.Equal(g.Made) {

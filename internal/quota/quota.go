@@ -1,13 +1,11 @@
-// Package quota counts the calls of each token in a window of time, and refuses
-// calls over the limit.
+// Package quota counts the calls of each token in a window of time, and refuses calls over the limit.
 //
-// A window begins with its first call, which then has the whole limit. Counts
-// outlive the daemon, and are never lower after a restart: a block of calls is
-// written to disk before the first of them is allowed. So kill -9 costs a token
-// at most the rest of its block, and never gives it more calls.
+// A window begins with its first call, and its whole limit is then available. Counts outlive the daemon, and are never
+// lower after a restart: a block of calls is written to disk before the first of them is allowed. So kill -9 costs a
+// token at most the rest of its block, and never gives it more calls.
 //
 // Servers that share their store share the windows, by the store's clock: each takes blocks of one count. Their blocks
-// become smaller towards the limit, so what one has taken and does not use is little.
+// become smaller towards the limit, so a server leaves few calls unused.
 package quota
 
 import (
@@ -43,12 +41,12 @@ type Meter struct {
 	byKey map[string]*window
 }
 
-// window counts what one token has taken since a time.
+// window counts the calls of one token since a time.
 type window struct {
 	mu    sync.Mutex
 	start time.Time
-	taken int // by all servers, as far as it is known here
-	left  int // of what was taken here
+	taken int // by all servers, as far as this server knows
+	left  int // of this server's block
 
 	asked   time.Time // when the store last answered, or did not
 	failure error     // why it did not
@@ -80,7 +78,7 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 		return nil, err
 	}
 	if opt.Shelf.Shared() {
-		return m, nil // each window is read when it is taken from
+		return m, nil // each window is read at its first use
 	}
 	for key, doc := range docs {
 		var k kept
@@ -100,8 +98,8 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 	return m, nil
 }
 
-// covers reports whether a window that began at start is current. Both times are of the monotonic clock, so setting
-// the machine's time neither gives calls nor delays them.
+// covers reports whether a window that began at start is current. Both times are of the monotonic clock, so setting the
+// machine's time neither gives calls nor delays them.
 func (m *Meter) covers(start, now time.Time) bool { return now.Sub(start) < m.opt.Window }
 
 // Take counts one call of key against limit, or refuses it as Exhausted, with the time to wait in its data.
@@ -151,7 +149,7 @@ func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (S
 // block is how many of a limit's calls are reserved at once.
 func block(limit int) int { return min(max(1, limit/10), 1000) }
 
-// reserve takes calls for a window, as many as there are up to a block. The window may have begun on another server.
+// reserve takes calls for a window, as many as available up to a block. The window may have begun on another server.
 func (m *Meter) reserve(ctx context.Context, key string, w *window, limit int) error {
 	if m.opt.Shelf == nil {
 		more := min(limit-w.taken, block(limit))
@@ -179,7 +177,7 @@ func (m *Meter) reserve(ctx context.Context, key string, w *window, limit int) e
 		taken, left = k.Count, more
 		return json.Marshal(k)
 	})
-	if err == nil { // what is not stored is not taken
+	if err == nil { // a block that is not stored is not taken
 		w.start, w.taken, w.left = start, taken, left
 	}
 	return err
@@ -210,7 +208,7 @@ func (m *Meter) window(key string, now time.Time) *window {
 
 func (m *Meter) sweepLocked(now time.Time) {
 	for key, w := range m.byKey {
-		if w.mu.TryLock() { // else it is in use
+		if w.mu.TryLock() { // otherwise it is in use
 			if !w.start.IsZero() && !m.covers(w.start, now) {
 				delete(m.byKey, key)
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	bodyTime = time.Minute      // for it to come
+	bodyTime = time.Minute      // most time for it to arrive
 	chunk    = 128 << 10        // bytes of an answer that are written at once
 	pingTime = 15 * time.Second // between comments on a silent stream
 )
@@ -136,7 +136,7 @@ func flag(q url.Values, name string) (bool, error) {
 	}
 }
 
-// errNoRoom is the error for an answer that does not fit beside those that the caller has not read yet.
+// errNoRoom is the error for an answer that does not fit into the memory budget of the caller's unread answers.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to read them leave no room for this one: read those, or ask for less at a time").With("limit", "memory of answers")
 
 // answer sends v as JSON.

@@ -203,7 +203,7 @@ func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := &content{w: h.writer(w, r), req: &req, head: r.Method == http.MethodHead}
-	if r.Header.Get("If-Range") == "" { // the file is known only when it is opened: so send all of it
+	if r.Header.Get("If-Range") == "" { // the file's size is known only after it is opened, so send all of it
 		a.ranged = setRange(r.Header.Get("Range"), &req)
 	}
 	req.Opened = a.opened
@@ -221,7 +221,7 @@ func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 }
 
 // breakOff ends a started answer so that no client takes it for complete. It sends the buffered part first: without a
-// status, the answer would look as if there were no server.
+// status, the client would report that no server answers.
 func (h fileRoutes) breakOff(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err) // for the log
 	http.NewResponseController(w).Flush()
@@ -246,7 +246,7 @@ func (a *content) opened(info hutch.FileInfo) {
 	header.Set(stream.FileHeader, stream.FormatFile(info))
 	header.Set("Content-Type", typeOf(info.Name))
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of ours
+	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of this server
 	header.Set("Cache-Control", "no-store")
 	header.Set("Last-Modified", info.Modified.UTC().Format(http.TimeFormat))
 	if a.req.Lines() || info.Size == 0 {
@@ -298,7 +298,7 @@ func setRange(header string, req *hutch.ReadRequest) bool {
 	return true
 }
 
-// upload is the body of a request, as long as it keeps coming.
+// upload is the body of a request, as long as data keeps arriving.
 type upload struct{ body *httpio.Body }
 
 func (h fileRoutes) upload(w http.ResponseWriter, r *http.Request) upload {
@@ -321,7 +321,7 @@ func (h fileRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := h.upload(w, r)
-	defer body.body.End() // a read of it can be under way when the file is written
+	defer body.body.End() // a read of it can still be running when the file is written
 	reply(h.Handler, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, body))
 }
 
@@ -358,7 +358,7 @@ func (h fileRoutes) pack(w http.ResponseWriter, r *http.Request) {
 	h.download(w, r, archiveTypes[req.Format], func(a io.Writer) error { return h.svc.Pack(r.Context(), r.PathValue("id"), req, a) })
 }
 
-// download answers with what do writes. An error before the first byte is answered as any other; a later one breaks
+// download answers with the output of do. An error before the first byte is answered like any other; a later one breaks
 // the answer off.
 func (h fileRoutes) download(w http.ResponseWriter, r *http.Request, mediaType string, do func(io.Writer) error) {
 	a := &content{w: h.writer(w, r), req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}

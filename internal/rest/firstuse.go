@@ -10,7 +10,7 @@ import (
 // makes is the name of the parameter that creates a sandbox; "create" is a parameter of files.
 const makes = "createSandbox"
 
-// firstUse returns f; if the parameter createSandbox asks for it, the sandbox is created first when it is missing.
+// firstUse returns f; with the parameter createSandbox, a missing sandbox is created first.
 func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		rest, wanted, err := takeCreate(r)

@@ -37,7 +37,7 @@ type remembered struct {
 	gone    bool // out of order already
 }
 
-// do answers a call of this key with what f returns, or returned to an earlier call.
+// do answers a call with this key with the result of f, or of an earlier call of f.
 func (a *answers) do(r *http.Request, key string, request any, f func() (any, error)) (answer json.RawMessage, again bool, err error) {
 	b, err := json.Marshal(request)
 	if err != nil {

@@ -20,7 +20,7 @@ func (h imageRoutes) push(ctx context.Context, req hutch.PushRequest, progress f
 }
 
 // transfers returns the handler of a call that can report its progress. If the client accepts events, it gets the
-// progress, and a last event, end, with what the call returned.
+// progress, and a last event, end, with the result.
 func transfers[Body any](h imageRoutes, do func(context.Context, Body, func(hutch.Transfer) error) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body Body

@@ -36,7 +36,7 @@ func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.accounts.Usage(r.Context()))
 }
 
-// stats answers with what sandboxes use now or, to a client that asks for events, reports it from then on.
+// stats answers with the current use of sandboxes or, to a client that accepts events, with reports from now on.
 func (h *Handler) stats(w http.ResponseWriter, r *http.Request) {
 	p := paramsOf(r, "interval")
 	req := hutch.StatsRequest{Follow: wantsEvents(r), Interval: p.seconds("interval")}

@@ -7,35 +7,35 @@ import (
 )
 
 const (
-	// interrupts are the keys at which a terminal drops what it has not shown: Ctrl-C, Ctrl-\ and Ctrl-Z. The kernel
-	// does the same with the output that it holds when it turns one of them into a signal.
+	// interrupts are the keys at which a terminal drops output that it has not shown: Ctrl-C, Ctrl-\ and Ctrl-Z. The
+	// kernel does the same with the output that it holds when it turns one of them into a signal.
 	interrupts = "\x03\x1c\x1a"
 
 	// mostReplayed is how much of old output a client that catches up gets when it connects: more than a screen's history.
 	mostReplayed = 1 << 20
-	// A client that catches up is checked at growing intervals while it holds output back. One that is further behind
-	// than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are soon and
-	// strict, because the person who typed it waits for the prompt.
+	// A client that catches up is checked at growing intervals while it holds output back. A client that is further
+	// behind than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are
+	// early and strict, because the person who typed it waits for the prompt.
 	mostBehind, keptBehind               = 1 << 20, 256 << 10
 	mostAfterInterrupt, keptAfterwards   = 32 << 10, 8 << 10
 	firstCheck, longestCheck             = 2 * time.Second, 30 * time.Second
 	firstAfterInterrupt, endOfImpatience = 100 * time.Millisecond, time.Second
 )
 
-// pace holds the output of a viewer back until its client has taken what was sent.
+// pace holds the output of a viewer back until its client has consumed what was sent.
 //
 // Output can wait in many places: in the agent, on its connection, in the sockets of both ends, in the page. All of it
-// would be shown before the prompt that follows a Ctrl-C. A window of unacknowledged bytes bounds what waits between
-// this server and the screen. For the rest, a client that catches up does not want old output at all: the viewer drops
-// its connection to the agent, with all that waits there, and reads on near the newest output.
+// would be shown before the prompt that follows a Ctrl-C. A window of unacknowledged bytes limits what waits between
+// this server and the screen. A client that catches up does not want other old output at all: the viewer drops its
+// connection to the agent, with everything that waits there, and continues near the newest output.
 type pace struct {
 	window  int  // bytes that can be sent and not be taken; 0 for no bound
 	catchUp bool // skip output that the client is too slow for
 
-	taken       chan int64 // the newest count of taken bytes
+	taken       chan int64 // the newest count of consumed bytes
 	interrupted chan time.Time
 
-	sent, known int64 // bytes sent, and those of them known to be taken
+	sent, known int64 // bytes sent, and bytes known to be consumed
 	interval    time.Duration
 	check       time.Time // when the client is checked next
 }
@@ -62,8 +62,8 @@ func (p *pace) interrupt() {
 	}
 }
 
-// room waits until the client takes more, and returns how many of n bytes can be sent now. It returns skipped when the
-// client is so far behind that the read should begin elsewhere.
+// room waits until the client consumes more, and returns how many of n bytes can be sent now. It returns skipped when
+// the client is so far behind that the read should start elsewhere.
 func (v *viewer) room(ctx context.Context, n int) (int, error) {
 	p := &v.pace
 	if p.window == 0 {

@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// maxPage is the highest number of sandboxes that one answer can be asked for.
+// maxPage is the highest number of sandboxes in one answer.
 const maxPage = 1000
 
 // page is a part of a list of sandboxes, which is in order of creation time and then of id. The cursor is the

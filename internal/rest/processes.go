@@ -73,7 +73,7 @@ func logsRequest(r *http.Request) (hutch.LogsRequest, error) {
 	return req, err
 }
 
-// cursorOf returns where a client wants to continue reading; 0 when it does not say.
+// cursorOf returns the position from which a client wants to continue; 0 by default.
 func cursorOf(r *http.Request, q url.Values) (int64, error) {
 	text := r.Header.Get("Last-Event-ID") // sent by a client that reconnects
 	if text == "" {

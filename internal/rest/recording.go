@@ -10,8 +10,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// recording answers with what a terminal has shown so far, as asciicast. The log that the sandbox keeps of the terminal,
-// with its times, is the recording: there is no other copy, and none that could outlive the terminal's sandbox.
+// recording answers with the terminal's output so far, as asciicast. The sandbox's log of the terminal, with its times,
+// is the recording: there is no other copy, and none that could outlive the terminal's sandbox.
 func (h *Handler) recording(w http.ResponseWriter, r *http.Request) {
 	if _, err := query(r); err != nil {
 		h.fail(w, r, err)
@@ -41,7 +41,7 @@ func (h *Handler) recording(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 	default:
 		h.describe(r, err)          // for the log
-		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 }
 

@@ -1,9 +1,8 @@
-// Package rest offers a hutch.Service over HTTP: JSON in and out, output by
-// server-sent events or WebSocket while it is printed, errors as problem details.
+// Package rest offers a hutch.Service over HTTP: JSON in and out, output by server-sent events or WebSocket while it is
+// printed, errors as problem details.
 //
-// It is strict about input: unknown fields and parameters are refused by name.
-// Every write has a deadline, so a client that stops reading blocks its own
-// program for a while and then loses it. This package does not decide who can
+// It is strict about input: unknown fields and parameters are refused by name. Every write has a deadline, so a client
+// that stops reading blocks its own program for a while and is then disconnected. This package does not decide who can
 // call; a guard is in front of the handler.
 package rest
 
@@ -52,7 +51,7 @@ type Options struct {
 	Links *watchlink.Links
 	// Version is the answer of GET /v1/version.
 	Version hutch.Version
-	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
+	// Origins are the origins of web pages that can open a WebSocket, in addition to the server's own.
 	Origins []string
 }
 
@@ -81,11 +80,11 @@ type Handler struct {
 	mux      *http.ServeMux
 	table    []Route
 
-	answers answers // to creates with an Idempotency-Key
+	answers answers // answers to creates with an Idempotency-Key
 
 	ctx   context.Context // done when the handler closes
 	close context.CancelCauseFunc
-	cut   context.Context // done when clients have had time for the last words
+	cut   context.Context // done when the time for last messages to clients is over
 	mute  context.CancelFunc
 	calls sync.WaitGroup
 }
@@ -119,9 +118,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// Close ends the calls under way, and waits until they have ended. http.Server.Shutdown would wait for them, and does
-// not know WebSockets. Call Close when the server no longer accepts connections. A WebSocket whose client does not read is
-// cut off after lastWords; other connections must be closed by their http.Server.
+// Close ends the open calls, and waits until they have ended. http.Server.Shutdown would wait for them, and does not
+// know WebSockets. Call Close when the server no longer accepts connections. A WebSocket whose client does not read is
+// cut after lastWords; other connections must be closed by their http.Server.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	defer h.mute()
@@ -129,7 +128,7 @@ func (h *Handler) Close() {
 	h.calls.Wait()
 }
 
-// errGone ends what runs for a client that left or stopped reading.
+// errGone ends the work for a client that disconnected or stopped reading.
 var errGone = errors.New("the client has gone")
 
 // fail answers with an error.

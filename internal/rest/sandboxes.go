@@ -33,12 +33,11 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkCase refuses an id with upper-case letters in the words of this API, which
-// can fold them.
+// checkCase refuses an id with upper-case letters, and suggests this API's parameter that converts them.
 func checkCase(req hutch.CreateRequest) error {
 	lower := hutch.NormalizeID(req.ID)
 	if req.NormalizeID || req.ID == lower || hutch.CheckID(lower) != nil {
-		return nil // the service says what else is wrong
+		return nil // the service reports other faults
 	}
 	return hutch.Errorf(hutch.Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", req.ID, lower).Naming(hutch.AboutField, "sandboxId")
 }
@@ -82,7 +81,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Destroy(r.Context(), r.PathValue("id"), force))
 }
 
-// reply returns a function that sends what a method of the service returned.
+// reply returns a function that sends a result of the service.
 func reply(h *Handler, w http.ResponseWriter, r *http.Request) func(v any, err error) {
 	return func(v any, err error) {
 		if err != nil {

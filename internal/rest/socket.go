@@ -149,7 +149,7 @@ func (s *socket) openStdin() io.Reader {
 	return s.stdin
 }
 
-// begin reads further messages while the request runs. The context ends when the client cancels or has gone.
+// begin reads further messages while the request runs. The context ends when the client cancels or disconnects.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := s.attended(r)
 	s.tasks.Go(func() { s.receive(cancel) })
@@ -197,7 +197,7 @@ func (s *socket) messages(cancel context.CancelCauseFunc) error {
 	}
 }
 
-// ping keeps the connection open, and notices when it is dead.
+// ping keeps the connection open, and detects when it is dead.
 func (s *socket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(pingTime)
 	defer tick.Stop()

@@ -35,7 +35,7 @@ func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// terminalRequest reads what a viewer asks for.
+// terminalRequest reads the parameters of a viewer.
 func terminalRequest(r *http.Request) (hutch.LogsRequest, pace, error) {
 	req := hutch.LogsRequest{SandboxID: r.PathValue("id"), ProcessID: r.PathValue("process"), Follow: true}
 	var p pace
@@ -153,7 +153,7 @@ func (v *viewer) show(ctx context.Context) (any, error) {
 				}
 				v.pace.sent += int64(n)
 				o.Data = o.Data[n:]
-				v.req.Cursor = max(v.req.Cursor, o.Cursor-int64(len(o.Data))) // what is skipped now lies after it
+				v.req.Cursor = max(v.req.Cursor, o.Cursor-int64(len(o.Data))) // skipped output is after it
 			}
 			told, v.req.Cursor = o.Cursor, o.Cursor
 			return nil
@@ -170,7 +170,8 @@ func (v *viewer) show(ctx context.Context) (any, error) {
 	}
 }
 
-// newest returns the position after all that the process has printed. It is part of looking, so it does not count towards a limit.
+// newest returns the position after all output of the process. It is part of looking, so it does not count towards a
+// limit.
 func (v *viewer) newest(ctx context.Context) (int64, error) {
 	return v.svc.Logs(caller.Unmetered(ctx), hutch.LogsRequest{SandboxID: v.req.SandboxID, ProcessID: v.req.ProcessID, Cursor: math.MaxInt64}, nil)
 }
@@ -220,8 +221,8 @@ func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter, write func()
 	}
 }
 
-// acknowledgements reads the messages of a client that can only look, until the connection ends. Whatever else such a
-// client sends ends it: the server does not rely on the client's page to send nothing.
+// acknowledgements reads the messages of a client that can only watch, until the connection ends. Any other message
+// ends it: the server does not trust the client's page to send nothing.
 func (v *viewer) acknowledgements() error {
 	v.conn.SetReadLimit(maxAcknowledgement)
 	for {

@@ -20,7 +20,7 @@ func (h *Handler) readTimeline(w http.ResponseWriter, r *http.Request) {
 			q.Kinds = append(q.Kinds, hutch.TimelineKind(kind))
 		}
 	}
-	if last := r.Header.Get("Last-Event-ID"); last != "" && q.Follow { // of a client that reconnects
+	if last := r.Header.Get("Last-Event-ID"); last != "" && q.Follow { // from a client that reconnects
 		if n, err := strconv.ParseInt(last, 10, 64); err == nil {
 			q.After = n
 		}

@@ -7,7 +7,7 @@ import (
 	"hutch/internal/stream"
 )
 
-// tokenRoutes are the handlers of the verbs on tokens, and on what is shared with them.
+// tokenRoutes are the handlers of the verbs on tokens, and on sharing.
 type tokenRoutes struct{ *Handler }
 
 func (h tokenRoutes) list(w http.ResponseWriter, r *http.Request) {

@@ -10,11 +10,11 @@ import (
 	"hutch/internal/watchlink"
 )
 
-// WatchPath is where a terminal is watched by a link. It needs no token: the link is what opens it.
+// WatchPath is the path at which a link shows a terminal. It needs no token: the link gives access.
 const WatchPath = "/v1/watch"
 
-// watchSubprotocol begins the name of a subprotocol that holds the secret of a link: a page can set no header of the
-// request that opens a WebSocket, and what is in a URL ends up in logs.
+// watchSubprotocol begins the name of a subprotocol that holds the secret of a link: a page cannot set headers of the
+// request that opens a WebSocket, and URLs end up in logs.
 const watchSubprotocol = "hutch.watch."
 
 // watchWindow is how many bytes can be on their way to a viewer.
@@ -36,7 +36,7 @@ func (h watchRoutes) revoke(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.links.Revoke(r.Context(), r.PathValue("id"), r.PathValue("process"), r.PathValue("link")))
 }
 
-// watch shows a terminal to anyone who has a link to it. There is no way from here to its input or its size.
+// watch shows a terminal to anyone with a link to it. It cannot change the terminal's input or size.
 func (h watchRoutes) watch(w http.ResponseWriter, r *http.Request) {
 	secret := takeWatchSecret(r)
 	q, err := query(r, "cursor")
@@ -63,7 +63,7 @@ func (h watchRoutes) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// takeWatchSecret returns the secret of a link, and takes it out of the request, so that nothing answers with it.
+// takeWatchSecret returns the secret of a link, and removes it from the request, so that no later code answers with it.
 func takeWatchSecret(r *http.Request) (secret string) {
 	const header = "Sec-Websocket-Protocol"
 	for i, line := range r.Header[header] {
