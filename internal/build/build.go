@@ -20,22 +20,22 @@ import (
 	"hutch/internal/turn"
 )
 
-// Sandboxes are what commands run in. The calls are made as the caller of the build.
+// Sandboxes are the sandboxes in which commands run. The calls are made as the caller of the build.
 type Sandboxes interface {
 	Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error)
 	Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error)
 	Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error)
 	// RunProgram runs a program without a shell, as the user of the sandbox's image.
 	RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (code int, err error)
-	// PackWritten writes what was written over the image as a tar archive, UnpackWritten writes such files, and
-	// ListWritten writes all names that there are, each with a zero byte at its end. A name that ends with a slash is a
+	// PackWritten packs the files that were written over the image as a tar archive, UnpackWritten writes such files,
+	// and ListWritten writes all names that exist, each with a zero byte at its end. A name that ends with a slash is a
 	// folder that was not read.
 	PackWritten(ctx context.Context, id string, w io.Writer) error
 	UnpackWritten(ctx context.Context, id string, r io.Reader) error
 	ListWritten(ctx context.Context, id string, w io.Writer) error
 }
 
-// Options are what a builder is made from. Log can be nil.
+// Options are the settings of a builder. Log can be nil.
 type Options struct {
 	Store     *oci.Store
 	Sandboxes Sandboxes
@@ -47,7 +47,7 @@ type Options struct {
 // Builder makes images.
 type Builder struct {
 	opt   Options
-	turns turn.Locks // one build of an owner at a time: what it has open is bounded by the owner's room
+	turns turn.Locks // one build of an owner at a time: the owner's limit bounds its open files
 }
 
 // New returns a builder.
@@ -56,7 +56,7 @@ func New(opt Options) *Builder {
 	return &Builder{opt: opt}
 }
 
-// defaultTime is how long a build can take that does not say.
+// defaultTime is the default time limit of a build.
 const defaultTime = hutch.Seconds(3600)
 
 // Build makes an image as hutch.Images.BuildImage says.
@@ -161,7 +161,7 @@ func (s *solver) resolve(ctx context.Context, ref string) (string, []byte, error
 	return s.base[ref], config, err
 }
 
-// receive reads the context. What its .dockerignore names is left out.
+// receive reads the context, without files that its .dockerignore names.
 func (s *solver) receive(ctx context.Context, in io.Reader) error {
 	t, err := s.tree("the context of the build")
 	if err != nil {
@@ -192,7 +192,7 @@ func tooManyPatterns(where string) error {
 	return hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")
 }
 
-// ignore drops what .dockerignore names.
+// ignore drops files that .dockerignore names.
 func (s *solver) ignore(ctx context.Context, t *tree) error {
 	name := ".dockerignore"
 	if own := cmp.Or(s.req.File, defaultFile) + ".dockerignore"; t.nodes[clean(own)] != nil {
@@ -216,7 +216,7 @@ func (s *solver) ignore(ctx context.Context, t *tree) error {
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read: %v", name, err)
 	}
-	for _, at := range slices.Backward(t.paths()) { // a folder after what is in it
+	for _, at := range slices.Backward(t.paths()) { // a folder after its content
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

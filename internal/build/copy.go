@@ -25,7 +25,7 @@ func (v view) group(name string) (int, error) {
 	return int(u.GID), err
 }
 
-// copying is one COPY or ADD: of one source, which can be a pattern, to one place.
+// copying is one COPY or ADD: from one source, which can be a pattern, to one destination.
 type copying struct {
 	*fileWork
 	from, to view
@@ -114,7 +114,7 @@ func (c *copying) source(name string) error {
 	return c.files(at, to, f.mode.IsDir() && c.a.DirCopyContents)
 }
 
-// destination is where a source goes. A file goes into a folder that is there, or whose path ends with a slash.
+// destination is the target of a source. A file goes into an existing folder, or into one whose path ends with a slash.
 func (c *copying) destination(f found, name string) (string, error) {
 	if strings.HasSuffix(c.a.Dest, "/") || path.Base(c.a.Dest) == "." {
 		if err := c.folderAt(c.a.Dest); err != nil {
@@ -140,7 +140,7 @@ func (c *copying) destination(f found, name string) (string, error) {
 	return to, c.folders(c.to, path.Dir(to), c.newFolder())
 }
 
-// folderAt makes a folder where the path, with its links, leads.
+// folderAt makes a folder at the target of the path's links.
 func (c *copying) folderAt(name string) error {
 	at, err := c.to.resolve(name, true)
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *copying) folderAt(name string) error {
 	return c.folders(c.to, at, c.newFolder())
 }
 
-// newFolder is what a folder is like that a copy has to make.
+// newFolder are the attributes of a folder that a copy has to make.
 func (c *copying) newFolder() node {
 	n := node{mode: 0o755, uid: c.uid, gid: c.gid}
 	if c.a.ModeStr == "" && c.a.Mode != -1 {
@@ -158,7 +158,8 @@ func (c *copying) newFolder() node {
 	return n
 }
 
-// files copies what is at a path, and below it. The top folder of a copy of contents keeps what it is there.
+// files copies the files at and below a path. When only contents are copied, an existing top folder keeps its
+// attributes.
 func (c *copying) files(from, to string, contents bool) error {
 	return c.from.walk(from, func(name string, f found) error {
 		below := strings.TrimPrefix(strings.TrimPrefix(name, from), "/")
@@ -187,7 +188,7 @@ func (c *copying) files(from, to string, contents bool) error {
 	})
 }
 
-// above makes the folders above what patterns chose, like those of the source.
+// above makes the parent folders of files that patterns selected, like those of the source.
 func (c *copying) above(from, to, below string) error {
 	dir := path.Dir(below)
 	if c.include == nil || dir == "." || below == "" {
@@ -224,7 +225,7 @@ func (c *copying) chosen(below string, f found) (bool, error) {
 	return true, nil
 }
 
-// file copies one file, link or folder, without what is in it.
+// file copies one file, link or folder, without its content.
 func (c *copying) file(f found, to string) error {
 	there, ok := c.to.lookup(to)
 	switch {
@@ -274,7 +275,7 @@ func (c *copying) modeOf(m fs.FileMode) fs.FileMode {
 	return m
 }
 
-// unpack puts what is in an archive below the destination. It reports false for a file that is none.
+// unpack unpacks an archive below the destination. It reports false for a file that is not an archive.
 func (c *copying) unpack(f found) (bool, error) {
 	content, err := c.from.open(f)
 	if err != nil {
@@ -304,7 +305,7 @@ func (c *copying) unpack(f found) (bool, error) {
 	return true, err
 }
 
-// unpacked is where an entry of an archive goes: below the destination, whatever links lead elsewhere.
+// unpacked is the target of an archive's entry: below the destination, whatever its links say.
 func (c *copying) unpacked(base, name string) (string, bool) {
 	dir, err := c.to.resolve(path.Join(base, path.Dir(name)), true)
 	if err != nil || base != "." && dir != base && !strings.HasPrefix(dir, base+"/") {

@@ -17,13 +17,13 @@ import (
 	"hutch/internal/oci"
 )
 
-// Label marks the sandboxes of builds, with the id of the build. A server that starts destroys those that are left.
+// Label marks the sandboxes of builds, with the id of the build. A server destroys remaining ones when it starts.
 const Label = "hutch.build"
 
 // idPrefix begins the ids of these sandboxes.
 const idPrefix = "build"
 
-// exec runs a command in a sandbox, and keeps what was written there.
+// exec runs a command in a sandbox, and keeps the files that it wrote.
 func (r *run) exec(ctx context.Context, op *pb.ExecOp) (*state, error) {
 	m, err := r.mounts(op)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *run) exec(ctx context.Context, op *pb.ExecOp) (*state, error) {
 	return st, err
 }
 
-// execKey is that of the command and of what it can see. Secrets and caches are not in it.
+// execKey is the key of the command and of everything that it can see. Secrets and caches are not in it.
 func (r *run) execKey(ctx context.Context, m *mounts) (string, error) {
 	keys := []string{m.root.key}
 	for _, b := range m.binds {
@@ -82,7 +82,7 @@ func (r *run) execKey(ctx context.Context, m *mounts) (string, error) {
 	return r.keyOf(keys), nil
 }
 
-// contentKey is the digest of what is at a path of a context.
+// contentKey is the digest of the files at a path of a context.
 func contentKey(v view, selector string) (string, error) {
 	at, err := v.resolve(selector, true)
 	if err != nil {
@@ -107,7 +107,7 @@ type box struct {
 	id, runtime string
 }
 
-// mostTime is how long a sandbox lives beyond its build, if nobody destroys it.
+// mostTime is how long a sandbox lives after its build, if it is not destroyed.
 const mostTime = time.Minute
 
 func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, error) {
@@ -179,7 +179,7 @@ func (b *box) work(ctx context.Context, op *pb.ExecOp, m *mounts, before view) (
 	return b.written(ctx, m, before)
 }
 
-// written is the layer of what the command wrote and removed.
+// written is the layer with the changes of the command.
 func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error) {
 	out, err := b.tree("what " + b.v.title() + " writes")
 	if err != nil {
@@ -206,7 +206,7 @@ func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error
 	if err := b.opt.Sandboxes.ListWritten(ctx, b.id, names); err != nil {
 		return nil, err
 	}
-	if n := bytes.Count(listed.Bytes(), []byte{0}); n > 3*b.store.Bounds().Entries { // those of the image, of the layer, and folders twice
+	if n := bytes.Count(listed.Bytes(), []byte{0}); n > 3*b.store.Bounds().Entries { // names of the image, of the layer, and folders twice
 		return nil, errNames()
 	}
 	return out, addRemoved(out, before.root, listed.String(), append(hidden, m.caches()...))
@@ -227,7 +227,7 @@ func below(name string, dirs []string) bool {
 	return false
 }
 
-// sameFolder reports whether a folder of a layer says nothing new.
+// sameFolder reports whether a folder of a layer has no changes.
 func sameFolder(out *tree, before view, name string) bool {
 	n := out.nodes[name]
 	if !n.mode.IsDir() {
@@ -248,8 +248,8 @@ func sameFolder(out *tree, before view, name string) bool {
 	return false
 }
 
-// addRemoved adds what was there before and is in no list of the sandbox. Folders that could not be read, and mounts,
-// end with a slash in the list: nothing is known of what is in them.
+// addRemoved adds the removed names: those that existed before and are missing from the sandbox's list. Folders that
+// could not be read, and mounts, end with a slash in the list: their content is unknown.
 func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 	there, unknown := map[string]bool{}, map[string]bool{}
 	for name := range strings.SplitSeq(list, "\x00") {
@@ -268,7 +268,7 @@ func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 				return err
 			}
 		case !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
-			return nil // what is in it can be gone
+			return nil // its content can be gone
 		}
 		if d.IsDir() {
 			return fs.SkipDir
@@ -277,7 +277,7 @@ func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 	})
 }
 
-// stream gives one function what the other writes.
+// stream passes the output of one function to another.
 func stream(from func(io.Writer) error, to func(io.Reader) error) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -288,7 +288,7 @@ func stream(from func(io.Writer) error, to func(io.Reader) error) error {
 	}()
 	err := to(r)
 	if err == nil {
-		_, err = io.Copy(io.Discard, r) // what is behind the end of the archive
+		_, err = io.Copy(io.Discard, r) // data after the end of the archive
 	}
 	r.CloseWithError(errors.New("nobody reads"))
 	return errors.Join(err, func() error {
@@ -299,7 +299,7 @@ func stream(from func(io.Writer) error, to func(io.Reader) error) error {
 	}())
 }
 
-// boundedBuffer refuses more than so many bytes.
+// boundedBuffer refuses more than a number of bytes.
 type boundedBuffer struct {
 	*bytes.Buffer
 	left int

@@ -15,11 +15,10 @@ import (
 	"hutch"
 )
 
-// A Dockerfile of a few lines can make the frontend need any amount of memory: each of ten
-// lines names the variable of the one before ten times, or each of many steps has a copy of a large environment. So
-// what the frontend will make is counted before it runs, with the frontend's own parser, and counted again with the
-// variables and the triggers of each base image as soon as they are known. The count is what the frontend makes of the
-// lines or more, never less.
+// A Dockerfile of a few lines can make the frontend need any amount of memory: each of ten lines names the variable of
+// the previous line ten times, or each of many steps has a copy of a large environment. So the frontend's memory is
+// estimated before it runs, with the frontend's own parser, and estimated again with the variables and the triggers of
+// each base image as soon as they are known. The estimate is never too low.
 
 const (
 	mostLines        = 20_000    // most lines of a Dockerfile
@@ -31,31 +30,31 @@ const (
 	mostMade         = 64 << 20  // bytes of all instructions, with a copy of the environment for each step
 	mostCompared     = 1 << 29   // pairs of letters
 	mostConfigs      = 64 << 20  // bytes of the configurations of base images
-	perVariable      = 128       // bytes that the frontend needs for one, however short it is
+	perVariable      = 128       // bytes that the frontend needs for each
 )
 
-// growth counts what a Dockerfile makes the frontend do.
+// growth estimates how much a Dockerfile makes the frontend do.
 type growth struct {
 	lines   []instruction
 	onbuild []instruction  // triggers of base images
-	given   map[string]int // sizes of variables that come from outside: arguments, and variables of base images
+	given   map[string]int // sizes of variables from outside: arguments, and variables of base images
 	total   int            // bytes of these variables
 	configs int            // bytes of the configurations of base images
 	bases   map[string]bool
 }
 
-// instruction is a line of a Dockerfile, as far as its variables go. A document in a line is one of its own, and so is
-// each variable that a line sets.
+// instruction is a line of a Dockerfile, reduced to its variables. A document in a line counts as a separate
+// instruction, and so does each variable that a line sets.
 type instruction struct {
 	text    string
 	from    bool // it begins a stage
 	step    bool // it has a copy of the environment
-	times   int  // how often its own text is in it, beside the first
-	trigger bool // it is done when a stage begins that is made of its stage
+	times   int  // how often its own text is repeated
+	trigger bool // it runs when a stage begins that is based on its stage
 	uses    []use
 	stays   bool   // all later steps have a copy of it
 	sets    bool   // a variable
-	name    string // name of the variable; empty for one that is not known yet
+	name    string // name of the variable; empty if it is not known yet
 }
 
 // use is a variable in a text.
@@ -64,10 +63,10 @@ type use struct {
 	replaced bool // each match of a pattern in its value becomes another text
 }
 
-// measure counts a Dockerfile whose base images are not known yet. One that cannot be parsed has no lines: the frontend
-// says why.
+// measure estimates a Dockerfile whose base images are not known yet. A Dockerfile that cannot be parsed has no lines:
+// the frontend reports the error.
 func measure(text []byte, args map[string]string) (*growth, error) {
-	g := &growth{given: map[string]int{"PATH": 100}, bases: map[string]bool{}} // that of images which have none
+	g := &growth{given: map[string]int{"PATH": 100}, bases: map[string]bool{}} // for images without variables
 	for name, value := range args {
 		g.give(name, value)
 	}
@@ -100,7 +99,7 @@ func (g *growth) give(name, value string) {
 	g.total += len(name) + len(value) + perVariable
 }
 
-// base counts what a base image brings along.
+// base counts the variables and triggers of a base image.
 func (g *growth) base(digest string, config []byte) error {
 	if g.configs += len(config); g.configs > mostConfigs {
 		return hutch.Errorf(hutch.Exhausted, "the configurations of the images in FROM have more than %d MiB together: use fewer images", mostConfigs>>20).With("limit", "configuration bytes")
@@ -141,7 +140,7 @@ func (g *growth) base(digest string, config []byte) error {
 func instructions(text string) ([]instruction, error) {
 	parsed, err := parser.Parse(strings.NewReader(text))
 	if err != nil {
-		return nil, nil // the frontend says so, too
+		return nil, nil // the frontend reports the same error
 	}
 	if len(parsed.AST.Children) > mostInstructions {
 		return nil, tooLong("more than %d instructions", mostInstructions)
@@ -160,7 +159,7 @@ func instructions(text string) ([]instruction, error) {
 	return all, nil
 }
 
-// linesOf returns an instruction, and what else is counted of it.
+// linesOf returns an instruction, and the further ones that count for it.
 func linesOf(node *parser.Node) []instruction {
 	body, trigger := node, false
 	if strings.EqualFold(node.Value, "onbuild") && node.Next != nil && len(node.Next.Children) > 0 {
@@ -183,7 +182,7 @@ func linesOf(node *parser.Node) []instruction {
 		for _, doc := range node.Heredocs {
 			more = append(more, instruction{text: doc.Content, uses: usesOf(doc.Content)})
 		}
-	case "run": // no variable is replaced in what is behind the first line
+	case "run": // variables are replaced only in the first line
 		line.uses, line.step = usesOf(line.text), true
 		for _, doc := range node.Heredocs {
 			line.text += doc.Content
@@ -209,7 +208,7 @@ func afterPair(n *parser.Node) *parser.Node {
 	return n.Next.Next.Next
 }
 
-// plain is a name that is what it looks like.
+// plain is a name without special characters.
 var plain = regexp.MustCompile(`^[\p{L}\p{N}_.-]+$`)
 
 // setting is a name and its value. A label is no variable.
@@ -223,7 +222,7 @@ func setting(name, text string, variable bool) instruction {
 // variable is a name as the frontend reads it after a dollar sign.
 var variable = regexp.MustCompile(`^(\p{Nd}+|[\p{L}\p{Nd}_]+|[@*#?$!-])`)
 
-// usesOf takes each dollar sign for that of a variable, also where it is quoted.
+// usesOf counts every dollar sign as a variable, also where it is quoted.
 func usesOf(text string) (all []use) {
 	for {
 		_, after, ok := strings.Cut(text, "$")
@@ -237,18 +236,18 @@ func usesOf(text string) (all []use) {
 	}
 }
 
-// count is how far a check has come.
+// count is the state of a check.
 type count struct {
 	sizes map[string]int // sizes of variables
 	any   int            // uses whose names are not known
-	all   int            // all of the whole environment
+	all   int            // copies of the whole environment
 	made  int
 
-	letters, compared int // of all names; pairs of letters that the frontend compares to guess at a name that is not there
+	letters, compared int // of all names; pairs of letters that the frontend compares to suggest a name for a missing one
 }
 
-// check counts all instructions in an order in which each stage comes after those that it can be made of. Triggers are
-// done again at the beginning of each stage.
+// check counts all instructions, with each stage after the stages that it can be based on. Triggers are counted again
+// at the beginning of each stage.
 func (g *growth) check() error {
 	c := count{sizes: maps.Clone(g.given), all: g.total}
 	for name := range c.sizes {

@@ -12,8 +12,8 @@ import (
 	"hutch"
 )
 
-// fileWork does the work on files of one operation. It reads from views and writes to a tree, which is the layer that
-// comes out.
+// fileWork does the file operations of one operation. It reads from views and writes to a tree, which becomes the
+// layer.
 type fileWork struct {
 	ctx context.Context
 	out *tree
@@ -21,7 +21,7 @@ type fileWork struct {
 	max int64 // how many times as large as an archive its content can be
 }
 
-// mkdir makes a folder and, if asked, those above it.
+// mkdir makes a folder and, on request, its parents.
 func (w *fileWork) mkdir(on view, a *pb.FileActionMkDir) error {
 	name, err := on.resolve(a.Path, true)
 	if err != nil {
@@ -39,7 +39,7 @@ func (w *fileWork) mkdir(on view, a *pb.FileActionMkDir) error {
 	return w.folders(on, name, node{mode: fs.FileMode(a.Mode).Perm(), uid: uid, gid: gid})
 }
 
-// folders makes a folder, and those above it, where they are missing. The path was resolved.
+// folders makes a folder, and its parents, where they are missing. The path was resolved.
 func (w *fileWork) folders(on view, name string, like node) error {
 	if f, ok := on.lookup(name); ok {
 		if !f.mode.IsDir() {
@@ -94,7 +94,7 @@ func (w *fileWork) symlink(on view, a *pb.FileActionSymlink) error {
 	return w.out.add(name, n)
 }
 
-// remove removes what is at a path or fits a pattern.
+// remove removes a path, or all paths that match a pattern.
 func (w *fileWork) remove(on view, a *pb.FileActionRm) error {
 	names := []string{a.Path}
 	if a.AllowWildcard {

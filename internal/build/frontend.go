@@ -19,17 +19,17 @@ import (
 	"hutch"
 )
 
-// A Dockerfile is a program that its writer chose, and the frontend that reads it is made for the machine of that writer: it
-// cannot be stopped, and nothing bounds its memory. So it runs in a process of its own: this program once more, under a
-// name by which it knows what it is to do, with a limit of memory and of time. It can open no file and no connection: of
-// the URLs of a Dockerfile the frontend asks some servers itself, from the server's own network. It asks for the images that a Dockerfile
-// begins with, and at the end it tells the graph. What [measure] counts is known there before it happens, so that most
-// errors say what is too large; the limits hold for what is not counted.
+// A Dockerfile is a program from an untrusted author, and the frontend that reads it was made for the author's own
+// machine: it cannot be stopped, and nothing limits its memory. So it runs in a separate process: this program, started
+// under a special name, with limits on memory and time. It can open no file and no connection, because the frontend
+// itself would fetch some URLs of a Dockerfile from the server's network. It asks for the base images of a Dockerfile,
+// and at the end it sends the graph. The estimate of [measure] is checked there first, so that most errors say what is
+// too large; the limits cover everything else.
 const (
 	frontendName   = "hutch-read-dockerfile"
-	frontendMemory = 1 << 30         // bytes beyond what it begins with
+	frontendMemory = 1 << 30         // bytes beyond its memory at the start
 	frontendTime   = 60              // seconds of a processor
-	frontendWait   = 3 * time.Minute // until it says the next thing
+	frontendWait   = 3 * time.Minute // most time until the next message
 )
 
 func init() {
@@ -38,18 +38,18 @@ func init() {
 	}
 }
 
-// question is what the frontend gets first.
+// question is the first message to the frontend.
 type question struct {
 	Text         []byte
 	Args, Labels map[string]string
 	Target       string
 }
 
-// news is what the frontend says: one of these.
+// news is a message of the frontend: one of these.
 type news struct {
 	Image   string // wanted; the answer is a base
 	Warning string
-	Graph   *definition // the last
+	Graph   *definition // the last message
 	Failure *failure    // likewise
 }
 
@@ -59,8 +59,8 @@ type base struct {
 	Config []byte
 }
 
-// definition is a graph as the frontend gives it: the operations in order, what is known of each by its digest, and the
-// configuration of the image.
+// definition is a graph as the frontend returns it: the operations in order, the metadata of each by its digest, and
+// the configuration of the image.
 type definition struct {
 	Operations [][]byte
 	About      map[string]about
@@ -105,7 +105,7 @@ func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve bas
 	return newGraph(d)
 }
 
-// converse asks the frontend, and answers what it asks. It ends one that says nothing for long.
+// converse runs the frontend, and answers its requests. It ends a frontend that sends nothing for too long.
 func converse(ctx context.Context, end func(), in io.Writer, out io.Reader, q question, resolve baseResolver, warn func(string)) (definition, error) {
 	to, from := gob.NewEncoder(in), gob.NewDecoder(out)
 	err := to.Encode(q)
@@ -151,7 +151,7 @@ func frontend(in io.Reader, out io.Writer) int {
 	ask := func(_ context.Context, ref string) (string, []byte, error) {
 		var b base
 		if tell.say(news{Image: ref}) != 0 || from.Decode(&b) != nil {
-			os.Exit(1) // nobody waits for the graph
+			os.Exit(1) // no process waits for the graph
 		}
 		return b.Digest, b.Config, nil
 	}
@@ -163,7 +163,7 @@ func frontend(in io.Reader, out io.Writer) int {
 	return tell.say(news{Graph: &d})
 }
 
-// teller says one thing at a time.
+// teller sends one message at a time.
 type teller struct {
 	mu sync.Mutex
 	to *gob.Encoder
@@ -180,8 +180,8 @@ func (t *teller) say(n news) int {
 
 var errNoNetwork = errors.New("the frontend has no network")
 
-// confine bounds this process. It is the first to go when the machine has no memory left. What is open stays open, and
-// nothing more can be.
+// confine limits this process. It is the first to be killed when the machine has no memory left. Open files stay open,
+// and no more can be opened.
 func confine() error {
 	debug.SetMaxStack(frontendMemory / 4)
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errNoNetwork }}

@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// glob returns the paths that fit a pattern, in order. The part before the first wildcard is resolved; without
-// wildcards that is all. A wildcard stands for no slash.
+// glob returns the paths that match a pattern, in order. The part before the first wildcard is resolved; without
+// wildcards that is everything. A wildcard does not match a slash.
 func (v view) glob(pattern string, follow bool) ([]string, error) {
 	parts := strings.Split(clean(pattern), "/")
 	i := slices.IndexFunc(parts, hasWildcard)

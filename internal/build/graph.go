@@ -28,11 +28,11 @@ const mostVertices = 1000
 // vertex is one operation of a graph.
 type vertex struct {
 	op    *pb.Op
-	name  string // as people read it
+	name  string // for people
 	again bool   // it must be done again
 }
 
-// graph is what a Dockerfile asks for.
+// graph is the parsed Dockerfile.
 type graph struct {
 	vertices map[string]*vertex // by digest
 	last     *pb.Input          // input whose files the image has; nil for none at all
@@ -48,7 +48,8 @@ func (r baseResolver) ResolveImageConfig(ctx context.Context, ref string, _ sour
 	return ref, digest.Digest(d), config, err
 }
 
-// bounded counts what images bring along before the frontend sees it. The frontend asks for many images at once.
+// bounded counts the variables and triggers of images before the frontend sees them. The frontend asks for many images
+// at once.
 func (r baseResolver) bounded(size *growth) baseResolver {
 	var mu sync.Mutex
 	return func(ctx context.Context, ref string) (string, []byte, error) {
@@ -94,7 +95,7 @@ func convert(ctx context.Context, q question, resolve baseResolver, warn func(st
 	return d, err
 }
 
-// badDockerfile is the error for what the frontend refuses. Errors of ours keep their kind.
+// badDockerfile is the error for a Dockerfile that the frontend refuses. Our own errors keep their kind.
 func badDockerfile(err error) error {
 	if own, ok := errors.AsType[*hutch.Error](err); ok {
 		return own

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// mounts are what a RUN has beside the files of its stage. Nothing is mounted: files are brought into the sandbox before
-// the command, and are left out of what it wrote.
+// mounts are the mounts of a RUN. They are not real mounts: files are copied into the sandbox before the command, and
+// are left out of its layer.
 type mounts struct {
 	root   *state
 	binds  []bind
@@ -42,7 +42,7 @@ const (
 	mostVariable = 128 << 10 // bytes that Linux allows in a variable
 )
 
-// mounts reads what an operation asks for.
+// mounts reads the mounts of an operation.
 func (r *run) mounts(op *pb.ExecOp) (*mounts, error) {
 	if len(op.Mounts)+len(op.Secretenv) > mostMounts {
 		return nil, hutch.Errorf(hutch.Exhausted, "a RUN has more than %d mounts: give it fewer", mostMounts).With("limit", "build mounts")
@@ -115,7 +115,7 @@ func (b *box) bring(ctx context.Context, m *mounts, before view) error {
 			return err
 		}
 	}
-	for i := range m.hidden { // that of temporary files can be behind a link
+	for i := range m.hidden { // the path of a tmpfs can lead through a link
 		if m.hidden[i], err = before.resolve(m.hidden[i], true); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (b *box) bring(ctx context.Context, m *mounts, before view) error {
 	return stream(in.write, func(r io.Reader) error { return b.opt.Sandboxes.UnpackWritten(ctx, b.id, r) })
 }
 
-// hide returns where a mount lies in the files of the stage. What is there is left out of the layer.
+// hide returns the path of a mount in the files of the stage. Files there are left out of the layer.
 func (b *box) hide(m *mounts, before view, dest string) (string, error) {
 	at, err := before.resolve(dest, true)
 	if err == nil && at == "." {
@@ -154,7 +154,7 @@ func (b *box) hide(m *mounts, before view, dest string) (string, error) {
 
 var errOverRoot = hutch.Errorf(hutch.Invalid, "a mount over / is not possible: choose a folder below it")
 
-// copyIn copies what is at a path of a state to a place of a tree.
+// copyIn copies the files at a path of a state to a path of a tree.
 func (b *box) copyIn(ctx context.Context, in *tree, from *state, selector, to string) error {
 	v, err := b.view(ctx, from)
 	if err != nil {
@@ -193,7 +193,7 @@ func (b *box) bringCache(ctx context.Context, in *tree, c *cacheMount, before vi
 	return b.copyIn(ctx, in, kept, "/", c.at)
 }
 
-// keepCaches takes what is in cache mounts out of a layer, and keeps it for the next build.
+// keepCaches removes the files of cache mounts from a layer, and keeps them for the next build.
 func (b *box) keepCaches(ctx context.Context, m *mounts, out *tree) error {
 	for _, c := range m.cache {
 		kept, err := b.tree("the cache mount " + c.dest)
@@ -247,7 +247,7 @@ func (b *box) bringSecret(in *tree, m *mounts, before view, mt *pb.Mount) error 
 	if err != nil {
 		return err
 	}
-	if dir := path.Dir(at); dir == "run/secrets" { // the usual place, made for secrets alone
+	if dir := path.Dir(at); dir == "run/secrets" { // the default folder, made only for secrets
 		m.hidden = append(m.hidden, dir)
 	}
 	n := &node{mode: fs.FileMode(mt.SecretOpt.GetMode()).Perm(), uid: int(mt.SecretOpt.GetUid()), gid: int(mt.SecretOpt.GetGid())}

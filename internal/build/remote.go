@@ -19,8 +19,8 @@ import (
 	"hutch/internal/image"
 )
 
-// What ADD gets from elsewhere comes by way of a sandbox with the network of the build: the programs of the server's machine
-// ask for it there, and the server itself connects to nobody. What is known to be the same as before is not asked for.
+// ADD fetches remote files in a sandbox with the network of the build: the programs of the server's machine run there,
+// and the server itself connects to nothing. Unchanged files are not fetched again.
 
 // fromURL is the file of an ADD of a URL, which its archive is when ADD unpacks it.
 func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
@@ -86,10 +86,10 @@ func (r *run) fromGit(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	return &state{key: key, trees: []*layer{{load: func() (*tree, error) { return r.clone(ctx, g, commit) }}}}, nil
 }
 
-// repository is what an ADD names.
+// repository is the source of an ADD.
 type repository struct {
 	url, ref, dir string
-	modules, git  bool // with those in it; with the folder .git
+	modules, git  bool // with submodules; with the folder .git
 }
 
 // commitOf asks which commit a branch or a tag is.
@@ -126,8 +126,8 @@ func isCommit(text string) bool {
 	return err == nil && (len(b) == 20 || len(b) == 32)
 }
 
-// cloning gets the files of a commit: its arguments are the URL, what to ask for, the commit, the folder in it, and whether
-// there are other repositories in it, and the folder .git, in which no URL keeps its password.
+// cloning gets the files of a commit: its arguments are the URL, the ref, the commit, the folder in it, and whether to
+// get submodules and the folder .git, in which no URL keeps its password.
 const cloning = `set -e
 git init -q /workspace/r && cd /workspace/r
 git fetch -q --depth 1 -- "$1" "$2" 2>/dev/null || git fetch -q -- "$1" "$2"

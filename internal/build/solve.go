@@ -21,8 +21,8 @@ const cacheVersion = "3"
 // solver does the operations of one graph.
 type solver struct {
 	*Builder
-	id   string          // of the build
-	life context.Context // life of the caller, for what is done at the end
+	id   string          // id of the build
+	life context.Context // caller's context for work at the end
 	*files
 	req     hutch.BuildRequest
 	graph   *graph
@@ -58,7 +58,7 @@ func (s *solver) eval(ctx context.Context, in *pb.Input) (*state, error) {
 	return st, err
 }
 
-// step does one operation, and tells of it.
+// step does one operation, and reports it.
 func (s *solver) step(ctx context.Context, v *vertex, inputs []*state) (*state, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -74,7 +74,7 @@ func (s *solver) step(ctx context.Context, v *vertex, inputs []*state) (*state, 
 	st, err := r.do(ctx)
 	switch {
 	case err != nil:
-		r.tell(hutch.BuildFailed, hutch.AsError(s.store.Explained(err)).Message) // others say where the server has its files
+		r.tell(hutch.BuildFailed, hutch.AsError(s.store.Explained(err)).Message) // other errors would name the server's own files
 		return nil, err
 	case r.cached:
 		err = r.tell(hutch.BuildCached, "")
@@ -149,7 +149,7 @@ func (r *run) source(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	return nil, hutch.Errorf(hutch.Unsupported, "ADD of %.200q is not built here: put the file into the context before, or get it in a RUN", op.Identifier)
 }
 
-// fileOp does work on files. If all inputs are the same as before, so is what comes out.
+// fileOp does file operations. If all inputs are the same as before, so is the result.
 func (r *run) fileOp(ctx context.Context, op *pb.FileOp) (*state, error) {
 	base := &state{key: "scratch"}
 	if in := op.Actions[0].Input; in >= 0 {
@@ -177,7 +177,7 @@ func (r *run) fileOp(ctx context.Context, op *pb.FileOp) (*state, error) {
 	return st, err
 }
 
-// actions does all actions of an operation, each on what the one before left.
+// actions does all actions of an operation, each on the result of the previous one.
 func (r *run) actions(ctx context.Context, op *pb.FileOp, base *state, out *tree) error {
 	on, err := r.view(ctx, base)
 	if err != nil {
@@ -217,7 +217,7 @@ func (r *run) action(ctx context.Context, w *fileWork, on view, a *pb.FileAction
 	return w.copy(from, on, a.GetCopy())
 }
 
-// known returns the step that a key leads to.
+// known returns the step with a key.
 func (r *run) known(ctx context.Context, base *state, key string) (*state, bool) {
 	if r.req.NoCache || r.v.again {
 		return nil, false
@@ -230,7 +230,7 @@ func (r *run) known(ctx context.Context, base *state, key string) (*state, bool)
 	return base.over(img.Digest, r.stored(ctx, img.Digest)), true
 }
 
-// save keeps what an operation wrote as a step.
+// save keeps the files that an operation wrote as a step.
 func (r *run) save(ctx context.Context, base *state, out *tree, key string) (*state, error) {
 	img, err := r.store.AddStep(ctx, oci.StepOptions{Owner: r.owner, Base: base.image, Key: key, By: r.v.title(), Fill: out.write})
 	if err != nil {
@@ -253,7 +253,7 @@ func (r *run) keyOf(inputs []string) string {
 	op.Inputs = nil
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(op)
 	if err != nil {
-		return hutch.NewID("none") // no key: it is done again
+		return hutch.NewID("none") // without a key it is repeated
 	}
 	return digestOf(append([]string{"operation", string(text)}, inputs...)...)
 }

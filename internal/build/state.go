@@ -39,12 +39,12 @@ func (s *state) over(image string, l *layer) *state {
 	return &state{key: image, image: image, root: s.root, trees: append(s.trees[:len(s.trees):len(s.trees)], l)}
 }
 
-// files are what a build has open; all of it goes with the build.
+// files are the open files of a build; all of them are removed with the build.
 type files struct {
 	store *oci.Store
 	owner string
 
-	left  *budget         // of all trees
+	left  *budget         // budget of all trees
 	roots map[string]view // by digest
 	open  []*os.File
 	made  []string // steps that were given a root file system
@@ -57,7 +57,7 @@ func (f *files) close() {
 	f.store.DropStepRoots(f.owner, f.made)
 }
 
-// tree returns a new tree, as large as an image and the owner's room allow.
+// tree returns a new tree, with the limits of an image and of the owner.
 func (f *files) tree(what string) (*tree, error) {
 	file, err := f.store.TempFile()
 	if err != nil {

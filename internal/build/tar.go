@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// Names by which a layer says that something below is gone.
+// Names with which a layer removes lower ones.
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
@@ -21,7 +21,7 @@ const (
 
 // reading says how the entries of an archive become nodes.
 type reading struct {
-	// place returns the path for an entry, and whether it is taken at all; nil takes its own.
+	// place returns the path for an entry, and whether to use the entry; nil uses the entry's own path.
 	place func(name string, n *node) (string, bool)
 	// layer reads whiteouts as such. Elsewhere they are files.
 	layer bool
@@ -29,7 +29,7 @@ type reading struct {
 	owned bool
 }
 
-// read takes the entries of a tar stream. Devices and sockets are left out.
+// read reads the entries of a tar stream, without devices and sockets.
 func (t *tree) read(ctx context.Context, r io.Reader, how reading) error {
 	for a := tar.NewReader(r); ; {
 		if ctx.Err() != nil {
@@ -104,7 +104,7 @@ func (t *tree) readWhiteout(name string) (taken bool, err error) {
 	return true, err
 }
 
-// link adds a hard link. One to a file that the archive does not have is an error: it leads nowhere else.
+// link adds a hard link. A link to a file outside of the archive is an error.
 func (t *tree) link(name string, h *tar.Header, how reading) error {
 	to := clean(h.Linkname)
 	if how.place != nil {

@@ -23,12 +23,12 @@ type node struct {
 	uid, gid int
 	mtime    time.Time
 	size     int64
-	offset   int64 // of its content in the file of the tree
+	offset   int64 // offset of its content in the tree's file
 	target   string
 	sum      [sha256.Size]byte // sum of its content
 }
 
-// removed is the type of a name that a tree takes away from what is below it.
+// removed is the type of a name that a tree removes from lower layers.
 const removed = fs.ModeIrregular
 
 func (n *node) isGone() bool { return n != nil && n.mode&removed != 0 }
@@ -36,12 +36,12 @@ func (n *node) isGone() bool { return n != nil && n.mode&removed != 0 }
 // limits bound a tree, and shared all trees of a build together.
 type limits struct {
 	bytes   int64
-	entries int // also folders that only the paths of others name
+	entries int // also folders that are only part of other paths
 	path    int
 	shared  *budget
 }
 
-// budget is what the trees of a build can still take: they are all there until it ends.
+// budget is what the trees of a build can still use together: all of them exist until it ends.
 type budget struct {
 	bytes   int64
 	entries int
@@ -55,7 +55,7 @@ type tree struct {
 	nodes    map[string]*node
 	children map[string]map[string]bool // names in each folder
 	names    int                        // in all folders
-	opaque   map[string]bool            // folders that hide all that is below them
+	opaque   map[string]bool            // folders that hide everything in lower layers
 
 	contents *os.File
 	unsaved  *bufio.Writer
@@ -69,8 +69,8 @@ func newTree(contents *os.File, what string, l limits) *tree {
 	}
 }
 
-// add puts a node at a path, in place of what was there. Folders above it that the tree does not have get a name and no
-// node: a layer need not have them.
+// add puts a node at a path, and replaces an existing one. Missing parent folders get a name and no node: a layer need
+// not have them.
 func (t *tree) add(name string, n *node) error {
 	if long := max(len(name), len(n.target)); long > t.limits.path {
 		return hutch.Errorf(hutch.Exhausted, "%s has a path or a link of %d bytes: at most %d are allowed", t.what, long, t.limits.path).With("limit", "path")
@@ -95,7 +95,7 @@ func (t *tree) add(name string, n *node) error {
 	return nil
 }
 
-// count takes names off the limits, or gives them back.
+// count takes names from the limits, or gives them back.
 func (t *tree) count(more int) error {
 	if t.names+more > t.limits.entries {
 		return hutch.Errorf(hutch.Exhausted, "%s has more than %d entries: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.entries).With("limit", "image entries")
@@ -108,7 +108,7 @@ func (t *tree) count(more int) error {
 	return nil
 }
 
-// drop forgets a node, but not what is below it.
+// drop removes a node, but not the nodes below it.
 func (t *tree) drop(name string) {
 	delete(t.nodes, name)
 	if dir, base := path.Dir(name), path.Base(name); len(t.children[name]) == 0 && t.children[dir][base] {
@@ -117,7 +117,7 @@ func (t *tree) drop(name string) {
 	}
 }
 
-// forget drops all that is below a folder.
+// forget drops everything below a folder.
 func (t *tree) forget(dir string) {
 	for name := range t.children[dir] {
 		below := path.Join(dir, name)
@@ -158,10 +158,10 @@ func (t *tree) open(n *node) (io.Reader, error) {
 	return io.NewSectionReader(t.contents, n.offset, n.size), nil
 }
 
-// paths are in order, so that a folder comes before what is in it.
+// paths are in order, so that a folder comes before its content.
 func (t *tree) paths() []string { return slices.Sorted(maps.Keys(t.nodes)) }
 
-// digest is that of all that the tree says, but for times.
+// digest is the digest of everything in the tree, without times.
 func (t *tree) digest() string { return t.digestOf(t.paths()) }
 
 func (t *tree) digestOf(paths []string) string {
@@ -173,8 +173,8 @@ func (t *tree) digestOf(paths []string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// clean is a path of an archive or a Dockerfile as trees have it. Nothing leads out: a path that climbs over the root
-// stays there.
+// clean is a path of an archive or a Dockerfile in the form of trees. It never leads out: a path that climbs over the
+// root stays there.
 func clean(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "" {

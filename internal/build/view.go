@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// view shows trees over each other, the last one on top, and below all of them the file system of an image. Paths that
-// it is given are clean and lead over folders only; resolve makes such paths.
+// view shows trees over each other, the last one on top, over the file system of an image. Its paths must be clean and
+// lead over folders only; resolve makes such paths.
 type view struct {
 	root  fs.FS // nil for none
 	file  *os.File
@@ -50,7 +50,7 @@ type found struct {
 	path string
 }
 
-// lookup returns what is at a path. It follows no link.
+// lookup returns the node at a path. It follows no link.
 func (v view) lookup(name string) (found, bool) {
 	for _, t := range slices.Backward(v.trees) {
 		if n := t.nodes[name]; n != nil {
@@ -73,7 +73,7 @@ func (v view) lookup(name string) (found, bool) {
 	return found{n, nil, name}, err == nil
 }
 
-// implied reports whether a folder is there because a tree has something in it, and no layer has the folder itself.
+// implied reports whether a folder exists only because a tree has a path below it, and no layer has the folder itself.
 func (v view) implied(name string) bool {
 	if v.root != nil {
 		if _, err := statRoot(v.root, name); err == nil {
@@ -127,7 +127,7 @@ func (v view) open(f found) (io.ReadCloser, error) {
 	return v.root.Open(f.path)
 }
 
-// names are what is in a folder, in order.
+// names are the names in a folder, in order.
 func (v view) names(dir string) []string {
 	all := map[string]bool{}
 	if v.root != nil {
@@ -152,11 +152,11 @@ func (v view) names(dir string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// mostLinks is how many links a path can lead over.
+// mostLinks is how many links a path can follow.
 const mostLinks = 255
 
-// resolve follows the links in a path, within the view: a link to / or to .. leads to the root of the view at most. What
-// does not exist is taken as it is written. The last part is followed if last is set.
+// resolve follows the links in a path, within the view: a link to / or to .. leads to the root of the view at most.
+// Missing parts are kept as written. The last part is followed if last is set.
 func (v view) resolve(name string, last bool) (string, error) {
 	at, rest := ".", strings.Split(clean(name), "/")
 	for links := 0; len(rest) > 0; {
@@ -204,7 +204,7 @@ type readOnly struct{ io.ReadCloser }
 
 func (readOnly) Stat() (fs.FileInfo, error) { return nil, errors.ErrUnsupported }
 
-// walk calls do for all that is at and below a path, folders first.
+// walk calls do for every path at and below a path, folders first.
 func (v view) walk(name string, do func(name string, f found) error) error {
 	f, ok := v.lookup(name)
 	if !ok {

@@ -1,14 +1,13 @@
-// Package conversation runs code for chats: each conversation has its own files,
-// which every run in it finds under /data and which people download by signed links.
+// Package conversation runs code for chats: each conversation has its own files, which every run in it finds under
+// /data and which people download by signed links.
 //
-// A conversation is a folder on the host; its sandbox is only where runs happen. A
-// new sandbox gets the files, and before a run is answered, its changed files are
-// copied to the folder. So a sandbox can be destroyed at any time (after five idle
-// minutes, or when others need the room), a download wakes nothing, and a backup
-// needs only the folder.
+// A conversation is a folder on the host; its sandbox is only where runs happen. A new sandbox gets the files, and
+// before a run is answered, its changed files are copied to the folder. So a sandbox can be destroyed at any time
+// (after five idle minutes, or when others need the space), a download wakes nothing, and a backup needs only the
+// folder.
 //
-// What comes out of a sandbox is hostile: names, links and sizes. All files are read
-// and written through an [os.Root] of their own conversation.
+// The output of a sandbox is hostile: names, links and sizes. All files are read and written through an [os.Root] of
+// their own conversation.
 package conversation
 
 import (
@@ -84,7 +83,7 @@ type Server struct {
 	accounts accounts
 
 	turns     turn.Locks // by sandbox
-	began     time.Time  // what is older was made by another process
+	began     time.Time  // an older one was made by another process
 	store     Store
 	languages languages
 }
@@ -142,9 +141,9 @@ type File struct {
 	URL  string `json:"url" jsonschema:"where to download it"`
 }
 
-// Run runs code in a conversation, which it creates if missing. Runs of one conversation take turns. Output goes to
-// out as it is printed. Files are kept even if the run fails, reaches its time limit or is cancelled; the result
-// beside the error then has what is known.
+// Run runs code in a conversation, which it creates if missing. Runs of one conversation wait for each other. Output
+// goes to out as it is printed. Files are kept even if the run fails, reaches its time limit or is cancelled; the
+// result that comes with the error then has the known part.
 func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) error) (res Result, err error) {
 	at, err := locate(ctx, req.ConversationID)
 	if err != nil {
@@ -256,7 +255,7 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began) && sb.Labels[labelImage] == with.ID:
 			return sb.ID, nil
 		}
-		// Its creation failed, another process created it and its content is unknown, or it has other programs.
+		// Its creation failed, or another process created it and its content is unknown, or it has other programs.
 		if _, err := s.svc.Destroy(ctx, sb.ID, true); err != nil {
 			return "", err
 		}

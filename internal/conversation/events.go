@@ -18,11 +18,11 @@ const (
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners
 	pulse        = 15 * time.Second // between signs of life
-	patience     = 30 * time.Second // with a client that does not read
+	patience     = 30 * time.Second // for a client that does not read
 )
 
-// feed reports events to listeners. It remembers a few, so that a client that lost its connection gets what it
-// missed. A client that reads too slowly is disconnected, and can reconnect in the same way.
+// feed reports events to listeners. It remembers a few, so that a client that lost its connection gets the missed ones.
+// A client that reads too slowly is disconnected, and can reconnect in the same way.
 type feed struct {
 	mu     sync.Mutex
 	last   int64
@@ -81,7 +81,7 @@ func (f *feed) run(at place, req Request) (done func(Result, error)) {
 }
 
 func (f *feed) tell(owner, kind string, data any) {
-	text, _ := json.Marshal(data) // strings, numbers and the like
+	text, _ := json.Marshal(data) // strings and numbers can always be encoded
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
@@ -153,8 +153,8 @@ func (f *feed) exit(owner string) {
 	}
 }
 
-// stream writes events to a client until it leaves: from the one after since
-// on or, when that is negative, from the next one.
+// stream writes events to a client until it disconnects: from the one after since on or, when that is negative, from
+// the next one.
 func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	owner := ownerOf(r.Context())
 	if since < 0 {
@@ -174,7 +174,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 			}
 		}
 		switch {
-		case len(list) > 0: // more may have come meanwhile
+		case len(list) > 0: // more may have arrived meanwhile
 			continue
 		case ended:
 			return
@@ -187,7 +187,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	}
 }
 
-// lastEvent is where a client wants to continue.
+// lastEvent is the position from which a client wants to continue.
 func lastEvent(r *http.Request) int64 {
 	id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
 	if err != nil || id < 0 {

@@ -222,7 +222,7 @@ type keeping struct {
 	room int64 // bytes that can still be written
 }
 
-// one copies one file, and reports whether it is a regular one that differed.
+// one copies one file, and reports whether it is a regular file that differed.
 func (k *keeping) one(name string, f hutch.FileInfo) (bool, error) {
 	old, err := k.root.Lstat(name)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *Server) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("DELETE /conversations/{conversation}", s.remove)
 }
 
-// stream sends what happens as server-sent events.
+// stream sends events as server-sent events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if who := caller.From(r.Context()).Principal; who != nil && !who.Has(hutch.ScopeRead, hutch.ScopeExec) {
 		problem.Write(w, hutch.Errorf(hutch.Denied, "the token %q may not follow runs: ask for one with the scope read or exec", who.Name))
@@ -100,7 +100,7 @@ var saved = map[string]string{
 	".csv": "text/csv; charset=utf-8", ".json": "application/json", ".pdf": "application/pdf", ".zip": "application/zip",
 }
 
-// disarm sets headers so that no browser takes a file for a page of ours: an untrusted program created it.
+// disarm sets headers so that no browser takes a file for a page of this server: an untrusted program created it.
 func disarm(h http.Header, name string) {
 	kind, disposition := "application/octet-stream", "attachment"
 	ext := strings.ToLower(path.Ext(name))

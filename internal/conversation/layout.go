@@ -29,14 +29,12 @@ var folderNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=-]{0,127}(~[0-
 // filesOf is the folder of a conversation's files, below the root.
 func filesOf(folder string) string { return folder + "/" + filesFolder }
 
-// upgrade gives a root today's layout. It only renames folders, and continues
-// where an earlier upgrade was killed. own says that no program but Hutch can
-// have made the root.
+// upgrade gives a root today's layout. It only renames folders, and continues where an earlier upgrade was killed. own
+// says that no program but Hutch can have made the root.
 //
-// Each conversation is moved into the stage first, already in today's layout.
-// When all are there, the mark is written, and they are moved back. So a
-// conversation in the root is of the earlier layout as long as there is no
-// mark, and of today's as soon as there is one.
+// Each conversation is moved into the stage first, already in today's layout. When all are there, the mark is written,
+// and they are moved back. So a conversation in the root is of the earlier layout as long as there is no mark, and of
+// today's as soon as there is one.
 func upgrade(root string, own bool) error {
 	marked, err := exists(filepath.Join(root, layoutMark))
 	if err != nil {
@@ -94,7 +92,7 @@ func stageAll(root, stage string, own bool) error {
 	return errors.Join(durable.Sync(stage), durable.Sync(root))
 }
 
-// unstageAll moves what is in stage into the root.
+// unstageAll moves the folders in stage into the root.
 func unstageAll(root, stage string) error {
 	folders, err := conversationFolders(stage)
 	if errors.Is(err, fs.ErrNotExist) {

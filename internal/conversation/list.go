@@ -17,11 +17,11 @@ import (
 // MaxListed is how many conversations one list has at most.
 const MaxListed = 1000
 
-// Kept describes what is kept of a conversation.
+// Kept describes the stored data of a conversation.
 type Kept struct {
 	Name string `json:"conversation"`
-	// Owner tells the conversations of different owners apart in a list of all. It is
-	// empty for those of the server's own token.
+	// Owner distinguishes the conversations of different owners in a list of all. It is empty for those of the server's
+	// own token.
 	Owner    string    `json:"owner,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	Modified time.Time `json:"modifiedAt"`

@@ -10,8 +10,7 @@ import (
 	"net/url"
 )
 
-// The page is one file: what is in its style and script elements is all that
-// its policy lets run.
+// The page is one file: its policy allows only the content of its own style and script elements.
 //
 //go:embed page.html
 var page []byte
@@ -50,7 +49,7 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	w.Write(s.linked(page)) // an error means that the client has disconnected
 }
 
-// linked is the page with a link to the API of the server, where there is one.
+// linked is the page with a link to the API of the server, if there is one.
 func (s *Server) linked(page []byte) []byte {
 	link := ""
 	if s.api != "" {

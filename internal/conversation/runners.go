@@ -13,8 +13,8 @@ import (
 	"hutch/internal/caller"
 )
 
-// The labels of a runner: an image whose program reads source text on its standard input, and works in /data. It
-// runs code of its language, in place of the host's programs if they have that language, too.
+// The labels of a runner: an image whose program reads source text on its standard input, and works in /data. It runs
+// code of its language, instead of the host's programs if they have that language, too.
 const (
 	LabelRunner   = "sandbox.runner" // true
 	LabelLanguage = "sandbox.language"
@@ -120,7 +120,7 @@ func (s *Server) Runners(ctx context.Context) ([]hutch.Language, error) {
 	return list, err
 }
 
-// ofHost lists the host's languages. Looking takes a sandbox, so the result is cached for a while.
+// ofHost lists the host's languages. The result is cached for a while, because it takes a sandbox.
 func (s *Server) ofHost(ctx context.Context) ([]hutch.Language, error) {
 	s.languages.mu.Lock()
 	defer s.languages.mu.Unlock()

@@ -70,7 +70,7 @@ func sizeOf(root *os.Root, folder string) (n int64) {
 	return n
 }
 
-// admit refuses a conversation for which an owner has no room: a new one beyond the number, or any if the total is
+// admit refuses a conversation that would exceed an owner's limits: a new one beyond the number, or any if the total is
 // full.
 func (s *Server) admit(at place) error {
 	s.accounts.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Server) admit(at place) error {
 	return nil
 }
 
-// grow records the size of a conversation, if its owner has room for it.
+// grow records the size of a conversation, if its owner's limit allows it.
 func (s *Server) grow(at place, bytes int64) error {
 	s.accounts.mu.Lock()
 	defer s.accounts.mu.Unlock()

@@ -1,25 +1,23 @@
 // Package egress decides what a sandbox can reach, and carries allowed connections.
 //
-// A [Gateway] gets every connection that a sandbox begins, to any address, before
-// the connection is accepted. It compares three things with the rules: the address,
-// for rules about networks; the name to which our own resolver answered with this
-// address, for rules about names; and, because one address serves many names, the
-// name that the client asks for on the connection, in the TLS hello or in every HTTP
-// request. What is not allowed is refused at once.
+// A [Gateway] gets every connection that a sandbox begins, to any address, before the connection is accepted. It
+// compares three things with the rules: the address, for rules about networks; the name to which our own resolver
+// answered with this address, for rules about names; and, because one address serves many names, the name that the
+// client asks for on the connection, in the TLS ClientHello or in every HTTP request. Everything that is not allowed is
+// refused at once.
 //
 // # Names
 //
-// The gateway's own resolver is the only one that a sandbox has. It answers names
-// that a rule covers, with addresses that can be reached, and records them: an
-// address counts as that of a name only for the sandbox that got this answer. It
-// answers A and AAAA records only. Other types have no answer, so that they carry
-// nothing out or in and no key for an encrypted hello arrives.
+// The gateway's own resolver is the only one that a sandbox has. It answers names that a rule covers, with addresses
+// that can be reached, and records them: an address counts as that of a name only for the sandbox that got this answer.
+// It answers A and AAAA records only. Other types have no answer, so that they carry nothing out or in and no key for
+// an encrypted ClientHello arrives.
 //
 // # Protocols
 //
-// At the ports of the web, a connection to a name is TLS or HTTP/1, or is ended. At
-// other ports, which a rule must name, it can be another protocol; but if the client
-// speaks first and its bytes could be TLS or HTTP, it must be that protocol.
+// At the ports of the web, a connection to a name is TLS or HTTP/1, or is ended. At other ports, which a rule must
+// name, it can be another protocol; but if the client speaks first and its bytes could be TLS or HTTP, it must be that
+// protocol.
 package egress
 
 import (
@@ -196,7 +194,7 @@ func (g *Gateway) Close() {
 // verdict is the decision of the rules about a connection.
 type verdict struct {
 	rule   string   // rule that allows it
-	names  []string // the client must ask for one of them; none for a network
+	names  []string // names, one of which the client must request; none for a network
 	anyway bool     // allowed by address, whatever name the client asks for
 	link   string   // the linked sandbox
 	reason string   // why it is denied
@@ -319,7 +317,7 @@ func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 }
 
 // pass connects a flow to its destination, if that is allowed and accepts the connection; otherwise it refuses the
-// flow. The passage ends when carry returns, and carry fails when the passage ends.
+// flow. The connection ends when carry returns, and carry fails when the connection ends.
 func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *passage, v verdict, down, up net.Conn) error) {
 	p, v := g.begin(ctx, protocol, f.Dst())
 	if p == nil {

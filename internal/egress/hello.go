@@ -23,7 +23,7 @@ const (
 const recordHandshake = 22 // the first byte of TLS
 
 const (
-	helloTime = 20 * time.Second // for a client to say what it wants
+	helloTime = 20 * time.Second // for a client to say what it requests
 	maxHello  = 64 << 10
 	maxLine   = 8 << 10 // bytes of a request that are read to recognize it
 )
@@ -39,8 +39,8 @@ var (
 	errHeard     = errors.New("heard")
 )
 
-// hello reads the TLS hello from c and returns the name in it, in lower case. The returned connection reads the same
-// bytes again.
+// hello reads the TLS ClientHello from c and returns the name in it, in lower case. The returned connection reads the
+// same bytes again.
 func hello(c net.Conn) (name string, again net.Conn, err error) {
 	var read bytes.Buffer
 	var extensions []uint16

@@ -119,7 +119,7 @@ func (x *proxy) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	if _, ok := r.In.Header["User-Agent"]; !ok {
-		r.Out.Header["User-Agent"] = nil // none of ours
+		r.Out.Header["User-Agent"] = nil // do not add our own
 	}
 	if !strings.EqualFold(r.In.Header.Get("Upgrade"), "websocket") {
 		r.Out.Header.Del("Upgrade")

@@ -16,7 +16,7 @@ import (
 var linkNet = netip.MustParsePrefix("198.18.0.0/16")
 
 // linked gives every link an address. A name usually has the same address whatever the other links are, so a program
-// that remembers it reaches the right sandbox.
+// that caches it reaches the right sandbox.
 func linked(list hutch.NetworkLinks) map[netip.Addr]hutch.NetworkLink {
 	links := map[netip.Addr]hutch.NetworkLink{}
 	for _, l := range list {

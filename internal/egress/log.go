@@ -17,7 +17,7 @@ type record struct {
 	cursor  int64
 	id      int64
 	changed chan struct{} // closed at the next line; nil when no query waits
-	// complete gets a copy of each line when it is not going to change, but for its count; it can be nil.
+	// complete gets a copy of each line when only its count can still change; it can be nil.
 	complete func(hutch.Connection)
 }
 
@@ -103,7 +103,7 @@ func (r *record) lastLocked(c *hutch.Connection) {
 	}
 }
 
-// read returns the lines that q asks for, and waits for them if q says so.
+// read returns the lines that match q, and waits for them if q says so.
 func (r *record) read(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog {
 	ctx, cancel := context.WithTimeout(ctx, q.Wait.Duration())
 	defer cancel()

@@ -102,8 +102,8 @@ func recordOther(first byte) bool {
 
 var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
 
-// tell recognizes the client's protocol without consuming its bytes. Text is HTTP if its first line says so; if that
-// line does not end, the protocol stays unknown.
+// tell recognizes the client's protocol without consuming its bytes. A text is HTTP if its first line is; if that line
+// does not end, the protocol stays unknown.
 func tell(r *bufio.Reader) (manner, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
@@ -113,7 +113,7 @@ func tell(r *bufio.Reader) (manner, error) {
 		if err != nil {
 			return other, err
 		}
-		line := bytes.TrimLeft(head, "\r\n") // which servers pass over
+		line := bytes.TrimLeft(head, "\r\n") // servers skip them
 		if len(line) > 0 && line[0] == recordHandshake {
 			if len(line) < len(head) {
 				return other, errHidden // no honest client begins so, and a lenient server might accept the rest

@@ -30,8 +30,8 @@ const (
 	maxQuestion = 1500
 )
 
-// Bounds on flows to the resolver and on questions under way: how many a sandbox can always have, how many at most,
-// and how many above the first all sandboxes share. A flow holds some kilobytes, a question a socket of the host.
+// Limits on flows to the resolver and on lookups in progress: how many a sandbox can always have, how many at most, and
+// how many above the first all sandboxes share. A flow holds some kilobytes, a lookup a socket of the host.
 const (
 	ownFlows, mostFlows, poolFlows       = 64, 512, 1024
 	ownLookups, mostLookups, poolLookups = 4, 32, 128
@@ -42,8 +42,8 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 	return dst.Port() == 53 && slices.Contains(g.opt.Names, dst.Addr())
 }
 
-// acceptQuestions accepts a flow to the resolver, and closes it with ctx; the result is nil if there is no room for
-// one more. The caller calls done after it.
+// acceptQuestions accepts a flow to the resolver, and closes it with ctx; the result is nil if the limit is reached.
+// The caller calls done after it.
 func (g *Gateway) acceptQuestions(ctx context.Context, f netstack.Flow) (c net.Conn, done func()) {
 	giveBack, ok := g.flows.try()
 	if !ok {
@@ -287,7 +287,7 @@ func NewResolver(dial func(ctx context.Context, network, address string) (net.Co
 	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[asked]answer{}, flows: make(chan struct{}, poolFlows), lookups: make(chan struct{}, poolLookups)}
 }
 
-// lookup returns the addresses of a name, IPv4 and IPv6: a name can have addresses of one kind only.
+// lookup returns the addresses of a name, IPv4 and IPv6: a name can have only one of the two kinds.
 func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	have, ok := r.known[asked{sandbox, name}]
@@ -306,7 +306,7 @@ func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Ad
 	return addrs, nil
 }
 
-// keep caches an answer, and drops another one if there are many.
+// keep caches an answer, and drops another answer if the cache is full.
 func (r *Resolver) keep(what asked, a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -94,7 +94,7 @@ func lastOf(names []string) string {
 	return names[len(names)-1]
 }
 
-// named decides about the name that is requested on a passage, and records it.
+// named decides about the name that is requested on a connection, and records it.
 func (p *passage) named(protocol, name string) verdict {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *passage) named(protocol, name string) verdict {
 	return v
 }
 
-// refuse ends a passage that turned out not to be allowed.
+// refuse ends a connection that turned out not to be allowed.
 func (p *passage) refuse(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *passage) refuse(reason string) {
 	}
 }
 
-// cut ends a passage that was allowed until now.
+// cut ends a connection that was allowed until now.
 func (p *passage) cut(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *passage) cut(reason string) {
 	p.cancel(errors.New(reason))
 }
 
-// fail records why a passage could not connect.
+// fail records why a connection could not be made.
 func (p *passage) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func because(err error) string {
 	return err.Error()
 }
 
-// end completes the log line of a passage.
+// end completes the log line of a connection.
 func (p *passage) end() {
 	p.cancel(nil)
 	p.mu.Lock()

@@ -19,7 +19,7 @@ type pin struct {
 	name string
 }
 
-// pins are the resolver's answers to a sandbox. An address counts as that of a name only if it was the answer.
+// pins are the resolver's answers to a sandbox. An address counts as that of a name only if it was in the answer.
 type pins struct {
 	mu    sync.Mutex
 	until map[pin]time.Time

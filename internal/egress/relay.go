@@ -17,7 +17,7 @@ const (
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// metered is the sandbox's end of a passage: it counts the bytes, and keeps to the pace of its gateway.
+// metered is the sandbox's end of a connection: it counts the bytes, and limits the rate.
 type metered struct {
 	net.Conn
 	p *passage
@@ -52,7 +52,7 @@ func (m *metered) Write(b []byte) (int, error) {
 	return done, nil
 }
 
-// CloseWrite tells the sandbox that no more data comes.
+// CloseWrite reports to the sandbox that no more data follows.
 func (m *metered) CloseWrite() error { return closeWrite(m.Conn) }
 
 func closeWrite(c net.Conn) error {
@@ -112,7 +112,7 @@ func carry(to, from net.Conn) {
 	}
 }
 
-// exchange copies datagrams both ways, until none came for a while.
+// exchange copies datagrams in both directions, until none arrived for a while.
 func exchange(down, up net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{down, up}, {up, down}} {

@@ -153,7 +153,7 @@ type packing struct {
 	to  archive
 }
 
-// path adds one path below dir, and what is below it.
+// path adds one path below dir, and everything below that path.
 func (k *packing) path(dir int, name string) error {
 	e := &entry{dir: dir, name: name, path: name}
 	if err := unix.Fstatat(dir, name, &e.st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -384,7 +384,7 @@ func local(name string) bool {
 	return true
 }
 
-// entrySize is what an entry or a folder counts, in bytes, whatever is in it.
+// entrySize is how many bytes an entry or a folder counts, whatever its content.
 const entrySize = 4 << 10
 
 // staysInside reports whether a link leads to a place in the folder, whatever other links there are on its way, if they
@@ -408,7 +408,7 @@ func staysInside(name, target string) bool {
 	return true
 }
 
-// take takes bytes off what may be written.
+// take takes bytes from the writer's limit.
 func (u *unpacking) take(n int64) error {
 	if u.most == 0 {
 		return nil
@@ -419,7 +419,7 @@ func (u *unpacking) take(n int64) error {
 	return nil
 }
 
-// taking takes what is read off what may be written.
+// taking takes bytes that are read from the limit.
 type taking struct {
 	u *unpacking
 	r io.Reader
@@ -437,8 +437,8 @@ func outside(name string) error {
 	return hutch.Errorf(hutch.Denied, "the archive's entry %.200q would land outside the folder: make the archive with relative paths and without ..", name)
 }
 
-// folder opens a folder below the root, and creates it if it is missing. A link on the way is ELOOP. The descriptor
-// is valid until the next call.
+// folder opens a folder below the root, and creates it if it is missing. A link on the way is ELOOP. The descriptor is
+// valid until the next call.
 func (u *unpacking) folder(name string) (int, error) {
 	if name == u.lastDir {
 		return u.last, nil
@@ -521,7 +521,7 @@ func (u *unpacking) hardLink(target string, dir int, name string) error {
 		return err
 	}
 	if u.most > 0 && isLink(from, path.Base(target)) {
-		return nil // its target stayed inside of the folder from the place of the first name, and might not from this one
+		return nil // its target stayed inside of the folder from the path of the first name, but might not from this path
 	}
 	return unix.Linkat(from, path.Base(target), own, name, 0)
 }

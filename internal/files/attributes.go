@@ -61,7 +61,7 @@ func setAttributes(fd int, attributes map[string]string) error {
 	return nil
 }
 
-// copyAttributes gives a file the attributes of another one, as far as both file systems keep them.
+// copyAttributes gives a file the attributes of another one, if both file systems support them.
 func copyAttributes(from, to int) {
 	n, err := unix.Flistxattr(from, nil)
 	if err != nil || n <= 0 {
@@ -81,7 +81,7 @@ func copyAttributes(from, to int) {
 	}
 }
 
-// attributes reads those of an entry of a folder, if it is still what it was.
+// attributes reads the attributes of a folder's entry, if it is still the same.
 func (e *entry) attributes() map[string]string {
 	fd, err := unix.Openat(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

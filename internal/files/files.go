@@ -1,12 +1,10 @@
-// Package files implements file operations from inside a file system: [hutch.Files]
-// on the root that its process sees. In a sandbox that is the sandbox's root, and the
-// process is the agent, so a read costs a round trip and no process.
+// Package files implements file operations from inside a file system: [hutch.Files] on the root that its process sees.
+// In a sandbox that is the sandbox's root, and the process is the agent, so a read costs a round trip and no process.
 //
-// Two rules keep it safe beside programs that change files at any moment. The kernel,
-// with the rights of the user (As), decides what a path means: this package never
-// decides by a path's text. And once it has found a file, it works by descriptor, so
-// no program can replace the file. It opens only regular files and folders, and closes
-// anything else at once: no operation here waits for a pipe.
+// Two rules keep it safe next to programs that change files at any moment. The kernel, with the rights of the user
+// (As), decides what a path means: this package never decides by a path's text. And once it has found a file, it works
+// by descriptor, so no program can replace the file. It opens only regular files and folders, and closes everything
+// else at once: no operation here waits for a pipe.
 package files
 
 import (
@@ -33,12 +31,12 @@ type FS struct {
 	// Secret, when set, names a folder that cannot be used, whatever its permissions: this process's own in /proc.
 	// The same holds for the folders of its threads.
 	Secret string
-	// WalkTime is how long one list or search may take; 0 is 30 s. What it found
-	// until then has been handed out, and the error says that there may be more.
+	// WalkTime is how long one list or search may take; 0 is 30 s. Results until then have been passed on, and the
+	// error says that there may be more.
 	WalkTime time.Duration
-	// Most, when set, is for archives of strangers that are unpacked outside of a sandbox: how many bytes Unpack writes,
-	// where each entry and each folder counts as 4 KiB more. Links that lead out of the folder are left out then: who opens what came
-	// out of a sandbox must not read a file of this machine.
+	// Most, when set, is for untrusted archives that are unpacked outside of a sandbox: how many bytes Unpack writes,
+	// where each entry and each folder counts as 4 KiB more. Links that lead out of the folder are then left out:
+	// opening a sandbox's file must not read a file of this machine.
 	Most int64
 }
 
@@ -121,8 +119,8 @@ func ownThread(name string) bool {
 	return unix.Lstat("/proc/self/task/"+id, &st) == nil
 }
 
-// openAt opens a path, but never through a link of /proc that stands for an open file or folder (/proc/self/exe,
-// /proc/self/fd/3): such links lead to files without a name here, such as this program itself.
+// openAt opens a path, but never through a link of /proc to an open file or folder (/proc/self/exe, /proc/self/fd/3):
+// such links lead to files without a name here, such as this program itself.
 func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if flags&unix.O_CREAT != 0 {
@@ -142,8 +140,8 @@ const noWait = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFI
 // errIrregular is the error for a path that is neither a regular file nor a folder.
 var errIrregular = errors.New("it is a pipe, a socket or a device")
 
-// regular opens a regular file and nothing else. It looks before it opens, because opening a device can have effects,
-// and again afterwards, to be sure.
+// regular opens only a regular file. It checks before it opens, because opening a device can have effects, and again
+// afterwards, to be sure.
 func regular(dir int, name string, flags int) (fd int, err error) {
 	var st unix.Stat_t
 	follow := 0

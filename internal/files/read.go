@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	piece = 128 << 10 // is read at a time
+	piece = 128 << 10 // bytes read at a time
 	large = 512 << 10 // large of a large file
 )
 

@@ -71,8 +71,8 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	})
 }
 
-// maxSteps bounds a compiled expression: each of its instructions can run at each byte of a line, and a match cannot
-// be cancelled.
+// maxSteps limits a compiled expression: each of its instructions can run at each byte of a line, and a match cannot be
+// cancelled.
 const maxSteps = 5000
 
 func expression(pattern string) (*regexp.Regexp, error) {

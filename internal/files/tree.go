@@ -98,7 +98,7 @@ func remove(ctx context.Context, dir int, name string, depth int) error {
 	return err
 }
 
-// empty deletes what is in a folder.
+// empty deletes the content of a folder.
 func empty(ctx context.Context, dir int, name string, depth int) error {
 	fd, err := folder(dir, name, unix.O_NOFOLLOW)
 	if err != nil {
@@ -240,7 +240,7 @@ func replacing(ctx context.Context, b *spot, replace bool, put func() error) err
 	return discard(ctx, b.dir, aside)
 }
 
-// discard removes what was moved to a hidden name.
+// discard removes a file that was moved to a hidden name.
 func discard(ctx context.Context, dir int, name string) error {
 	if isDir(dir, name) {
 		return remove(context.WithoutCancel(ctx), dir, name, 0)
@@ -251,7 +251,7 @@ func discard(ctx context.Context, dir int, name string) error {
 	return nil
 }
 
-// copyTo copies a to a hidden name beside b, and then renames it to b.
+// copyTo copies a to a hidden name next to b, and then renames it to b.
 func (f *FS) copyTo(ctx context.Context, a, b *spot, replace bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(a.dir, a.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -37,7 +37,7 @@ func (e *entry) isDir() bool { return e.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 var errSkip = errors.New("skip")
 
 // walk calls visit for everything in a folder, in the order of names, and for a folder's content after the folder. It
-// takes over dir. It skips files that vanish meanwhile, and the content of unreadable and of secret folders.
+// closes dir. It skips files that vanish meanwhile, and the content of unreadable and of secret folders.
 func (f *FS) walk(ctx context.Context, dir int, below string, depth int, visit func(*entry) error) error {
 	d := os.NewFile(uintptr(dir), below)
 	defer d.Close()
@@ -101,7 +101,7 @@ func namesOf(d *os.File) ([]string, error) {
 	}
 }
 
-// walkPath walks what is below a path, as the user.
+// walkPath walks everything below a path, as the user.
 func (f *FS) walkPath(ctx context.Context, p string, visit func(*entry) error) error {
 	return f.as(func() error {
 		dir, err := folder(unix.AT_FDCWD, p, 0)
@@ -143,8 +143,8 @@ func choose(glob string, hidden bool) (choice, error) {
 	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
 }
 
-// maxAlternatives bounds how many patterns without braces one with braces can stand for. Each can be compared with
-// each name, and that cannot be cancelled.
+// maxAlternatives limits the number of patterns without braces that one with braces stands for. Each can be compared
+// with each name, and that cannot be cancelled.
 const maxAlternatives = 256
 
 // alternatives counts the patterns without braces that a pattern stands for; it stops soon after the limit.
@@ -175,7 +175,7 @@ func alternatives(glob string) int {
 	return n
 }
 
-// takes reports whether e is wanted, and whether its content can be.
+// takes reports whether e matches, and whether its content can.
 func (c choice) takes(e *entry) (it, inside bool) {
 	if !c.hidden && e.name[0] == '.' {
 		return false, false

@@ -135,11 +135,11 @@ type watcher struct {
 	fs        *FS
 	file      *os.File
 	recursive bool
-	only      string // the only name that matters, if there is one
+	only      string // the only relevant name, if there is one
 	root      int
 
 	paths map[int]string // paths of the watched folders
-	// seen are files that a look into a new folder has found: the events of their creation may still come.
+	// seen are files that the scan of a new folder has found: the events of their creation may still come.
 	seen   map[string]bool
 	drafts map[uint32]bool // moves of our own temporary files, by cookie
 	queue  []change
@@ -206,7 +206,7 @@ func (w *watcher) drop(wd int) {
 	}
 }
 
-// below watches the subfolders of a folder, and announces what it finds.
+// below watches the subfolders of a folder, and announces the files that it finds.
 func (w *watcher) below(ctx context.Context, base string, announce bool) error {
 	dir, err := folder(unix.AT_FDCWD, base, 0)
 	if err != nil {
@@ -262,7 +262,7 @@ func (w *watcher) run(out func(hutch.FileEvent) error) error {
 	}
 }
 
-// take turns what was read into changes.
+// take turns raw events into changes.
 func (w *watcher) take(b []byte) {
 	for len(b) >= unix.SizeofInotifyEvent && !w.ended {
 		wd := int(int32(binary.NativeEndian.Uint32(b)))

@@ -102,17 +102,17 @@ func pour(w io.Writer, r io.Reader) error {
 // draft is a file that is being written: it has another name in the same folder until it is complete.
 type draft struct {
 	fs     *FS
-	path   string // what was asked for
+	path   string // the requested path
 	dir    int
 	name   string
 	temp   string
 	file   *os.File
 	mode   fs.FileMode
-	fresh  bool // nothing has the name
-	create bool // nothing may have it
+	fresh  bool // no file has the name
+	create bool // no file may have it
 
 	attributes map[string]string
-	like       *os.File // like whose attributes it has, too; nil for none
+	like       *os.File // file whose attributes it also gets; nil for none
 }
 
 // begin resolves the path of a file, following links, and opens a draft for it.
@@ -213,7 +213,7 @@ func (d *draft) open() error {
 	return nil
 }
 
-// write fills the draft and renames it, or leaves nothing of it.
+// write fills the draft and renames it; on failure nothing of it is left.
 func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 	defer unix.Close(d.dir)
 	defer d.file.Close()
@@ -352,7 +352,7 @@ func mismatch(n int, p string, content []byte, old string) error {
 	return hutch.Errorf(hutch.Conflict, "the text to be replaced is not in %.200q: %s", p, hint).With("matches", 0)
 }
 
-// mkdirs makes a folder and those above it.
+// mkdirs makes a folder and its parents.
 func mkdirs(p string) error {
 	fd, err := openAt(unix.AT_FDCWD, p, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil {

@@ -14,8 +14,7 @@ import (
 	"hutch/internal/linux/names"
 )
 
-// EROFSOptions are what an image's configuration says, and what programs in it
-// are to trust.
+// EROFSOptions are the image's configuration, and the authority that its programs should trust.
 type EROFSOptions struct {
 	// Env is the image's environment, KEY=VALUE. Without a PATH it gets the usual one.
 	Env []string
@@ -23,8 +22,7 @@ type EROFSOptions struct {
 	User *Account
 	// WorkingDir is the folder in which commands start; empty is Workspace.
 	WorkingDir string
-	// Authority is a certificate, as PEM, that programs inside trust beside those
-	// that the image does. May be empty.
+	// Authority is a certificate, as PEM, that programs inside trust in addition to the image's own. May be empty.
 	Authority []byte
 }
 
@@ -32,15 +30,15 @@ const (
 	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// mostBundle bounds a file of certificates.
 	mostBundle = 4 << 20
-	// mostJavaStores bounds what is written into every sandbox for Java.
+	// mostJavaStores limits the files that are written into every sandbox for Java.
 	mostJavaStores = 32
 	// mostParts bounds how deep a home or a working folder is.
 	mostParts = 100
-	// tempMode is that of /tmp.
+	// tempMode is the mode of /tmp.
 	tempMode = 0o777 | fs.ModeSticky | fs.ModeDir
 )
 
-// ErrFolder is the error for a home or a working folder with a path that no kernel takes.
+// ErrFolder is the error for a home or a working folder with an invalid path.
 var ErrFolder = errors.New("the path is too long, or it holds a zero byte")
 
 // checkFolder refuses a path before its parts become folders: there can be millions.
@@ -52,9 +50,8 @@ func checkFolder(path string) error {
 	return nil
 }
 
-// FromEROFS returns the root file system that the EROFS file at an absolute path
-// holds. It reads the file, and writes nothing. Paths of the options that are not
-// absolute begin at the root.
+// FromEROFS returns the root file system in the EROFS file at an absolute path. It reads the file, and writes nothing.
+// Relative paths of the options begin at the root.
 func FromEROFS(path string, opt EROFSOptions) (Root, error) {
 	user := accountOf(opt.User)
 	if err := cmp.Or(checkFolder(opt.WorkingDir), checkFolder(user.Home)); err != nil {
@@ -103,19 +100,19 @@ type linkFS interface {
 	Lstat(name string) (fs.FileInfo, error)
 }
 
-// owned is what an EROFS file knows about a file's owner.
+// owned is an EROFS file's record of a file's owner.
 type owned interface {
 	UID() uint32
 	GID() uint32
 }
 
-// above collects what a sandbox has over an EROFS file.
+// above collects the files of a sandbox over an EROFS file.
 type above struct {
 	below linkFS
 	root  Root
 }
 
-// inFS is an absolute path as package fs has it.
+// inFS is an absolute path in the form of package fs.
 func inFS(path string) string { return cmp.Or(strings.TrimPrefix(filepath.Clean(path), "/"), ".") }
 
 // folderBelow returns the image's folder at path, if no part of path is a link.
@@ -141,7 +138,7 @@ func (a *above) has(path string) bool {
 	return slices.ContainsFunc(a.root.Files, func(f File) bool { return f.Path == path })
 }
 
-// add adds a file with the folders above it. The first file at a path stays.
+// add adds a file and its parent folders. The first file at a path is kept.
 func (a *above) add(f File) {
 	if f.Path != "/" {
 		a.keepFolder(filepath.Dir(f.Path))
@@ -151,7 +148,7 @@ func (a *above) add(f File) {
 	}
 }
 
-// keepFolder adds a folder as the image has it, or a new one of root's.
+// keepFolder adds a folder as the image has it, or a new one that belongs to root.
 func (a *above) keepFolder(path string) {
 	f := File{Path: path, Mode: 0o755 | fs.ModeDir}
 	if info, ok := a.folderBelow(path); ok {
@@ -168,7 +165,7 @@ func owner(info fs.FileInfo) (uid, gid int) {
 	return 0, 0
 }
 
-// free reports whether a folder at path is neither ours nor below a file or a mount point of ours.
+// free reports whether a folder at path is neither ours nor below one of our files or mount points.
 func (a *above) free(path string) bool {
 	return !slices.ContainsFunc(a.root.Files, func(f File) bool {
 		ours := !f.Mode.IsDir() || slices.Contains([]string{"/proc", "/sys", "/dev", filepath.Dir(AgentPath)}, f.Path)
@@ -198,7 +195,7 @@ func (a *above) addFolders() {
 	}
 }
 
-// addOwn adds a folder of the user's, if the image does not have it.
+// addOwn adds a folder that belongs to the user, if the image does not have it.
 func (a *above) addOwn(path string) {
 	if _, ok := a.follow(path); !ok && a.free(path) {
 		user := a.root.Account()
@@ -206,8 +203,8 @@ func (a *above) addOwn(path string) {
 	}
 }
 
-// addNames adds the files by which programs find names and addresses. The agent
-// writes the host name into two of them.
+// addNames adds the files with which programs look up names and addresses. The agent writes the host name into two of
+// them.
 func (a *above) addNames() {
 	a.write("/etc/hostname", own["hostname"])
 	a.write("/etc/hosts", names.Hosts(""))
@@ -218,9 +215,8 @@ func (a *above) write(path, content string) {
 	a.add(File{Path: path, Mode: 0o644, Content: content})
 }
 
-// trust adds an authority for all programs, as on host images: to the bundles
-// that the image has, and to Java's. It also puts the authority where a
-// distribution's own program finds it when it makes the bundles again.
+// trust adds an authority for all programs, as on host images: to the image's bundles, and to Java's. It also puts the
+// authority where a distribution's own program finds it when it makes the bundles again.
 func (a *above) trust(authority []byte) error {
 	if len(authority) == 0 {
 		return nil
@@ -268,7 +264,7 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 	}
 	if path == "" {
 		path, text = authorityFile, authority
-		if _, ok := a.follow(bundles[0]); !ok { // nothing of the image is there
+		if _, ok := a.follow(bundles[0]); !ok { // the image has nothing there
 			path = bundles[0]
 			a.write(path, text)
 		}
@@ -286,13 +282,13 @@ func (a *above) read(path string) (string, bool, error) {
 	return string(text), true, err
 }
 
-// setenv overrides what the image says.
+// setenv overrides a variable of the image.
 func (a *above) setenv(key, value string) {
 	a.root.Env = slices.DeleteFunc(a.root.Env, func(kv string) bool { return strings.HasPrefix(kv, key+"=") })
 	a.root.Env = append(a.root.Env, key+"="+value)
 }
 
-// javaStorePatterns are where images have what Java trusts.
+// javaStorePatterns are the paths of Java's trust stores in images.
 var javaStorePatterns = []string{
 	"etc/ssl/certs/java/cacerts", "usr/lib/jvm/*/lib/security/cacerts", "usr/lib/jvm/*/jre/lib/security/cacerts",
 	"usr/local/openjdk-*/lib/security/cacerts", "opt/*/lib/security/cacerts", "opt/*/*/lib/security/cacerts",

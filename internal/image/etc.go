@@ -8,8 +8,8 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// allowed lists what the image takes from the host's /etc, as patterns: what programs need and what holds no secrets.
-// Deliberately left out although programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
+// allowed lists what the image takes from the host's /etc, as patterns: files that programs need and that hold no
+// secrets. Deliberately left out although programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
 // maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and ssh (keys),
 // machine-id (it identifies the host).
 var allowed = []string{
@@ -50,8 +50,8 @@ var own = map[string]string{
 		"PS1='\\u@\\h:\\w\\$ '\n",
 }
 
-// walkEtc visits every file, folder and link of the allow-list, a folder before its content. It skips what cannot be
-// read.
+// walkEtc visits every file, folder and link of the allow-list, a folder before its content. It skips files that cannot
+// be read.
 func walkEtc(visit func(path string, entry fs.DirEntry) error) error {
 	for _, pattern := range allowed {
 		paths, err := filepath.Glob(filepath.Join("/etc", pattern))

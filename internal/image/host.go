@@ -26,21 +26,19 @@ type HostOptions struct {
 	Path string
 	// Home is where version managers (pyenv, rustup) store their choice.
 	Home string
-	// Authority is a certificate, as PEM, that programs inside trust beside
-	// those that the host does. May be empty.
+	// Authority is a certificate, as PEM, that programs inside trust in addition to the host's own. May be empty.
 	Authority []byte
-	// Log gets what is left out, and why; nil for no log.
+	// Log gets the names of files that are left out, and why; nil for no log.
 	Log *slog.Logger
 }
 
-// hostVersion changes when the same host is to give a different image.
+// hostVersion changes when the same host must give a different image.
 const hostVersion = "6"
 
-// Host returns the host image: the programs of this machine, without its
-// secrets and state. The skeleton is kept under dir, in a folder named after
-// everything that it depends on, so that the next call finds it ready, and a
-// changed host gets a new one beside the old, which sandboxes may still be
-// using. Any number of processes may call it on one dir at once.
+// Host returns the host image: the programs of this machine, without its secrets and state. The skeleton is kept under
+// dir, in a folder named after everything that it depends on, so that the next call finds it ready, and a changed host
+// gets a new one next to the old, which sandboxes may still use. Any number of processes may call it on one dir at
+// once.
 func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -84,8 +82,7 @@ func loadRoot(place string) (root Root, err error) {
 	return root, nil
 }
 
-// whole reports whether everything that the image shows is there, and nothing
-// that it must mask has come since.
+// whole reports whether everything that the image shows still exists, and no file has appeared since that it must mask.
 func (r Root) whole() bool {
 	if _, err := os.Stat(r.Dir); err != nil {
 		return false
@@ -98,15 +95,15 @@ func (r Root) whole() bool {
 	return len(r.bare()) == 0
 }
 
-// makeHost makes the image in a folder of its own and renames it to place
-// when it is complete. Who comes second to that uses the work of the first.
+// makeHost makes the image in a temporary folder and renames it to place when it is complete. If another process has
+// done so first, its result is used.
 func makeHost(ctx context.Context, place string, opt HostOptions, found []foundTool) error {
 	sweepAbandoned(filepath.Dir(place))
 	tmp, err := os.MkdirTemp(filepath.Dir(place), newPrefix)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) // after the rename there is nothing there
+	defer os.RemoveAll(tmp) // after the rename it does not exist
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
@@ -131,8 +128,8 @@ func makeHost(ctx context.Context, place string, opt HostOptions, found []foundT
 	return err
 }
 
-// syncAll puts what was written below dir on disk, so that a name that
-// survives a power cut stands for a whole image.
+// syncAll writes everything below dir to disk, so that a name that survives a power failure stands for a complete
+// image.
 func syncAll(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -144,7 +141,7 @@ func syncAll(dir string) error {
 
 const newPrefix = ".new-"
 
-// sweepAbandoned removes what a killed process left half made.
+// sweepAbandoned removes unfinished images of killed processes.
 func sweepAbandoned(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -155,7 +152,7 @@ func sweepAbandoned(dir string) {
 	}
 }
 
-// fingerprint names an image by everything that decides what is in it.
+// fingerprint names an image by everything that determines its content.
 func fingerprint(opt HostOptions, found []foundTool, warm string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, hostVersion, runtime.GOARCH, os.Geteuid(), opt.Path, opt.Home, opt.Authority)
@@ -178,8 +175,8 @@ func fingerprint(opt HostOptions, found []foundTool, warm string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// stamp writes what changes when the file at path does: the kernel moves a
-// file's change time on at every write, rename and chmod.
+// stamp writes the values that change when the file at path changes: the kernel updates a file's change time at every
+// write, rename and chmod.
 func stamp(h hash.Hash, path string) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -1,13 +1,11 @@
-// Package image makes root file systems: from the name of an image to a [Root]
-// that a driver can put under a sandbox.
+// Package image makes root file systems: from the name of an image to a [Root] that a driver can put under a sandbox.
 //
-// The built-in image is "host" ([Host]): this machine's programs, read only,
-// without its secrets and state. It is put together from an allow-list, so
-// a file that the lists forget stays outside.
+// The built-in image is "host" ([Host]): this machine's programs, read only, without its secrets and state. It is made
+// from an allow-list, so a file that the lists forget stays outside.
 //
-// Any other image is one EROFS file ([FromEROFS]), a read-only file system that
-// no sandbox and no host program writes to. It is untrusted: it need not contain
-// a shell, a list of users or a single folder, and its links can lead anywhere.
+// Any other image is one EROFS file ([FromEROFS]), a read-only file system that no sandbox and no host program writes
+// to. It is untrusted: it need not contain a shell, a list of users or a single folder, and its links can lead
+// anywhere.
 package image
 
 import (
@@ -21,14 +19,12 @@ import (
 	"hutch"
 )
 
-// Root is a read-only root file system, ready to be used by any number of
-// sandboxes at once. Nothing in it is ever written to by a sandbox: drivers put a
-// private writable layer over it.
+// Root is a read-only root file system, ready to be used by any number of sandboxes at once. A sandbox never writes to
+// it: drivers put a private writable layer over it.
 //
-// It has one of two forms. A host image is a skeleton folder, owned by us, and
-// folders of the host laid over it, read only, at the same paths in every
-// sandbox: Dir, Binds and Masks. Any other image is an EROFS file, and what each
-// sandbox has over it from its beginning: EROFS and Files.
+// It has one of two forms. A host image is a skeleton folder, owned by us, and folders of the host mounted over it,
+// read only, at the same paths in every sandbox: Dir, Binds and Masks. Any other image is an EROFS file, and the files
+// that each sandbox has over it from its beginning: EROFS and Files.
 type Root struct {
 	// Dir is the skeleton: every mount point, /etc and the links of a merged
 	// /usr are in it; /workspace, /home/user and /tmp are empty folders.
@@ -36,9 +32,9 @@ type Root struct {
 	// Binds are laid over the skeleton in this order, nosuid and nodev. Their
 	// targets exist in Dir, or in a bind before them.
 	Binds []Bind
-	// Masks are paths inside, free of links and below the target of a bind, where
-	// nothing may be seen: now, or when the host has something there later. What
-	// the host had there when the image was made is covered by a bind, too.
+	// Masks are paths inside, free of links and below the target of a bind, where no file may be visible: now, or when
+	// the host has a file there later. Files that the host had there when the image was made are covered by a bind,
+	// too.
 	Masks []string
 
 	// EROFS is the absolute path of a file that holds the whole root file system, in
@@ -46,9 +42,8 @@ type Root struct {
 	// attributes. It must not change while a sandbox, a snapshot or a hibernated
 	// sandbox uses it. Dir, Binds and Masks are then empty.
 	EROFS string
-	// Files are put over those of the EROFS file when a sandbox is made, in this
-	// order, in which a folder precedes its content. They are written files: they
-	// count towards the disk limit, and their owner can change them.
+	// Files are put over those of the EROFS file when a sandbox is created, in this order, in which a folder precedes
+	// its content. They are written files: they count towards the disk limit, and their owner can change them.
 	Files []File
 
 	// Env is the base environment, KEY=VALUE, with PATH at least.
@@ -57,22 +52,21 @@ type Root struct {
 	User *Account
 	// WorkingDir is the folder in which commands start; empty is Workspace.
 	WorkingDir string
-	// Program is what the image says of its own program; the host image says nothing.
+	// Program is the image's own program; a host image has none.
 	Program Program
 }
 
-// Program is what an image says of the program that it is made for. It is untrusted.
+// Program is the program that an image is made for. It is untrusted.
 type Program struct {
 	Command []string   // the ENTRYPOINT and CMD
 	Care    hutch.Care // the STOPSIGNAL and HEALTHCHECK
 }
 
-// File is a folder or a regular file that a sandbox has over an EROFS file. It
-// replaces what the image has at its path, and what the image has there is never
-// followed if it is a link; but a folder keeps the content of the image's folder.
+// File is a folder or a regular file that a sandbox has over an EROFS file. It replaces the image's file at its path,
+// which is never followed if it is a link; but a folder keeps the content of the image's folder.
 type File struct {
 	Path     string      // absolute and clean
-	Mode     fs.FileMode // with fs.ModeDir for a folder; else permissions and sticky bit only
+	Mode     fs.FileMode // with fs.ModeDir for a folder; otherwise only permissions and sticky bit
 	UID, GID int
 	Content  string
 }
@@ -95,8 +89,8 @@ func (r Root) Account() Account {
 // Workdir returns the folder in which commands start.
 func (r Root) Workdir() string { return cmp.Or(r.WorkingDir, Workspace) }
 
-// Bind shows Source, an absolute path of the host, with all that is mounted
-// below it, at Target. Both are folders, or both are files; neither is a link.
+// Bind shows Source, an absolute path of the host, with everything that is mounted below it, at Target. Both are
+// folders, or both are files; neither is a link.
 type Bind struct {
 	Source, Target string
 }
@@ -148,8 +142,8 @@ func (r Root) LookPath(program string) (string, bool) {
 // maxLinks is how many symbolic links the kernel follows in one path.
 const maxLinks = 40
 
-// Resolve follows path as the kernel would inside, links and all, and returns
-// what it names on the host. It is false for what does not exist inside.
+// Resolve follows path as the kernel would inside, including links, and returns the path on the host. It is false for a
+// path that does not exist inside.
 func (r Root) Resolve(path string) (string, bool) {
 	inside, ok := r.follow(path)
 	if !ok {
@@ -158,9 +152,8 @@ func (r Root) Resolve(path string) (string, bool) {
 	return r.onHost(inside), true
 }
 
-// Needs reports whether a bind shows something, or covers something that is there:
-// what the image masks may be gone from the host, and then there is nothing to
-// cover, and nothing to mount on but a new file of the host's.
+// Needs reports whether a bind shows something, or covers something that exists: a masked file may be gone from the
+// host, and then there is nothing to cover, and nothing to mount on except a new file on the host.
 func (r Root) Needs(b Bind) bool {
 	if !slices.Contains(r.Masks, b.Target) {
 		return true
@@ -181,8 +174,7 @@ func (r Root) follow(path string) (string, bool) {
 	return at, missing == ""
 }
 
-// walk follows path as far as it exists. What is missing of it begins with a
-// slash.
+// walk follows path as far as it exists. The missing rest begins with a slash.
 func (r Root) walk(path string) (at, missing string) {
 	return walkLinks(path,
 		func(path string) (fs.FileInfo, error) { return os.Lstat(r.onHost(path)) },
@@ -226,8 +218,7 @@ func walkLinks(path string, lstat func(string) (fs.FileInfo, error), readlink fu
 	return at, ""
 }
 
-// onHost maps a path inside, free of links, to the host's. Of the binds above
-// a path the last is the one that shows.
+// onHost maps a path inside, free of links, to the host's. If several binds are above a path, the last one counts.
 func (r Root) onHost(path string) string {
 	host := filepath.Join(r.Dir, path)
 	for _, b := range r.Binds {
@@ -238,7 +229,7 @@ func (r Root) onHost(path string) string {
 	return host
 }
 
-// below reports whether path is dir or lies in it, and where.
+// below reports whether path is dir or is below it, and where.
 func below(dir, path string) (rel string, ok bool) {
 	rel, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return rel, ok && (rel == "" || rel[0] == '/')

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// A program that keeps its next random numbers in memory would give the same
-// ones in every copy of its sandbox. The image therefore makes OpenSSL and Node
-// ask the kernel each time: see random/provider.c and random/node.cjs.
+// A program that keeps its next random numbers in memory would give the same ones in every copy of its sandbox. The
+// image therefore makes OpenSSL and Node ask the kernel each time: see random/provider.c and random/node.cjs.
 const (
 	providerFile = "/etc/hutch/random.so"
 	nodeFile     = "/etc/hutch/random.cjs"
@@ -23,7 +22,7 @@ var randomNode string
 // opensslConfigs are where systems keep the configuration of OpenSSL.
 var opensslConfigs = []string{"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"}
 
-// drawFromKernel leads OpenSSL and Node to the kernel's random numbers.
+// drawFromKernel makes OpenSSL and Node use the kernel's random numbers.
 func (s *skeleton) drawFromKernel() error {
 	if err := errors.Join(s.mkdirAll(filepath.Dir(nodeFile)), s.write(nodeFile, randomNode)); err != nil {
 		return err
@@ -36,12 +35,12 @@ func (s *skeleton) drawFromKernel() error {
 		return err
 	}
 	config, err := s.configureOpenSSL()
-	s.Env = append(s.Env, "OPENSSL_CONF="+config) // for those that look elsewhere, such as Node
+	s.Env = append(s.Env, "OPENSSL_CONF="+config) // for programs that look elsewhere, such as Node
 	return err
 }
 
-// configureOpenSSL adds the provider to the host's configuration, and returns
-// where it is. A host without one gets one that has nothing else.
+// configureOpenSSL adds the provider to the host's configuration, and returns its path. A host without a configuration
+// gets one with only the provider.
 func (s *skeleton) configureOpenSSL() (first string, err error) {
 	for _, path := range opensslConfigs {
 		inside, ok := s.follow(path)
@@ -69,13 +68,11 @@ func (s *skeleton) configureOpenSSL() (first string, err error) {
 	return path, s.write(path, withProvider(""))
 }
 
-// withProvider is a configuration of OpenSSL with our provider in it. What the
-// host has decided about providers and random numbers stays: a host that allows
-// certain providers only, such as FIPS, keeps them and its generators.
+// withProvider is a configuration of OpenSSL with our provider in it. The host's decisions about providers and random
+// numbers are kept: a host that allows only certain providers, such as FIPS, keeps them and its generators.
 //
-// OpenSSL merges sections of one name, and the last value of a name counts. Node
-// reads nodejs_conf in the place of openssl_conf. The ? before the property says
-// that another generator will do where this provider is missing.
+// OpenSSL merges sections of one name, and the last value of a name counts. Node reads nodejs_conf instead of
+// openssl_conf. The ? before the property allows another generator where this provider is missing.
 func withProvider(text string) string {
 	c := parseConfig(text)
 	top := ""
@@ -118,7 +115,7 @@ properties = ?provider=hutch
 
 var configLine = regexp.MustCompile(`^\s*(?:\[\s*([^\]]*?)\s*\]|([^#=\s]+)\s*=\s*([^#]*?)\s*(?:#.*)?$)`)
 
-// parseConfig reads the sections of a configuration, without what it includes.
+// parseConfig parses the sections of a configuration, without included files.
 func parseConfig(text string) map[string]map[string]string {
 	section, all := "default", map[string]map[string]string{}
 	for line := range strings.Lines(text) {

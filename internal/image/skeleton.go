@@ -18,9 +18,8 @@ import (
 // most hosts all but usr are links into it.
 var systemFolders = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// masks are the files and folders among those shown that may hold
-// credentials, or state of the host; an empty one is laid over each. The
-// names are relative to /usr and to every prefix that is shown.
+// masks are visible files and folders that may hold credentials, or state of the host; an empty one is mounted over
+// each. The names are relative to /usr and to every visible prefix.
 var masks = []string{
 	"local/etc", "etc/npmrc", "etc/gitconfig", "etc/pip.conf", "pip.conf", "lib/node_modules/npm/npmrc",
 	"etc/Renviron.site", "lib/R/etc/Renviron.site",
@@ -30,8 +29,8 @@ var masks = []string{
 
 // skeleton is an image being made.
 type skeleton struct {
-	Root         // Dir is the temporary place
-	place string // where it will be
+	Root         // Dir is the temporary path
+	place string // its final path
 }
 
 // buildHost makes the host image in tmp, to be moved to place.
@@ -62,7 +61,7 @@ func buildHost(ctx context.Context, tmp, place string, opt HostOptions, found []
 var environment = []string{
 	"LANG=C.UTF-8",
 	"HOME=" + Home, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash",
-	// What a program printed before the time limit killed it must be there.
+	// The output before a time limit must not stay in a buffer.
 	"PYTHONUNBUFFERED=1",
 	// The user may install: below its home, as /usr is read only.
 	"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
@@ -71,8 +70,7 @@ var environment = []string{
 	"GOTOOLCHAIN=local",
 }
 
-// makeFolders makes the folders of the image's own, and the files beside the
-// skeleton that masks are made of.
+// makeFolders makes the image's own folders, and the files next to the skeleton that masks are made of.
 func (s *skeleton) makeFolders() error {
 	for _, dir := range []string{"/", "/proc", "/sys", "/dev", "/run", "/etc", "/root", "/var", "/home", "/.hutch"} {
 		if err := s.mkdir(dir, 0o755); err != nil {
@@ -101,8 +99,8 @@ func (s *skeleton) makeFolders() error {
 
 const emptyFile, emptyFolder = "empty", "empty.d"
 
-// giveToUser makes a folder the user's. An ordinary user's own id becomes the
-// user's inside, so then nothing is to be done.
+// giveToUser makes a folder the user's. An ordinary user's own id becomes the user's inside, so then nothing has to be
+// done.
 func (s *skeleton) giveToUser(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -110,8 +108,8 @@ func (s *skeleton) giveToUser(dir string) error {
 	return os.Chown(filepath.Join(s.Dir, dir), UID, GID)
 }
 
-// showSystem shows the programs and libraries of the host whose root is at
-// base: as links into /usr where the host has them so.
+// showSystem shows the programs and libraries of the host whose root is at base, with the same links into /usr as on
+// the host.
 func (s *skeleton) showSystem(base string) error {
 	for _, name := range systemFolders {
 		host, inside := filepath.Join(base, name), "/"+name
@@ -171,12 +169,12 @@ func (s *skeleton) copyEtc() error {
 		case 0:
 			return s.copyFile(path)
 		}
-		return nil // a socket, a device: nothing that a program is configured by
+		return nil // a socket or a device: no program reads its configuration from it
 	})
 }
 
-// copyFile copies a file of the host to the same path, if everyone may read
-// it there. One that vanished or is out of reach is left out.
+// copyFile copies a file of the host to the same path, if everyone can read it there. A file that is gone or unreadable
+// is left out.
 func (s *skeleton) copyFile(path string) error {
 	in, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -195,7 +193,7 @@ func (s *skeleton) copyFile(path string) error {
 	return cmp.Or(err, out.Chmod(0o644|info.Mode()&0o111), out.Close())
 }
 
-// mask notes what must not be seen, and lays something empty over what is there.
+// mask records a path that must not be visible, and mounts something empty over an existing file.
 func (s *skeleton) mask() error {
 	s.Masks = s.masked()
 	for _, path := range s.bare() {
@@ -208,8 +206,8 @@ func (s *skeleton) mask() error {
 	return nil
 }
 
-// masked returns the paths inside where the host has, or could have, something to
-// be masked. A path that leads into the skeleton is not the host's.
+// masked returns the paths inside where the host has, or could have, a file to be masked. A path that leads into the
+// skeleton is not the host's.
 func (r Root) masked() (paths []string) {
 	for _, shown := range r.Binds {
 		for _, name := range masks {
@@ -222,13 +220,13 @@ func (r Root) masked() (paths []string) {
 	return paths
 }
 
-// bare returns the paths inside, free of links, that are to be masked and show
-// something. An empty folder needs no mask, which would cost a mount.
+// bare returns the paths inside, free of links, that have to be masked and show something. An empty folder needs no
+// mask, which would cost a mount.
 func (r Root) bare() (paths []string) {
 	for _, path := range r.masked() {
 		host := r.onHost(path)
 		if _, err := os.Lstat(host); err != nil {
-			continue // as most are
+			continue // most do not exist
 		}
 		if now, ok := r.follow(path); ok && now == path && !empty(host) {
 			paths = append(paths, path)
@@ -246,7 +244,7 @@ func empty(path string) bool {
 	return err == nil && len(entries) == 0
 }
 
-// dropDeadLinks removes the links of /etc that lead to nothing inside.
+// dropDeadLinks removes the links of /etc whose targets are missing inside.
 func (s *skeleton) dropDeadLinks() error {
 	etc := filepath.Join(s.Dir, "etc")
 	return filepath.WalkDir(etc, func(path string, entry fs.DirEntry, err error) error {
@@ -281,7 +279,7 @@ func (s *skeleton) write(path, content string) error {
 	return os.Chmod(path, 0o644) // whatever the umask
 }
 
-// mkdirAll makes a folder and those above it, open to everyone's eyes.
+// mkdirAll makes a folder and its parents, readable for everyone.
 func (s *skeleton) mkdirAll(dir string) error {
 	if _, err := os.Lstat(filepath.Join(s.Dir, dir)); err == nil {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// WriteTar writes the root of an EROFS file, with what a sandbox has over it, as a tar archive: for a runtime that takes
-// no such file. Owners and permissions stay, but for the bits that change a program's user. Devices, pipes and sockets are
-// left out.
+// WriteTar writes the root of an EROFS file, with a sandbox's files over it, as a tar archive: for a runtime that
+// cannot read EROFS. Owners and permissions are kept, except the bits that change a program's user. Devices, pipes and
+// sockets are left out.
 func (r Root) WriteTar(out io.Writer) error {
 	content, f, err := openEROFS(r.EROFS)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r Root) WriteTar(out io.Writer) error {
 type tarWriter struct {
 	w       *tar.Writer
 	content linkFS
-	over    map[string]File // those that are not written yet, by their paths
+	over    map[string]File // files that are not written yet, by their paths
 }
 
 func (p *tarWriter) visit(name string, entry fs.DirEntry, err error) error {
@@ -59,7 +59,7 @@ func (p *tarWriter) visit(name string, entry fs.DirEntry, err error) error {
 	return p.entry(name, entry)
 }
 
-// entry writes what the image has.
+// entry writes a file of the image.
 func (p *tarWriter) entry(name string, entry fs.DirEntry) error {
 	info, err := p.content.Lstat(name)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *tarWriter) entry(name string, entry fs.DirEntry) error {
 	return err
 }
 
-// file writes what a sandbox has over the image.
+// file writes a sandbox's file over the image.
 func (p *tarWriter) file(f File) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.Path, "/"), Mode: mode(f.Mode), Uid: f.UID, Gid: f.GID, Size: int64(len(f.Content)), Format: tar.FormatPAX}
 	if f.Mode.IsDir() {
@@ -105,7 +105,7 @@ func (p *tarWriter) file(f File) error {
 	return err
 }
 
-// mode is the permissions as tar has them.
+// mode is the permissions in tar's form.
 func mode(m fs.FileMode) int64 {
 	bits := int64(m.Perm())
 	if m&fs.ModeSticky != 0 {

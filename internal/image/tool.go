@@ -24,14 +24,13 @@ type tool struct {
 	// ask are arguments that make it print prefixes, one a line. Without
 	// them the prefix is the parent of the program's own folder.
 	ask []string
-	// answer finds the prefix in what it prints, where that is not all.
+	// answer finds the prefix in the tool's output, if that has more.
 	answer *regexp.Regexp
 }
 
 const askPython = "import sys; print(sys.prefix); print(sys.base_prefix); print(sys.exec_prefix)"
 
-// tools are looked up on the host's search path. To support one more
-// is to add a line.
+// tools are looked up on the host's search path. To support another tool, add a line.
 var tools = []tool{
 	{name: "python3", ask: []string{"-c", askPython}},
 	{name: "python", ask: []string{"-c", "import sys; print(sys.prefix)"}},
@@ -58,8 +57,7 @@ var choices = []string{
 	".tool-versions", ".config/mise/config.toml", ".volta/tools/user/platform.json", ".nvm/alias/default",
 }
 
-// stores are folders whose packages refer to each other: one of them is of
-// no use without the rest.
+// stores are folders whose packages refer to each other: none of them works without the rest.
 var stores = []string{"/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"}
 
 // foundTool is a tool that is on the host's search path.
@@ -86,8 +84,8 @@ func lookTools(path string) (found []foundTool) {
 	return found
 }
 
-// showTools shows the prefixes of the tools that the system's folders do not
-// have, and sets PATH to find everything in the host's order.
+// showTools shows the prefixes of the tools that the system's folders do not have, and sets PATH to find everything in
+// the host's order.
 func (s *skeleton) showTools(ctx context.Context, opt HostOptions, found []foundTool) error {
 	prefixes := make([][]string, len(found))
 	var wg sync.WaitGroup
@@ -100,7 +98,7 @@ func (s *skeleton) showTools(ctx context.Context, opt HostOptions, found []found
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	bins := map[string][]string{} // by folder of the search path, what takes its place
+	bins := map[string][]string{} // by folder of the search path, its replacement
 	for i, t := range found {
 		for _, prefix := range prefixes[i] {
 			if err := s.showPrefix(prefix, opt); err != nil {
@@ -132,8 +130,8 @@ func isScript(path string) bool {
 	return string(magic[:n]) == "#!"
 }
 
-// searchPath is the host's, with what the image does not show left out and
-// the programs that shims lead to, in the place of the shims.
+// searchPath is the host's, without folders that the image does not show, and with the programs that shims lead to,
+// instead of the shims.
 func (s *skeleton) searchPath(host string, bins map[string][]string) string {
 	dirs := []string{Home + "/.local/bin"}
 	add := func(dir string) {
@@ -164,8 +162,8 @@ func isDir(path string) bool {
 // machine needs a second.
 const askTime = 10 * time.Second
 
-// prefixes asks the tool where it lives. It runs in /, so that no folder's
-// own choice of a version counts, with nothing of our environment.
+// prefixes asks the tool for its prefix. It runs in /, so that no folder's own choice of a version counts, with nothing
+// of our environment.
 func (t foundTool) prefixes(ctx context.Context, opt HostOptions) []string {
 	if t.ask == nil {
 		return []string{filepath.Dir(filepath.Dir(t.real))}
@@ -215,7 +213,7 @@ func (s *skeleton) showPrefix(prefix string, opt HostOptions) error {
 			prefix, real = store, store
 		}
 	}
-	for _, dir := range []string{real, filepath.Clean(prefix)} { // the second may be a link that is shown
+	for _, dir := range []string{real, filepath.Clean(prefix)} { // the second may be a visible link
 		if inside, ok := s.Resolve(dir); ok && inside == real {
 			continue
 		}

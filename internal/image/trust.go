@@ -19,17 +19,16 @@ var bundles = []string{
 	"/etc/ssl/cert.pem",
 }
 
-// bundleVariables lead programs to a bundle that bring their own.
+// bundleVariables make programs with their own authorities use a bundle.
 var bundleVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"}
 
 const (
 	authorityFile = "/etc/ssl/certs/hutch-sandbox.pem"
-	cacerts       = "cacerts" // beside the skeleton: what Java trusts
+	cacerts       = "cacerts" // next to the skeleton: Java's trust store
 )
 
-// trust adds an authority to those of the host, for all programs: to the
-// system's bundle, which most read, to Java's, and to what Node.js adds to the
-// ones that it brings. Variables lead those to the bundle that bring their own.
+// trust adds an authority to those of the host, for all programs: to the system's bundle, which most programs read, to
+// Java's, and to the extra authorities of Node.js. Variables make programs with their own authorities use the bundle.
 func (s *skeleton) trust(authority []byte) error {
 	if len(authority) == 0 {
 		return nil
@@ -55,8 +54,7 @@ func (s *skeleton) trust(authority []byte) error {
 	return s.trustInJava(text)
 }
 
-// addToBundles returns where the system's bundle is. A host without one gets
-// one that has nothing else.
+// addToBundles returns the path of the system's bundle. A host without a bundle gets one with only this authority.
 func (s *skeleton) addToBundles(authority []byte) (string, error) {
 	var done []string
 	for _, path := range bundles {
@@ -79,8 +77,8 @@ func (s *skeleton) addToBundles(authority []byte) (string, error) {
 	return bundles[0], s.write(bundles[0], string(authority))
 }
 
-// trustInJava makes a store of all that the bundle has, and shows it where the
-// image's Java environments look for one.
+// trustInJava makes a store with everything in the bundle, and shows it where the image's Java environments look for
+// one.
 func (s *skeleton) trustInJava(bundle []byte) error {
 	stores := s.javaStores()
 	if len(stores) == 0 {
@@ -112,7 +110,7 @@ func (s *skeleton) trustInJava(bundle []byte) error {
 func (s *skeleton) javaStores() (list []string) {
 	for _, shown := range s.Binds {
 		for _, pattern := range []string{"lib/jvm/*/lib/security", "lib/jvm/*/jre/lib/security", "lib/security", "jre/lib/security"} {
-			found, _ := filepath.Glob(filepath.Join(shown.Source, pattern, cacerts)) // of a pattern of ours
+			found, _ := filepath.Glob(filepath.Join(shown.Source, pattern, cacerts)) // our own pattern is valid
 			for _, file := range found {
 				path, ok := s.storeOf(file, filepath.Join(shown.Target, strings.TrimPrefix(file, shown.Source)))
 				if ok && !slices.Contains(list, path) {
@@ -124,9 +122,8 @@ func (s *skeleton) javaStores() (list []string) {
 	return list
 }
 
-// storeOf returns where to write the trust store that is at path inside, and is file
-// on the host. The path can be a link to a store in /etc that the host does not have: on Debian
-// another package makes it.
+// storeOf returns where to write the trust store that is at path inside, and is file on the host. The path can be a
+// link to a store in /etc that the host does not have: on Debian another package makes it.
 func (s *skeleton) storeOf(file, path string) (string, bool) {
 	if inside, ok := s.follow(path); ok {
 		return inside, true
@@ -135,7 +132,7 @@ func (s *skeleton) storeOf(file, path string) (string, bool) {
 	return target, err == nil && filepath.IsAbs(target) && s.onHost(target) == filepath.Join(s.Dir, target)
 }
 
-// certificates are those in PEM that can be read.
+// certificates are the readable certificates in PEM.
 func certificates(text []byte) (list []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {

@@ -13,17 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TreePath is where the content of the EROFS file at path is unpacked: a folder
-// beside it. Code that removes the file must remove that folder, too.
+// TreePath is the folder into which the EROFS file at path is unpacked, next to the file. Code that removes the file
+// must remove that folder, too.
 func TreePath(path string) string { return path + ".tree" }
 
-// Unpack returns the folder with the content of the EROFS file at path, which it
-// makes once, for a kernel that cannot mount the file. Any number of processes
-// may call it at once.
+// Unpack returns the folder with the content of the EROFS file at path, which it makes once, for a kernel that cannot
+// mount the file. Any number of processes may call it at once.
 //
-// Root keeps owners and permissions but for the bits that change a program's
-// user. For an ordinary user all files are his own, and he can read them all.
-// Devices, pipes and sockets are left out.
+// Root keeps owners and permissions except the bits that change a program's user. For an ordinary user all files are
+// the user's own, and readable. Devices, pipes and sockets are left out.
 func Unpack(path string) (string, error) {
 	dir := TreePath(path)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +41,7 @@ func Unpack(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(tmp) // after the rename there is nothing there
+	defer os.RemoveAll(tmp) // after the rename it does not exist
 	if err := unpackInto(filepath.Join(tmp, "tree"), content); err != nil {
 		return "", fmt.Errorf("unpack the image file %s: %w", path, err)
 	}
@@ -57,7 +55,7 @@ func Unpack(path string) (string, error) {
 	return dir, err
 }
 
-// unpacker writes files below a folder that nothing leads out of.
+// unpacker writes files below a folder, and never outside of it.
 type unpacker struct {
 	content fs.FS
 	to      *os.Root

@@ -49,7 +49,7 @@ func FromUser(u account.User) Account {
 	return a
 }
 
-// openOrEmpty opens a file; one that the image does not have is empty.
+// openOrEmpty opens a file; if the image does not have it, it is empty.
 func openOrEmpty(root fs.FS, name string) io.ReadCloser {
 	f, err := root.Open(name)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r Root) As(user Account) (Root, error) {
 	return a.root, nil
 }
 
-// openEROFS opens an image. The file is to be closed by the caller.
+// openEROFS opens an image. The caller must close the file.
 func openEROFS(path string) (linkFS, *os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {

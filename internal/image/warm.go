@@ -23,10 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A first Go program would compile the standard library in each sandbox, which
-// takes longer than the time limit. So it is compiled once for each toolchain,
-// on the host: the compiler is the host's, and so is all that it reads. The image
-// shows the result read only, through a program that speaks GOCACHEPROG.
+// A first Go program would compile the standard library in each sandbox, which takes longer than the time limit. So it
+// is compiled once for each toolchain, on the host: the compiler is the host's, and so are all files that it reads. The
+// image shows the result read only, through a program for GOCACHEPROG.
 const (
 	goFolder  = "/etc/hutch/go"
 	goProgram = "cache"
@@ -38,10 +37,10 @@ const (
 //go:embed gocache/main.go
 var goCacheSource []byte
 
-// Warm compiles what the programs of the host image would else compile in each
-// sandbox, for images that [Host] makes in dir from then on. It takes a minute of
-// one processor and 200 MB, once for each Go toolchain. It reports whether it had
-// to; when it has been done before, it returns at once. What a killed process leaves is removed like a half-made image.
+// Warm compiles what the programs of the host image would otherwise compile in each sandbox, for images that [Host]
+// makes in dir from then on. It takes a minute of one processor and 200 MB, once for each Go toolchain. It reports
+// whether it had to compile; if everything is compiled already, it returns at once. Unfinished results of a killed
+// process are removed like unfinished images.
 func Warm(ctx context.Context, dir string, opt HostOptions) (made bool, err error) {
 	return warm(ctx, dir, opt, "std")
 }
@@ -91,8 +90,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// warmGo is where the cache for the Go toolchain among the tools is, or will be.
-// It is named after what decides which packages are compiled and how.
+// warmGo is the path of the cache for the Go toolchain among the tools. It is named after everything that determines
+// which packages are compiled and how.
 func warmGo(dir string, opt HostOptions, found []foundTool) string {
 	if !slices.ContainsFunc(found, isGo) {
 		return ""
@@ -124,7 +123,7 @@ func removeOther(path string) {
 	}
 }
 
-// warmer compiles in a folder of its own, which it leaves complete or not at all.
+// warmer compiles in a temporary folder, whose result appears completely or not at all.
 type warmer struct {
 	dir  string
 	path string // the search path
@@ -195,7 +194,7 @@ func (w warmer) run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// open lets everyone read what is below dir, whatever the umask.
+// open lets everyone read the files below dir, whatever the umask.
 func open(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -208,8 +207,8 @@ func open(dir string) error {
 	})
 }
 
-// showWarmGo puts links to the files of the warm cache into the skeleton, when it
-// is there, and tells the go command of it.
+// showWarmGo puts links to the files of the warm cache into the skeleton, if it exists, and configures the go command
+// to use it.
 func (s *skeleton) showWarmGo(warm string) error {
 	if warm == "" || !exists(warm) {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// care is how an image wants its program looked after. What makes no sense is left out, as if it was not said: an image
-// is still good for its files.
+// care is the health check and stop signal that an image sets for its program. Invalid values are ignored: the files of
+// such an image can still be used.
 func care(c oci.Config) hutch.Care {
 	return hutch.Care{StopSignal: stopSignal(c.StopSignal), Health: healthcheck(c)}
 }
@@ -37,7 +37,7 @@ func stopSignal(text string) int {
 	return n
 }
 
-// realTime is the signal that lies as far from one as the text after its name says; 0 for none.
+// realTime is the signal at an offset from another, given by the text after its name; 0 for none.
 func realTime(distance, sign string, from, direction int) int {
 	if distance == "" {
 		return from
@@ -50,7 +50,7 @@ func realTime(distance, sign string, from, direction int) int {
 	return from + direction*int(n)
 }
 
-// healthcheck is the check of an image's HEALTHCHECK; nil for none, and for one that cannot be made.
+// healthcheck is the check of an image's HEALTHCHECK; nil for none, and for an invalid one.
 func healthcheck(c oci.Config) *hutch.HealthCheck {
 	h := c.Healthcheck
 	if h == nil || len(h.Test) < 2 {

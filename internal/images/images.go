@@ -1,10 +1,9 @@
-// Package images offers the images of a store as verbs, and finds the image and the
-// root file system of a name for the engine.
+// Package images offers the images of a store as verbs, and finds the image and the root file system of a name for the
+// engine.
 //
-// A name is looked at once, when a sandbox is created: [Images.Resolve] checks that
-// the owner may have the image, pulls it when it is missing, and returns a name that
-// ends with its digest. Records keep that name. From then on [Images.Root] needs no
-// owner: it turns the digest into a root file system.
+// A name is resolved once, when a sandbox is created: [Images.Resolve] checks that the owner may have the image, pulls
+// it when it is missing, and returns a name that ends with its digest. Records keep that name. From then on
+// [Images.Root] needs no owner: it turns the digest into a root file system.
 package images
 
 import (
@@ -21,22 +20,22 @@ import (
 	"hutch/internal/oci"
 )
 
-// Options are what images are made from.
+// Options are the settings of images.
 type Options struct {
 	Store *oci.Store
 	// Host returns the root of the image "host": this machine's programs.
 	Host func(ctx context.Context, name string) (image.Root, error)
-	// Login returns what an owner signs in to a registry with, if it has that.
+	// Login returns an owner's login for a registry, if it has one.
 	Login func(owner, registry string) (hutch.RegistryLogin, bool)
 	// Began lists the images that sandboxes and snapshots began with, by the names that Resolve gave.
 	Began func(context.Context) ([]string, error)
-	// Sandbox returns the record of a sandbox of the caller, and Written writes what was
-	// written in it over its image, as a tar archive.
+	// Sandbox returns the record of a sandbox of the caller, and Written writes the files that were written in it over
+	// its image, as a tar archive.
 	Sandbox func(ctx context.Context, id string) (hutch.Sandbox, error)
 	Written func(ctx context.Context, id string, w io.Writer) error
 	// Build makes an image of a Dockerfile; nil for a server that cannot.
 	Build func(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (oci.Image, error)
-	// Authority is the certificate that programs are to trust beside those of the image; nil for none.
+	// Authority is the certificate that programs must trust in addition to those of the image; nil for none.
 	Authority []byte
 }
 
@@ -44,8 +43,9 @@ type Options struct {
 type Images struct {
 	opt Options
 
-	// removing is held while images are removed, from the look at what sandboxes began with on. Root takes it at its end:
-	// a sandbox is listed before its root is asked for, so either the removal sees the sandbox, or Root sees the removal.
+	// removing is held while images are removed, beginning with the check of which sandboxes use them. Root takes it at
+	// its end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees
+	// the removal.
 	removing sync.RWMutex
 
 	mu    sync.Mutex
@@ -83,7 +83,7 @@ func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress 
 	return record(img), r.cause(err)
 }
 
-// pullable refuses what no registry has.
+// pullable refuses a name that no registry has.
 func pullable(ref oci.Reference) error {
 	if ref.IsHost() {
 		return hutch.Errorf(hutch.Invalid, "the image host is this machine's own programs: there is nothing to pull or push").Naming(hutch.AboutField, "image")
@@ -145,7 +145,7 @@ func (s *Images) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	return record(img), err
 }
 
-// Digest returns the digest of the image that a name stands for. It is pulled if it is missing.
+// Digest returns the digest of the image with a name. The image is pulled if it is missing.
 func (s *Images) Digest(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) {
 	pinned, err := s.Resolve(ctx, name, pull)
 	if err != nil {
@@ -247,9 +247,8 @@ func (s *Images) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch
 	return s.prune(ctx, ownerOf(ctx), oci.PruneOptions{Unused: unused, Roots: unused})
 }
 
-// Sweep removes the images of all owners that nothing has used for unused, and the
-// root file systems of images that nothing has used for roots; zero removes none. A
-// root file system is made again when a sandbox needs it.
+// Sweep removes the images of all owners that were not used for unused, and the root file systems of images that were
+// not used for roots; zero removes none. A root file system is made again when a sandbox needs it.
 func (s *Images) Sweep(ctx context.Context, unused, roots time.Duration) (hutch.Pruned, error) {
 	return s.prune(caller.WithoutOwner(ctx), "", oci.PruneOptions{Unused: unused, Roots: roots})
 }
@@ -285,7 +284,7 @@ func (s *Images) keep(ctx context.Context) (release func(), err error) {
 	}
 	var all []func()
 	for _, img := range s.opt.Store.Images("") {
-		if used[img.Digest] { // of any owner: a sandbox that began as a shared snapshot needs another owner's image
+		if used[img.Digest] { // of any owner: a sandbox from a shared snapshot needs another owner's image
 			all = append(all, s.opt.Store.Use(img.Owner, img.Digest))
 		}
 	}
@@ -309,7 +308,7 @@ func (s *Images) parse(text string) (oci.Reference, error) {
 }
 
 // credentials are those of the request, or those that the owner has stored. Those of the request are for the registry
-// that the reference names, and for no mirror of it.
+// that the reference names, not for its mirrors.
 func (s *Images) credentials(owner string, ref oci.Reference, given hutch.RegistryLogin) oci.Credentials {
 	return func(registry string) (oci.Credential, bool) {
 		login, ok := given, given != hutch.RegistryLogin{} && registry == ref.Registry()

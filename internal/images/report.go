@@ -9,8 +9,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// report passes progress on to a caller that may be slow: the store must not wait,
-// so a newer state of a layer takes the place of one that was not passed on yet.
+// report passes progress on to a caller that may be slow: the store must not wait, so a newer state of a layer replaces
+// one that was not passed on yet.
 type report struct {
 	out    func(hutch.Transfer) error
 	cancel context.CancelCauseFunc
@@ -21,7 +21,7 @@ type report struct {
 	order  []string // layers with news, oldest first
 	latest map[string]hutch.Transfer
 	ended  bool
-	err    error // of out
+	err    error // the caller's error
 }
 
 // reporting returns a report, and a context that is done when out fails.
@@ -94,7 +94,7 @@ func (r *report) fail(err error) {
 	r.cancel(err)
 }
 
-// end passes on what waits, and returns when out is called no more.
+// end passes on waiting reports, and returns when out is not called any more.
 func (r *report) end() {
 	r.mu.Lock()
 	r.ended = true

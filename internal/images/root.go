@@ -74,7 +74,7 @@ func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
 	return root, nil
 }
 
-// present reports whether a root and its image are still there, after every removal that has begun.
+// present reports whether a root and its image still exist, after every removal that has begun.
 func (s *Images) present(root image.Root, digest string) error {
 	s.removing.RLock()
 	defer s.removing.RUnlock()

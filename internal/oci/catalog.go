@@ -12,10 +12,10 @@ import (
 	"hutch/internal/durable"
 )
 
-// key is what a record is found by.
+// key identifies a record.
 type key struct{ owner, digest string }
 
-// record is an image as it is on disk.
+// record is an image's record on disk.
 type record struct {
 	Image
 	ConfigDigest string    `json:"configDigest"`
@@ -94,8 +94,8 @@ func (r *record) has(ref Reference) bool {
 	return ref.digest != "" && ref.digest == r.Digest || slices.Contains(r.References, ref)
 }
 
-// Tag gives an image of the store another name. The name moves there when another image of the owner has it. Tagging
-// a public image makes a record of the owner's own.
+// Tag gives an image of the store another name. If another image of the owner has the name, it moves. Tagging a public
+// image makes a record of the owner's own.
 func (s *Store) Tag(owner string, source, target Reference) error {
 	if err := nameable(target); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *Store) Tag(owner string, source, target Reference) error {
 	return s.explained(s.addLocked(tagged, owner, target))
 }
 
-// nameable refuses what cannot be the name of an image.
+// nameable refuses a text that cannot be the name of an image.
 func nameable(ref Reference) error {
 	if ref.repository == "" || ref.digest != "" {
 		return badReference("%s cannot be the name of an image: write NAME or NAME:TAG", ref)
@@ -119,7 +119,7 @@ func nameable(ref Reference) error {
 	return nil
 }
 
-// addLocked puts a record on disk, and moves names to it. An image that the owner has keeps its other names.
+// addLocked puts a record on disk, and moves names to it. An image that the owner already has keeps its other names.
 func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 	now := time.Now().UTC()
 	r.Owner, r.References, r.Added, r.Used, r.Changed = owner, nil, now, now, now
@@ -175,7 +175,7 @@ func (s *Store) takeNamesLocked(r *record) error {
 	return nil
 }
 
-// settleNames takes each name from all records but the one that changed last.
+// settleNames removes each name from all records except the one that changed last.
 func (s *Store) settleNames() {
 	type name struct {
 		owner string
@@ -194,7 +194,7 @@ func (s *Store) settleNames() {
 	}
 }
 
-// saveLocked writes a record, in place of what was there.
+// saveLocked writes a record, and replaces an existing one.
 func (s *Store) saveLocked(r *record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *Store) deleteLocked(r *record) error {
 	return durable.Sync(s.path(recordsDir))
 }
 
-// holds reports whether the owner has got a blob, and it is still there as it was.
+// holds reports whether the owner has received a blob, and it still exists unchanged.
 func (s *Store) holds(owner, digest string, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,9 +228,8 @@ func (s *Store) holds(owner, digest string, size int64) bool {
 	return false
 }
 
-// Use keeps an image and its root file system from being removed until release is called. It is called for each
-// sandbox that begins with the image, also when the server starts and finds the sandbox. The owner is the one of the
-// sandbox.
+// Use keeps an image and its root file system from being removed until release is called. It is called for each sandbox
+// of the image, also when the server starts and finds the sandbox. The owner is the one of the sandbox.
 func (s *Store) Use(owner, digest string) (release func()) {
 	k := key{owner, digest}
 	s.mu.Lock()
@@ -308,12 +307,12 @@ func (s *Store) Remove(owner string, ref Reference) error {
 	return err
 }
 
-// PruneOptions say which images, of those that are not in use, are removed. Nothing is removed when all are zero.
+// PruneOptions set which unused images are removed. If all are zero, none is removed.
 type PruneOptions struct {
 	Unnamed bool          // those without a name
-	Unused  time.Duration // those that were not used for so long
-	Bytes   int64         // the longest unused, until the files of the store take no more than that
-	Roots   time.Duration // root file systems of images that were not used for so long; the images stay
+	Unused  time.Duration // those that were not used for this long
+	Bytes   int64         // the longest unused, until the files of the store use no more than this
+	Roots   time.Duration // root file systems of images that were not used for this long; the images are kept
 }
 
 // Pruned is what a prune removed.
@@ -363,7 +362,7 @@ func (s *Store) idleLocked(owner string) []*record {
 	return idle
 }
 
-// bytesLocked is what the blobs and roots of the store take.
+// bytesLocked is the size of the blobs and roots of the store.
 func (s *Store) bytesLocked() (sum int64) {
 	counted := map[string]bool{}
 	for _, r := range s.records {

@@ -19,19 +19,19 @@ import (
 	"hutch"
 )
 
-// CommitOptions say what a new image is made of.
+// CommitOptions describe a new image.
 type CommitOptions struct {
 	Owner string
 	Base  string    // digest of an image that the owner sees
 	Name  Reference // name of the new image
-	By    string    // what its history says
+	By    string    // text in its history
 	// Fill writes the new layer, as a plain tar stream.
 	Fill func(io.Writer) error
 }
 
-// Commit makes an image of another one and a layer over it. The layer is not believed: it is bounded while it comes, its
-// digests are computed here, and the root file system of the new image is made before the record. Its configuration is
-// that of the base, with a line of history more.
+// Commit makes an image from another one and a layer over it. The layer is untrusted: it has limits while it is
+// received, its digests are computed here, and the root file system of the new image is made before the record. Its
+// configuration is that of the base, with one more line of history.
 func (s *Store) Commit(ctx context.Context, o CommitOptions) (Image, error) {
 	if err := nameable(o.Name); err != nil {
 		return Image{}, err
@@ -96,7 +96,7 @@ func (s *Store) receiveLayer(ctx context.Context, path string, fill func(io.Writ
 
 func sum(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
-// boundedWriter refuses what is more than a layer can have.
+// boundedWriter refuses more bytes than a layer can have.
 type boundedWriter struct {
 	io.Writer
 	size, most int64
@@ -145,7 +145,7 @@ func (s *Store) addCommit(ctx context.Context, base record, l newLayer, o Commit
 	return s.keep(r, manifest, config, o.Owner, o.Name)
 }
 
-// commitConfig is the configuration of the base with one layer more. Fields that are not known here stay as they are.
+// commitConfig is the configuration of the base with one more layer. Unknown fields are kept.
 func (s *Store) commitConfig(base record, l newLayer, by string) ([]byte, error) {
 	text, err := os.ReadFile(s.blobPath(base.ConfigDigest))
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Store) commitConfig(base record, l newLayer, by string) ([]byte, error)
 	return json.Marshal(all)
 }
 
-// commitManifest is the manifest of the base with one layer more.
+// commitManifest is the manifest of the base with one more layer.
 func (s *Store) commitManifest(base record, l newLayer, config []byte) ([]byte, error) {
 	text, err := os.ReadFile(s.blobPath(base.Digest))
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 // layoutFile marks the folder as an OCI layout.
 const layoutFile = "oci-layout"
 
-// partialAge is how long what was received of a layer waits for another pull.
+// partialAge is how long received parts of a layer are kept for another pull.
 const partialAge = 7 * 24 * time.Hour
 
 func (s *Store) path(parts ...string) string {
@@ -46,8 +46,8 @@ func ownerHash(owner string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// sweep makes the folders, removes what an earlier process left half done, reads the records, and removes what no
-// record needs.
+// sweep makes the folders, removes unfinished files of an earlier process, reads the records, and removes everything
+// that no record needs.
 func (s *Store) sweep() error {
 	if err := os.RemoveAll(s.path(tempDir)); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (s *Store) removeOld(dir string, age time.Duration) error {
 	return nil
 }
 
-// readRecords fills records. A name that two records have, because the server was killed while it moved, is that of the
-// record which changed last.
+// readRecords fills records. If two records have one name, because the server was killed while it moved, the record
+// that changed last keeps it.
 func (s *Store) readRecords() error {
 	entries, err := os.ReadDir(s.path(recordsDir))
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Store) pinLocked(files []string) (release func()) {
 	}
 }
 
-// collectLocked removes blobs and roots that nothing needs, and returns their bytes.
+// collectLocked removes blobs and roots that no record needs, and returns their bytes.
 func (s *Store) collectLocked() (freed int64, err error) {
 	needed := map[string]bool{}
 	for _, r := range s.records {
@@ -166,12 +166,12 @@ func (s *Store) collectLocked() (freed int64, err error) {
 	return freed, nil
 }
 
-// treeSuffix is the end of the folder that a runtime unpacks a root into, beside the EROFS file; image.TreePath has it,
-// too.
+// treeSuffix is the end of the name of the folder into which a runtime unpacks a root, next to the EROFS file;
+// image.TreePath has it, too.
 const treeSuffix = ".tree"
 
-// removeFile removes a file or a tree of the store, and returns its bytes. A tree leaves its name at once; its content
-// goes in the background.
+// removeFile removes a file or a tree of the store, and returns its bytes. A tree is renamed at once; its content is
+// removed in the background.
 func (s *Store) removeFile(file string) (freed int64, err error) {
 	freed = s.size(file)
 	if !strings.HasSuffix(file, treeSuffix) {
@@ -192,7 +192,7 @@ func (s *Store) removeFile(file string) (freed int64, err error) {
 	return freed, nil
 }
 
-// size is the size of a file of the store, or of what is in a folder; 0 when it does not exist.
+// size is the size of a file of the store, or of the content of a folder; 0 when it does not exist.
 func (s *Store) size(file string) int64 {
 	info, err := os.Lstat(s.path(file))
 	switch {
@@ -207,7 +207,7 @@ func (s *Store) size(file string) int64 {
 func (s *Store) treeSize(dir string) (sum int64) {
 	filepath.WalkDir(s.path(dir), func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it goes meanwhile
+			return nil // it was removed meanwhile
 		}
 		if info, err := e.Info(); err == nil {
 			sum += info.Size()
@@ -217,7 +217,7 @@ func (s *Store) treeSize(dir string) (sum int64) {
 	return sum
 }
 
-// writeTemp makes a file in the folder for temporary ones, has it filled, and gives it its name when it is on disk.
+// writeTemp makes a temporary file, calls a function to fill it, and gives it its name when it is on disk.
 func (s *Store) writeTemp(name string, fill func(*os.File) error) error {
 	f, err := os.CreateTemp(s.path(tempDir), "new-*") // mode 0600
 	if err != nil {

@@ -1,13 +1,14 @@
 // Package oci keeps container images: it pulls, loads, tags, saves and pushes them, and makes one root file system of
 // each, as an EROFS file that any number of sandboxes share.
 //
-// Two ideas make it small.
+// Two ideas keep it small.
 //
-// A folder is content, and a record is a name. Blobs lie in the layout of OCI, under their SHA-256, and are written
-// before the record of the image that needs them. A record is one small file for one owner and one image. Only the record
-// decides what exists: [Store] keeps a blob or a root file system as long as a record needs it, and removes the rest.
-// A server that is killed at any moment leaves temporary files and blobs without a record, never a record without its
-// blobs. [Open] removes the temporary files, and keeps what was received of a layer, so that the next pull continues.
+// A folder is content, and a record is a name. Blobs are kept in the layout of OCI, under their SHA-256, and are
+// written before the record of the image that needs them. A record is one small file for one owner and one image. Only
+// the record decides what exists: [Store] keeps a blob or a root file system as long as a record needs it, and removes
+// the rest. A server that is killed at any moment leaves temporary files and blobs without a record, never a record
+// without its blobs. [Open] removes the temporary files, and keeps received parts of layers, so that the next pull
+// continues.
 //
 // A root file system is made from the streams of its layers. The package rootfs below reads each layer once, in order,
 // builds the tree of names in memory, and writes the tree as EROFS. No file is unpacked, so the owners and the setuid
@@ -21,9 +22,9 @@
 //
 //	oci-layout          marks the folder as an OCI layout
 //	blobs/sha256/HEX    manifests, configurations and layers, whole and verified
-//	partial/            layers as far as they were received, by owner and digest
+//	partial/            received parts of layers, by owner and digest
 //	records/            one JSON file for each owner and image
 //	roots/HEX.erofs     root file systems, by the digest of their layers and of the writer's version
-//	roots/HEX.erofs.tree the same as a folder, for a runtime that cannot read EROFS; it goes with the file
+//	roots/HEX.erofs.tree the same as a folder, for a runtime that cannot read EROFS; removed with the file
 //	tmp/                files that are being written
 package oci

@@ -6,20 +6,20 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// Image is what the store knows about one image of one owner.
+// Image is the store's record of one image of one owner.
 type Image struct {
 	Digest       string      `json:"digest"`     // digest of the manifest for the image's platform: sha256:HEX
-	References   []Reference `json:"references"` // names that lead here; can be empty
+	References   []Reference `json:"references"` // its names; can be empty
 	Owner        string      `json:"owner,omitempty"`
-	Size         int64       `json:"size"`    // bytes of its blobs, compressed as they were received
-	Created      time.Time   `json:"created"` // as the image says; can be zero
+	Size         int64       `json:"size"`    // bytes of its blobs, compressed as received
+	Created      time.Time   `json:"created"` // as the image reports it; can be zero
 	Added        time.Time   `json:"added"`
 	Used         time.Time   `json:"used"` // the last pull, root or use
 	Architecture string      `json:"architecture"`
 	OS           string      `json:"os"`
 	Config       Config      `json:"config"`
 	Layers       []Layer     `json:"layers"`         // from the base up
-	Step         bool        `json:"step,omitempty"` // what a build left behind, to go on from
+	Step         bool        `json:"step,omitempty"` // the result of a build step, for later builds
 }
 
 // Layer is one layer of an image.
@@ -28,7 +28,7 @@ type Layer struct {
 	Size   int64  `json:"size"`
 }
 
-// Config is what an image says about the programs in it.
+// Config is an image's settings for its programs.
 type Config struct {
 	Env          []string          `json:"env,omitempty"` // KEY=VALUE
 	WorkingDir   string            `json:"workingDir,omitempty"`
@@ -43,7 +43,7 @@ type Config struct {
 	Healthcheck  *Healthcheck      `json:"healthcheck,omitempty"`
 }
 
-// Healthcheck is the command by which an image says that its program is well. Zero times stand for Docker's defaults.
+// Healthcheck is the command with which an image checks its program. Zero times stand for Docker's defaults.
 type Healthcheck struct {
 	Test          []string      `json:"test"` // begins with CMD, CMD-SHELL or NONE
 	Interval      time.Duration `json:"interval,omitempty"`

@@ -21,7 +21,7 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// LoadOptions are what a load needs to know besides the file.
+// LoadOptions are the settings of a load.
 type LoadOptions struct {
 	Owner    string
 	Name     Reference // another name for the image; the zero value keeps the names in the file
@@ -34,8 +34,8 @@ const (
 	mostImages = 100
 )
 
-// Load reads images from a tar stream: an OCI layout, or what `docker save` writes, plain or compressed. With an error,
-// the images that are returned beside it were loaded, and the others were not.
+// Load reads images from a tar stream: an OCI layout, or the output of `docker save`, plain or compressed. With an
+// error, the returned images were loaded, and the others were not.
 func (s *Store) Load(ctx context.Context, r io.Reader, o LoadOptions) ([]Image, error) {
 	want, err := parsePlatform(o.Platform)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Load(ctx context.Context, r io.Reader, o LoadOptions) ([]Image, 
 type archive struct {
 	s       *Store
 	dir     string
-	room    int64 // bytes that the owner can still have
+	room    int64 // bytes that the owner can still use
 	entries int
 	files   map[string]archived
 	links   map[string]string
@@ -97,7 +97,7 @@ type foundImage struct {
 	names    []Reference
 }
 
-// read keeps the files of a tar stream. Their names are only names: nothing is written under them.
+// read keeps the files of a tar stream. Their names are only names: no file is written under them.
 func (a *archive) read(ctx context.Context, r io.Reader) error {
 	l := a.s.o.Limits
 	plain, err := rootfs.Decompress(ctx, r, "the file", l.Ratio)
@@ -147,8 +147,8 @@ func badArchive(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Invalid, "the file is not a tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
 }
 
-// keep writes one file of the archive to disk. Each has a file of its own, also when the archive has its name twice:
-// the content of a file must stay what its digest was computed of.
+// keep writes one file of the archive to disk. Each has a separate file, also when the archive has its name twice: the
+// content of a file must match its computed digest.
 func (a *archive) keep(ctx context.Context, name string, content io.Reader) error {
 	to := filepath.Join(a.dir, strconv.Itoa(a.entries))
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -196,7 +196,7 @@ func (a *archive) text(name string) ([]byte, error) {
 // blobName is where an archive has a blob.
 func blobName(digest string) string { return blobFile(digest) }
 
-// images finds what an archive holds. An OCI layout counts before Docker's own list, as new archives have both.
+// images finds the images of an archive. An OCI layout counts before Docker's own list, because new archives have both.
 func (a *archive) images(ctx context.Context, want platform) ([]foundImage, error) {
 	if _, err := a.find("index.json"); err == nil {
 		return a.layoutImages(ctx, want)

@@ -21,7 +21,7 @@ type document struct {
 	Layers        []v1.Descriptor `json:"layers"`
 }
 
-// parseDocument refuses what different readers could take for different things.
+// parseDocument refuses documents that different readers could understand differently.
 func parseDocument(body []byte) (document, error) {
 	var d document
 	err := json.Unmarshal(body, &d)
@@ -55,7 +55,7 @@ func (p platform) String() string {
 	return strings.TrimSuffix(p.os+"/"+p.architecture+"/"+p.variant, "/")
 }
 
-// matches reports whether p can run what is for q. Where one of them names no variant, any will do.
+// matches reports whether p can run an image for q. Where one of them names no variant, any matches.
 func (p platform) matches(q platform) bool {
 	return p.os == q.os && p.architecture == q.architecture && (p.variant == "" || q.variant == "" || p.variant == q.variant)
 }
@@ -93,7 +93,7 @@ func resolve(ctx context.Context, get source, identifier string, want platform, 
 // choose returns the digest of the entry of an index that a platform needs.
 func choose(entries []v1.Descriptor, want platform) (string, error) {
 	has := map[string]bool{}
-	var unknown []string // entries that do not say
+	var unknown []string // entries without a platform
 	for _, e := range entries {
 		if !isDigest(e.Digest.String()) {
 			continue
@@ -147,7 +147,7 @@ func (s *Store) describe(manifest []byte, d document, config []byte, want platfo
 	return r, nil
 }
 
-// check refuses a manifest that asks for too much, before anything of it is fetched.
+// check refuses a manifest of an image that is too large, before anything of it is fetched.
 func (s *Store) check(d document) error {
 	l := s.o.Limits
 	if len(d.Layers) > l.Layers {
@@ -171,7 +171,7 @@ func (s *Store) check(d document) error {
 	return nil
 }
 
-// runConfig is the part of a configuration that [Config] shows, as JSON has it.
+// runConfig is the part of a configuration that [Config] shows, in its JSON form.
 type runConfig struct {
 	Env, Entrypoint, Cmd, Shell []string
 	WorkingDir, User            string

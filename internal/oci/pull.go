@@ -12,7 +12,7 @@ import (
 	"hutch/internal/oci/registry"
 )
 
-// PullOptions are what a pull needs to know besides the reference.
+// PullOptions are the settings of a pull.
 type PullOptions struct {
 	Owner       string
 	Policy      hutch.PullPolicy // default hutch.PullMissing
@@ -31,16 +31,16 @@ type Credential = registry.Credential
 // DockerConfig reads the "auths" of Docker's config.json. Programs that it names for credentials are not run.
 func DockerConfig(config []byte) (Credentials, error) { return registry.DockerConfig(config) }
 
-// Progress is how far a pull or a push is.
+// Progress is the progress of a pull or a push.
 type Progress struct {
-	Layer string `json:"layer,omitempty"` // digest; empty for a push as a whole
+	Layer string `json:"layer,omitempty"` // digest; empty for a whole push
 	Done  int64  `json:"done"`            // bytes
 	Total int64  `json:"total"`           // bytes
 	State string `json:"state"`           // present, downloading, done or uploading
 }
 
-// Pull makes an image present. The reference is resolved to a digest once. Callers that pull the same at once share
-// one transfer, which ends when the last of them has gone.
+// Pull makes an image present. The reference is resolved to a digest once. Callers that pull the same at once share one
+// transfer, which ends when the last of them has cancelled.
 func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, error) {
 	want, err := parsePlatform(o.Platform)
 	if err != nil {
@@ -84,11 +84,11 @@ type flightKey struct {
 
 // flight is a pull that its callers share.
 type flight struct {
-	done   chan struct{} // closed when image and err are there
+	done   chan struct{} // closed when image and err are set
 	image  Image
 	err    error
 	cancel context.CancelFunc
-	users  int // with Store.mu
+	users  int // guarded by Store.mu
 
 	mu       sync.Mutex
 	last     map[string]Progress
@@ -168,7 +168,7 @@ func (f *flight) report(p Progress) {
 	}
 }
 
-// pull fetches all that an image needs, and then writes its record.
+// pull fetches everything that an image needs, and then writes its record.
 func (s *Store) pull(ctx context.Context, k flightKey, c Credentials, report func(Progress)) (Image, error) {
 	repo, err := registry.Open(k.ref.registry, k.ref.repository, registry.Options{Settings: s.o.Registries[k.ref.registry], Credentials: c, Patience: s.o.Patience, Proxy: s.o.Proxy})
 	if err != nil {
@@ -215,7 +215,7 @@ func documentFiles(manifest []byte, d document) []string {
 	return files
 }
 
-// keep writes the documents of an image whose layers are there, and its record after them.
+// keep writes the documents of an image whose layers are complete, and its record after them.
 func (s *Store) keep(r record, manifest, config []byte, owner string, names ...Reference) (Image, error) {
 	for _, document := range [][]byte{config, manifest} {
 		if err := s.writeDocument(document); err != nil {
@@ -233,7 +233,7 @@ func (s *Store) keep(r record, manifest, config []byte, owner string, names ...R
 // atOnce is how many layers of one image are fetched at the same time.
 const atOnce = 3
 
-// layers fetches what is missing of the layers. The first error ends the others.
+// layers fetches missing layers. The first error ends the others.
 func (t *transfer) layers(ctx context.Context, layers []Layer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

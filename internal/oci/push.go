@@ -13,7 +13,7 @@ import (
 	"hutch/internal/oci/registry"
 )
 
-// PushOptions are what a push needs to know besides the reference.
+// PushOptions are the settings of a push.
 type PushOptions struct {
 	Owner       string
 	Credentials Credentials
@@ -21,7 +21,7 @@ type PushOptions struct {
 	Progress    func(Progress) // as in [PullOptions]
 }
 
-// Push sends an image of the store to the registry in its reference, and returns the digest under which that has it.
+// Push sends an image of the store to the registry in its reference, and returns its digest in the registry.
 func (s *Store) Push(ctx context.Context, ref Reference, o PushOptions) (digest string, err error) {
 	if err := needsRegistry(ref); err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func (i *storedImage) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) 
 	return nil, os.ErrNotExist
 }
 
-// storedBlob is a layer of it.
+// storedBlob is a layer in the store.
 type storedBlob struct {
 	s *Store
 	d v1.Descriptor

@@ -42,7 +42,7 @@ func ParseReference(text string) (Reference, error) {
 	return parseNamed(text)
 }
 
-// The library lets more pass than registries do.
+// The library accepts more than registries do.
 var (
 	hostPattern       = regexp.MustCompile(`^([A-Za-z0-9]+([.-]+[A-Za-z0-9]+)*|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?$`)
 	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*$`)
@@ -123,7 +123,7 @@ func (r Reference) Repository() string { return r.repository }
 // Digest is the digest in the reference, such as sha256:…; most references have none.
 func (r Reference) Digest() string { return r.digest }
 
-// identifier is what a registry is asked for.
+// identifier is the tag or digest for the registry.
 func (r Reference) identifier() string {
 	if r.digest != "" {
 		return r.digest

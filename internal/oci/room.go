@@ -8,13 +8,11 @@ import (
 	"hutch"
 )
 
-// The room of an owner is the disk that its images can take: blobs, root file
-// systems, unpacked trees, and what was received of broken pulls. A pull takes its
-// room before its first layer comes, so many at once take no more. Images of the
-// server have no such bound.
+// The room of an owner is the disk space that its images can use: blobs, root file systems, unpacked trees, and
+// received parts of interrupted pulls. A pull reserves its space before its first layer arrives, so many at once use no
+// more. Images of the server have no such limit.
 
-// takeRoom reserves bytes for an owner until release is called, when what came is on
-// record.
+// takeRoom reserves bytes for an owner until release is called, when the received data is recorded.
 func (s *Store) takeRoom(owner string, bytes int64) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +60,7 @@ func (s *Store) roomLeftLocked(owner string) int64 {
 	return left
 }
 
-// partialBytes is what is there of an owner's broken pulls.
+// partialBytes is the size of the received parts of an owner's interrupted pulls.
 func (s *Store) partialBytes(owner string) (sum int64) {
 	entries, _ := os.ReadDir(s.path(partialDir))
 	for _, e := range entries {

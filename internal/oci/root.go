@@ -17,8 +17,8 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// rootFile is where the root file system of an image lies below the store. Images with the same layers share it. Its
-// name comes from the layers' own digests, which were checked, not from what a configuration says about them.
+// rootFile is the path of an image's root file system in the store. Images with the same layers share it. Its name
+// comes from the layers' own digests, which were checked, not from a configuration.
 func rootFile(layers []Layer) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, rootfs.Version)
@@ -29,7 +29,7 @@ func rootFile(layers []Layer) string {
 }
 
 // Root returns the path of the image's root file system, an EROFS file, which is made first when it is missing. Call
-// Use before, so that it stays.
+// Use before, so that it is kept.
 func (s *Store) Root(ctx context.Context, owner, digest string) (path string, err error) {
 	s.mu.Lock()
 	r, err := s.findLocked(owner, Reference{digest: digest})
@@ -121,8 +121,8 @@ func (s *Store) dropDamaged(image record) {
 	}
 }
 
-// User finds a user in /etc/passwd and /etc/group of an image; nothing of the image runs. The text is as Docker takes
-// it: USER, UID, USER:GROUP or any mix of names and numbers. The empty text is the user of the image's configuration,
+// User finds a user in /etc/passwd and /etc/group of an image; no program of the image runs. The text has Docker's
+// form: USER, UID, USER:GROUP or any mix of names and numbers. The empty text is the user of the image's configuration,
 // and root when it has none. A name that the image does not have is an error of kind [hutch.NotFound].
 func (s *Store) User(ctx context.Context, owner, digest, text string) (User, error) {
 	image, err := s.Inspect(owner, Reference{digest: digest})

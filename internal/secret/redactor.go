@@ -13,13 +13,12 @@ import (
 	"hutch"
 )
 
-// Redactor replaces secrets in text by [redacted:NAME]. A nil one replaces nothing.
-// It never changes, and is safe for concurrent use.
+// Redactor replaces secrets in text by [redacted:NAME]. A nil one replaces nothing. It never changes, and is safe for
+// concurrent use.
 //
-// It moves a window, as long as the shortest needle, over the text, and looks at the
-// window's last three bytes. They usually show that no needle can begin within the
-// next bytes, so the window skips those (the algorithm of Wu and Manber). The longer
-// the needles, the more it skips.
+// It moves a window, as long as the shortest needle, over the text, and looks at the window's last three bytes. They
+// usually show that no needle can begin within the next bytes, so the window skips those (the algorithm of Wu and
+// Manber). The longer the needles, the more it skips.
 type Redactor struct {
 	window  int
 	longest int
@@ -36,7 +35,7 @@ type needle struct {
 }
 
 const (
-	block     = 3  // bytes that are looked at
+	block     = 3  // bytes that are compared at a time
 	maxWindow = 32 // bytes: longer ones move no faster
 )
 
@@ -165,8 +164,8 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Excerpt does what String does, for text that may be cut out of a longer one: it also replaces what can be a part of
-// a secret at the ends.
+// Excerpt does the same as String, for text that may be cut out of a longer one: it also replaces possible parts of a
+// secret at the ends.
 func (r *Redactor) Excerpt(s string) string {
 	if r == nil {
 		return s
@@ -182,8 +181,8 @@ func (r *Redactor) Excerpt(s string) string {
 	return string(slices.Concat(head, r.Bytes(b), tail))
 }
 
-// result returns a result with the secrets replaced, and with what can be a part of a secret where the middle of the
-// output is missing.
+// result returns a result with the secrets replaced, and with possible parts of a secret at the place where the middle
+// of the output is missing.
 func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
 	stdout, stderr := res.Stdout, res.Stderr
 	if res.Truncated {
@@ -245,7 +244,7 @@ func (r *Redactor) cutTail(b []byte) (*needle, int) {
 
 // cutHead finds the end of a needle at the beginning of b.
 func (r *Redactor) cutHead(b []byte) (found *needle, size int) {
-	const least = 2 // bytes that are looked up
+	const least = 2 // least bytes to look up
 	for i := least; i <= min(len(b), r.longest); i++ {
 		if n := r.edges()[string(b[i-least:i])]; n == nil {
 			continue

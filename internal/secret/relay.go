@@ -13,9 +13,9 @@ const idle = 50 * time.Millisecond
 
 // relay passes output on with the secrets replaced.
 //
-// Cursors count what the process wrote, so they mean the same to every reader, with
-// any redactor or none. A piece's cursor is never after text that is held of another
-// stream: a reader that continues from it can see a few bytes twice, and misses none.
+// Cursors count the bytes that the process wrote, so they mean the same to every reader, with any redactor or none. A
+// piece's cursor is never after held text of another stream: a reader that continues from it can see a few bytes twice,
+// and misses none.
 type relay struct {
 	r    *Redactor
 	out  func(hutch.Output) error
@@ -28,7 +28,7 @@ type relay struct {
 	cursor   int64 // told last
 	lost     int64 // reported with the next piece
 	ended    bool
-	err      error // of out, which is then not called again
+	err      error // the caller's error; its function is then not called again
 	patience *time.Timer
 }
 
@@ -40,7 +40,7 @@ type lane struct {
 	time time.Time // time of the newest output
 }
 
-// newRelay returns a relay to out, and a context for what gives it output.
+// newRelay returns a relay to out, and a context for the source of the output.
 func newRelay(ctx context.Context, r *Redactor, out func(hutch.Output) error) (context.Context, *relay) {
 	f := &relay{r: r, out: out}
 	ctx, f.fail = context.WithCancelCause(ctx)

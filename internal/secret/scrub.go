@@ -20,7 +20,7 @@ func Scrub[T any](r *Redactor, v T) T {
 	return copied.Interface().(T)
 }
 
-// scrubTarget replaces the secrets in what a pointer points to; nil means nothing.
+// scrubTarget replaces the secrets in a pointer's target; nil has none.
 func scrubTarget(r *Redactor, pointer any) {
 	if r == nil || pointer == nil {
 		return
@@ -39,7 +39,7 @@ func (r *Redactor) value(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.String:
 		if s := r.String(v.String()); v.Type() == number && s != v.String() {
-			return reflect.ValueOf(s) // which is not a number
+			return reflect.ValueOf(s) // it is not a number
 		}
 		return reflect.ValueOf(r.String(v.String())).Convert(v.Type())
 	case reflect.Pointer, reflect.Interface:
@@ -102,7 +102,7 @@ func (r *Redactor) fields(v reflect.Value) reflect.Value {
 			s.Field(i).Set(r.value(v.Field(i)))
 		}
 	}
-	if v.Type() == health { // whose output is the beginning of a longer one
+	if v.Type() == health { // its output is the beginning of a longer one
 		h := v.Interface().(hutch.ProcessHealth)
 		s.FieldByName("Output").SetString(r.Excerpt(h.Output))
 	}

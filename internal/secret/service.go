@@ -16,13 +16,11 @@ import (
 	"hutch/internal/wrap"
 )
 
-// RedactedService is a hutch.Service that replaces secrets in everything that it
-// returns: output, results, records, names and errors. Two things pass unchanged:
-// the content of files and archives, because a changed file would be a broken
-// one and ranges and sizes would not fit, and what servers inside send.
+// RedactedService is a hutch.Service that replaces secrets in everything that it returns: output, results, records,
+// names and errors. Two things are passed on unchanged: the content of files and archives, because a changed file would
+// be broken and ranges and sizes would be wrong, and data of servers inside.
 //
-// The hook redacts what a verb returns. The verbs that are methods here also
-// hand something out while they run.
+// The hook redacts the results of verbs. The verbs that are methods here also produce output while they run.
 type RedactedService struct {
 	wrap.Service
 	svc    hutch.Service
@@ -82,9 +80,8 @@ func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.Ex
 	return res, r.Error(err)
 }
 
-// ResumeExec implements hutch.Service. It reads all output that is still kept, and
-// hands on what is after the cursor: otherwise it would not recognise a secret
-// that begins before the cursor.
+// ResumeExec implements hutch.Service. It reads all output that is still kept, and passes on what is after the cursor:
+// otherwise it would not recognise a secret that begins before the cursor.
 func (v *RedactedService) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	r := v.lookup(ctx)
 	if r == nil || cursor < 0 {
@@ -170,7 +167,8 @@ func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out f
 		req.Since = time.Time{}
 	}
 	if req.Cursor > 0 {
-		// A cursor after the end means the end, and reading from before it must not begin with what is asked for.
+		// A cursor after the end means the end, but reading from before it must not return output that was not
+		// requested.
 		end, err := v.endBefore(ctx, req)
 		if err != nil {
 			return req.Cursor, r.Error(err)
@@ -251,8 +249,7 @@ func (v *RedactedService) Watch(ctx context.Context, sandbox string, req hutch.W
 	return v.lookup(ctx).Error(v.svc.Watch(ctx, sandbox, req, each(v.lookup(ctx), out)))
 }
 
-// DialPort implements hutch.Ports. What a server sends is not changed, as the
-// content of files is not.
+// DialPort implements hutch.Ports. Data of a server is not changed, like the content of files.
 func (v *RedactedService) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
 	c, err := v.svc.DialPort(ctx, sandbox, port)
 	return c, v.lookup(ctx).Error(err)

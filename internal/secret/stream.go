@@ -1,15 +1,15 @@
 package secret
 
-// stream replaces secrets in bytes that come in pieces. It holds what may be the beginning of a secret until that is
+// stream replaces secrets in bytes that arrive in pieces. It holds back a possible beginning of a secret until that is
 // decided, at most the longest form minus one byte; the result does not depend on the pieces.
 type stream struct {
 	r    *Redactor
 	held []byte
-	told int // of held, bytes that were passed on already
+	told int // bytes of held that were passed on already
 }
 
-// emit receives text that can be shown, or a marker in its place; end is the text's end within what the stream got
-// since the beginning of the held text.
+// emit receives text that can be shown, or a marker in its place; end is the text's end, counted from the beginning of
+// the held text.
 type emit func(data []byte, end int, marker bool)
 
 // write takes the next piece.

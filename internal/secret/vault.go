@@ -1,11 +1,8 @@
-// Package secret stores secrets, and keeps them out of what people and models read.
-// A [Vault] holds named values of owners, encrypted on disk; programs get them in
-// their environment when they start. A [RedactedService] wraps a hutch.Service and
-// replaces the values in its answers, in all forms in which programs commonly print
-// them.
+// Package secret stores secrets, and keeps them out of output for people and models. A [Vault] holds named values of
+// owners, encrypted on disk; programs get them in their environment when they start. A [RedactedService] wraps a
+// hutch.Service and replaces the values in its answers, in all forms in which programs commonly print them.
 //
-// This protects against accidents. A program that wants to reveal a secret can print
-// it backwards.
+// This protects against accidents. A program that wants to reveal a secret can print it backwards.
 package secret
 
 import (
@@ -47,7 +44,7 @@ type Vault struct {
 	key  *Key
 	// stored has a document for each owner, where servers share a store, which encrypts it; nil otherwise.
 	stored *store.Mirror
-	given  map[string]string // the server's
+	given  map[string]string // the server's own
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
@@ -104,7 +101,7 @@ func Open(path string, key *Key, given map[string]string) (*Vault, error) {
 	return v, nil
 }
 
-// OpenShared opens the vault on the shelf of a store that servers share.
+// OpenShared opens the vault in the bucket of a store that servers share.
 func OpenShared(ctx context.Context, shelf *store.Shelf, given map[string]string) (v *Vault, err error) {
 	v = Given(given)
 	v.kept.Version = version
@@ -272,8 +269,8 @@ func (v *Vault) givenEntry(name string) entry {
 	return e
 }
 
-// Value returns what an owner's program gets for a secret, the owner's before the server's: its value or, if it is
-// brokered, the placeholder.
+// Value returns the value of a secret for an owner's program, the owner's before the server's; if it is brokered, it
+// returns the placeholder.
 func (v *Vault) Value(owner, name string) (string, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -356,7 +353,7 @@ func (v *Vault) changedLocked() {
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 
-// change makes a change of an owner's secrets, which counts only when it is stored.
+// change makes a change of an owner's secrets, which takes effect only when it is stored.
 func (v *Vault) change(ctx context.Context, owner string, f func(*document) error) error {
 	switch {
 	case v.stored != nil:
@@ -396,7 +393,7 @@ func (d *document) change(f func(*document) error) error {
 	return nil
 }
 
-// retire retires a secret, if there is one.
+// retire retires a secret, if it exists.
 func (d *document) retire(owner, name string) bool {
 	i := slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
 	if i < 0 {
@@ -431,7 +428,7 @@ func (d *document) size(owner string) (n int) {
 	return n
 }
 
-// save replaces the file as a whole. If the process is killed, the file has either the old secrets or the new ones.
+// save replaces the whole file. If the process is killed, the file has either the old secrets or the new ones.
 func (d *document) save(path string, key *Key) error {
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -16,10 +16,10 @@ const (
 	mostEntries = 300_000
 	mostNames   = 64 << 20 // bytes of all paths, which are in memory while an archive is written
 	mostAfter   = 1 << 20  // bytes after the end of an archive
-	entryMemory = 64       // bytes of memory that an entry takes beside its path
+	entryMemory = 64       // bytes of memory for an entry, without its path
 )
 
-// errNoRoom refuses what the server has no memory for.
+// errNoRoom refuses data that would exceed the server's memory budget.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests of this token that are under way take as much memory as it can have: wait until other copies of volumes have ended").
 	With("limit", "memory of requests").With("retryAfter", 1)
 
@@ -34,7 +34,7 @@ type writer struct {
 	size   int64
 	names  int
 	folder map[string]bool // by path: whether it is a folder
-	room   func(int) bool  // takes memory for so many bytes, if there is any; nil does not ask
+	room   func(int) bool  // reserves memory for a number of bytes, if available; nil does not ask
 }
 
 func newWriter(out io.Writer, volume string, quota int64, most int) *writer {
@@ -43,7 +43,7 @@ func newWriter(out io.Writer, volume string, quota int64, most int) *writer {
 	return w
 }
 
-// metered refuses what is over the quota.
+// metered refuses bytes over the quota.
 type metered struct {
 	w   *writer
 	out io.Writer
@@ -81,7 +81,7 @@ func (w *writer) addAll(in io.Reader, below string) error {
 	}
 }
 
-// drain reads what follows the end of an archive: a sender must be able to finish.
+// drain reads data after the end of an archive: a sender must be able to finish.
 func drain(in io.Reader) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(in, mostAfter+1))
 	if err == nil && n > mostAfter {
@@ -141,7 +141,7 @@ func local(name string) bool {
 
 func permissions(m fs.FileMode) int64 { return int64(m.Perm()) }
 
-// addFolders adds a folder and those above it, if they are missing.
+// addFolders adds a folder and its parents, if they are missing.
 func (w *writer) addFolders(name string, when time.Time) error {
 	if folder, ok := w.folder[name]; name == "." || ok && folder {
 		return nil

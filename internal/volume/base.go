@@ -14,7 +14,7 @@ import (
 )
 
 // base has the files of a volume that were equal to an object of its bucket at the last exchange, by path. A file that
-// is not as in the base was changed here, and an object that is not was changed in the bucket.
+// differs from the base was changed here, and an object that differs was changed in the bucket.
 type base map[string]pair
 
 // pair is a file and its object.
@@ -39,7 +39,7 @@ func (s *Store) readBase(k key, rec record) (base, error) {
 	return b, nil
 }
 
-// writeBase writes a new base beside that of rec, and returns what makes it the base of a record.
+// writeBase writes a new base next to that of rec, and returns the function that makes it the base of a record.
 func (s *Store) writeBase(k key, rec record, b base) (use func(*record), err error) {
 	text, err := json.Marshal(b)
 	if err != nil {

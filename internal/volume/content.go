@@ -80,7 +80,7 @@ func expand(f io.Reader, volume string, read func(io.Reader) error) error {
 	if err != nil {
 		return damaged(volume, err)
 	}
-	in := pipe.NewSource(z) // z is not closed: it holds only memory, and what gave up can still be reading
+	in := pipe.NewSource(z) // z is not closed: it holds only memory, and an abandoned reader can still use it
 	err = read(in)
 	if broken := in.Failure(); broken != nil {
 		return damaged(volume, broken)
@@ -129,7 +129,7 @@ func (s *Store) Save(ctx context.Context, owner, name string, pack func(io.Write
 func always() error { return nil }
 
 // Write puts the entries of an archive into a folder of a volume. free is called with the store locked, before the
-// content changes; its error leaves the content as it is.
+// content changes; its error leaves the content unchanged.
 func (s *Store) Write(ctx context.Context, owner, name, at string, in io.Reader, free func() error) error {
 	if err := hutch.CheckVolumePath(at); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *Store) Write(ctx context.Context, owner, name, at string, in io.Reader,
 }
 
 // merge writes the content of a volume with the entries of an archive in it. The archive is stored first: which old
-// files it replaces is known at its end only.
+// files it replaces is known only at its end.
 func (s *Store) merge(ctx context.Context, k key, w *writer, dir, at string, in io.Reader) error {
 	f, err := os.CreateTemp(dir, halfPrefix)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) merge(ctx context.Context, k key, w *writer, dir, at string, in 
 	return expand(f, k.name, func(r io.Reader) error { return w.addAll(r, ".") })
 }
 
-// firstOf returns the error that says most, of several that followed from it.
+// firstOf returns the most informative of several related errors.
 func firstOf(err error) error {
 	if e, ok := errors.AsType[*hutch.Error](err); ok {
 		return e
@@ -203,7 +203,7 @@ func compressor(out io.Writer) (*zstd.Encoder, error) {
 	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(true))
 }
 
-// replace gives a volume the content that build writes, as a whole or not at all. One change of a volume follows the
+// replace gives a volume the content that build writes, completely or not at all. Changes of a volume wait for each
 // other.
 func (s *Store) replace(ctx context.Context, k key, free func() error, build func(w *writer, dir string) error) error {
 	dir := s.folder(k)

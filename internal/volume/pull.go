@@ -23,8 +23,8 @@ import (
 // errBusy ends a pull because the content may not change now.
 var errBusy = errors.New("a sandbox writes to the volume")
 
-// pull makes the content of a volume without changes that of its bucket, if free allows that. Links, empty folders and
-// permissions, which no bucket has, stay.
+// pull makes the content of a volume equal to the changes of its bucket, if free allows that. Links, empty folders and
+// permissions, which no bucket has, are kept.
 func (s *Store) pull(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base, free func() error) error {
 	if l.equals(old) && rec.Content != "" || len(l.files)+len(l.folders)+len(old) == 0 || free() != nil {
 		return nil
@@ -113,7 +113,7 @@ func (s *Store) eachEntry(k key, rec record, do func(*tar.Header, io.Reader) err
 	})
 }
 
-// puller builds the content of a volume from its bucket, and from what it has already.
+// puller builds the content of a volume from its bucket, and from its present content.
 type puller struct {
 	b        *bucket.Bucket
 	l        *listing
@@ -146,7 +146,7 @@ func (p puller) build(ctx context.Context, w *writer, entries func(func(*tar.Hea
 	return err
 }
 
-// stays reports whether an entry of the volume stays as it is.
+// stays reports whether an entry of the volume is kept unchanged.
 func (p puller) stays(h *tar.Header, name string) bool {
 	o, there := p.l.files[name]
 	was, known := p.old[name]

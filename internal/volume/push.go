@@ -25,8 +25,8 @@ type localFile struct {
 	mode int64
 }
 
-// push writes the changes of a volume to its bucket: files that are new or changed, then those that were deleted. It
-// changes old to what is equal afterwards. Where both sides have changed a file, the object of before is copied first.
+// push writes the changes of a volume to its bucket: new or changed files first, then deleted ones. It updates old to
+// the state that is equal afterwards. Where both sides have changed a file, the previous object is copied first.
 func (s *Store) push(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base) error {
 	f, err := s.openContent(k, rec)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) push(ctx context.Context, k key, rec record, b *bucket.Bucket, l
 	if err == nil {
 		err = p.deleteAll(ctx)
 	}
-	use, failed := s.writeBase(k, rec, old) // also after an error: what is written is no conflict then
+	use, failed := s.writeBase(k, rec, old) // also after an error: written objects are no conflicts then
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -130,7 +130,7 @@ func (p pusher) putAll(ctx context.Context, f *os.File, volume string) error {
 	})
 }
 
-// keep copies an object that was changed in the bucket, before a file takes its key. It reports whether the object has
+// keep copies an object that was changed in the bucket, before a file replaces it. It reports whether the object has
 // the content of the file already.
 func (p pusher) keep(ctx context.Context, o bucket.Object, file localFile) (same bool, err error) {
 	if same = o.ETag == file.etag; !same {
@@ -148,7 +148,7 @@ func (p pusher) keep(ctx context.Context, o bucket.Object, file localFile) (same
 	return false, p.b.Copy(ctx, o, o.Key+".bucket-"+hex.EncodeToString(tag[:4]))
 }
 
-// deleteAll deletes the objects whose files are gone, except those that were changed in the bucket.
+// deleteAll deletes the objects whose files were deleted, except those that were changed in the bucket.
 func (p pusher) deleteAll(ctx context.Context) error {
 	for name, was := range p.old {
 		if _, here := p.files[name]; here {

@@ -16,7 +16,7 @@ const (
 	writeMemory = 8 << 20
 )
 
-// ServiceOptions are what the verbs on volumes need.
+// ServiceOptions are the settings of the verbs on volumes.
 type ServiceOptions struct {
 	Store *Store
 	// Uses lists the sandboxes of an owner that have volumes, by the volume's name.

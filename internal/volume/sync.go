@@ -52,10 +52,10 @@ func (s *Store) openBucket(owner string, b hutch.VolumeBucket) (*bucket.Bucket, 
 	return bucket.Open(at, b.KeyID, key, s.transport)
 }
 
-// Sync exchanges changes with the bucket of a volume: its own go to the bucket, and then those of the bucket come here.
-// free is called with the store locked, and its error leaves the content as it is: a sandbox that writes to the volume
-// began with it, and its next save would take what is new in the bucket for files that were deleted. A volume without a
-// bucket is left alone.
+// Sync exchanges changes with the bucket of a volume: first its own go to the bucket, and then those of the bucket come
+// here. free is called with the store locked, and its error leaves the content unchanged: a sandbox that writes to the
+// volume started with the old content, and its next save would treat new files of the bucket as deleted. A volume
+// without a bucket is not changed.
 func (s *Store) Sync(ctx context.Context, owner, name string, free func() error) error {
 	k := key{owner, name}
 	rec, err := s.copyOf(k)
@@ -166,7 +166,7 @@ func (s *Store) list(ctx context.Context, b *bucket.Bucket) (*listing, error) {
 func (s *Store) KeepSynced(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var due sync.Map // when a volume is tried again; one that is being synced is not
+	var due sync.Map // when a volume is tried again; a volume that is being synced is not in it
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -231,7 +231,7 @@ func (s *Store) update(k key, rec record, change func(*record)) error {
 	return removeOld(s.folder(k), old, &now)
 }
 
-// sameLocked finds a volume that is still the one of rec, and not a new one of the same name.
+// sameLocked finds a volume that is still the one of rec, not a new one with the same name.
 func (s *Store) sameLocked(k key, rec record) (*record, error) {
 	now, err := s.findLocked(k)
 	if err == nil && !now.Volume.CreatedAt.Equal(rec.Volume.CreatedAt) {

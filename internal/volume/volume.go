@@ -2,19 +2,20 @@
 //
 // The content of a volume is one compressed tar archive, and no program of the host ever unpacks it. The agent of a
 // sandbox unpacks it inside, when the sandbox is created, and packs the folder again when it is saved. So the daemon
-// opens no path that a sandbox has chosen, and a volume works on every runtime, also without root. What arrives from
-// a sandbox or a client is read entry by entry and written again: the archive on disk has only entries that every
-// sandbox can unpack.
+// opens no path that a sandbox has chosen, and a volume works on every runtime, also without root. Data from a sandbox
+// or a client is read entry by entry and written again: the archive on disk has only entries that every sandbox can
+// unpack.
 //
-// New content is written beside the old one. The record, which names the file with the content, is then replaced: a
-// save that is interrupted at any moment changes nothing, and [Open] removes what it left.
+// New content is written next to the old one. The record, which names the file with the content, is then replaced: a
+// save that is interrupted at any moment changes nothing, and [Open] removes leftover files.
 //
-// A volume can have a bucket: then each file is an object. The content here stays the truth for sandboxes; [Store.Sync]
-// exchanges changes with the bucket, with the files and objects that were equal last (see base) as the common
-// ancestor of both. So a bucket that is slow or away delays no save, and nothing that only one side has changed is lost.
+// A volume can have a bucket: then each file is an object. For sandboxes, the content here is authoritative;
+// [Store.Sync] exchanges changes with the bucket, with the files and objects that were equal last (see base) as the
+// common ancestor of both. So a bucket that is slow or unavailable delays no save, and no change of only one side is
+// lost.
 //
-// The store does not know who uses a volume: the records of sandboxes say that. A claim can therefore not be left
-// behind by a sandbox that is gone.
+// The store does not know who uses a volume: the records of sandboxes say that. So a destroyed sandbox can leave no
+// claim behind.
 package volume
 
 import (
@@ -57,7 +58,7 @@ const (
 // Options configure a store.
 type Options struct {
 	// Room is how many bytes the quotas of one owner's volumes can add up to; default DefaultRoom. The server's own
-	// volumes have no such bound.
+	// volumes have no such limit.
 	Room int64
 	// Secret returns the value of an owner's secret, for the access keys of buckets.
 	Secret func(owner, name string) (string, error)
@@ -75,7 +76,7 @@ type Store struct {
 
 	transport http.RoundTripper // to buckets
 	syncs     turn.Locks        // by folder of an owner: one exchange with a bucket at a time
-	slots     chan struct{}     // as many exchanges as there can be at once
+	slots     chan struct{}     // limits simultaneous exchanges
 
 	mu      sync.Mutex
 	volumes map[key]*record
@@ -91,12 +92,12 @@ type record struct {
 	Content string       `json:"content,omitempty"` // the name of its file; empty for a volume without files
 	SHA256  string       `json:"sha256,omitempty"`  // SHA-256 of the plain archive
 
-	Synced int    `json:"synced,omitempty"` // the version that is in the bucket
+	Synced int    `json:"synced,omitempty"` // the version in the bucket
 	Base   string `json:"base,omitempty"`   // the name of the file with the base; empty before the first exchange
 	Bases  int    `json:"bases,omitempty"`  // how many there have been
 }
 
-// Open opens the volumes in a folder, which no other process uses, and removes what interrupted changes have left.
+// Open opens the volumes in a folder, which no other process uses, and removes leftover files of interrupted changes.
 func Open(dir string, opt Options) (*Store, error) {
 	opt.Room, opt.Log = cmp.Or(opt.Room, DefaultRoom), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}, transport: bucket.Transport(opt.BucketHosts), slots: make(chan struct{}, mostSyncs)}
@@ -108,14 +109,15 @@ func Open(dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		if err := s.load(path); err != nil { // it stays as it is, for the operator to look at
+		if err := s.load(path); err != nil { // it is kept for the operator to examine
 			s.opt.Log.Error("a volume cannot be used", "folder", path, "err", err)
 		}
 	}
 	return s, nil
 }
 
-// load reads the volume in a folder. A folder without a record is that of a volume that was never made, or is gone.
+// load reads the volume in a folder. A folder without a record belongs to a volume that was never created, or was
+// removed.
 func (s *Store) load(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +195,7 @@ func makeFolder(dir string) error {
 	return err
 }
 
-// roomLocked refuses a volume that would be one too many, or whose quota is more than what is left for the owner.
+// roomLocked refuses a volume over the owner's limit of volumes, or with a quota over the owner's remaining limit.
 func (s *Store) roomLocked(owner string, quota int64) error {
 	n, left := 0, s.opt.Room
 	for k, rec := range s.volumes {
@@ -272,8 +274,8 @@ func (s *Store) findLocked(k key) (*record, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "there is no volume %q: list the volumes, or create it", k.name)
 }
 
-// Remove removes a volume. No content of it is being replaced meanwhile. free is called with the store locked, and its
-// error keeps the volume. force removes a volume with changes that are not in its bucket.
+// Remove removes a volume, while its content is not being replaced. free is called with the store locked, and its error
+// keeps the volume. force removes a volume with changes that are not in its bucket.
 func (s *Store) Remove(ctx context.Context, owner, name string, force bool, free func() error) error {
 	k := key{owner, name}
 	dir := s.folder(k)
@@ -293,7 +295,7 @@ func (s *Store) Remove(ctx context.Context, owner, name string, force bool, free
 	if err != nil {
 		return err
 	}
-	// Without its record the volume is gone, whatever is left of it.
+	// Without its record the volume does not exist, whatever files are left of it.
 	if err := os.Remove(filepath.Join(dir, recordFile)); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package context packs the folder of a build as the tar archive that a server takes, without what its .dockerignore
-// names.
+// Package context packs the folder of a build as the tar archive that a server expects, without files that its
+// .dockerignore names.
 package context
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// Pack writes the files of a folder. A link is written as a link: nothing outside of the folder is read. ignore is the
-// path of the file with the patterns of what is left out; a missing file leaves nothing out.
+// Pack writes the files of a folder. A link is written as a link: no file outside of the folder is read. ignore is the
+// path of the file with the patterns of excluded files; if it is missing, all files are packed.
 func Pack(w io.Writer, dir, ignore string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -29,8 +29,8 @@ func Tar(archive string, w io.Writer) error {
 	return errors.Join(err, out.Close())
 }
 
-// Folder writes the files into a folder, which is made if it is missing. All files belong to the caller, and no name and
-// no link leads out of the folder. Devices, and what else only root can make, are left out.
+// Folder writes the files into a folder, which is created if it is missing. All files belong to the caller, and no name
+// and no link leads out of the folder. Devices, and other files that only root can make, are left out.
 func Folder(archive, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Folder(archive, dir string) error {
 		return err
 	}
 	defer root.Close()
-	modes := map[string]fs.FileMode{} // of folders, which have to be written first
+	modes := map[string]fs.FileMode{} // modes of folders, whose content has to be written first
 	if err := each(archive, func(h *tar.Header, content io.Reader) error {
 		if h.Typeflag == tar.TypeDir {
 			modes[h.Name] = h.FileInfo().Mode().Perm()
@@ -81,8 +81,8 @@ func write(root *os.Root, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// each calls do for every file that the layers show, with a clean name, a layer at a time from the top: so what a layer hides
-// is known before it comes.
+// each calls do for every visible file of the layers, with a clean name, one layer after the other from the top: so
+// hidden names are known in time.
 func each(archive string, do func(*tar.Header, io.Reader) error) error {
 	img, err := tarball.ImageFromPath(archive, nil)
 	if err != nil {
@@ -123,7 +123,7 @@ func (h hidden) covers(name string) bool {
 	}
 }
 
-// layer goes through one layer, and returns what is hidden from the one below.
+// layer reads one layer, and returns the names that it hides from lower layers.
 func layer(r io.Reader, above hidden, do func(*tar.Header, io.Reader) error) (hidden, error) {
 	own, in := hidden{}, tar.NewReader(r)
 	for {

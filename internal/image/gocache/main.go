@@ -1,9 +1,8 @@
-// Gocache is the cache of the go command inside a sandbox, by the protocol of
-// GOCACHEPROG. What the image compiled earlier is read from the folder beside this
-// program; everything else is in the go command's usual folder, as without this
-// program. Both folders have the layout of a GOCACHE.
+// Gocache is the cache of the go command inside a sandbox, with the protocol of GOCACHEPROG. Packages that the image
+// compiled earlier are read from the folder next to this program; everything else is in the go command's usual folder,
+// as without this program. Both folders have the layout of a GOCACHE.
 //
-// The go command of the image compiles it, so it uses the standard library only.
+// The go command of the image compiles it, so it uses only the standard library.
 package main
 
 import (
@@ -155,7 +154,7 @@ func put(dir string, req request, body []byte) (path string, err error) {
 	return path, write(entry(dir, req.ActionID, "a"), []byte(text))
 }
 
-// write makes a file as a whole or not at all.
+// write writes a file completely or not at all.
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -8,15 +8,15 @@ import (
 	"hutch"
 )
 
-// Credentials return the login for a registry, such as docker.io or registry.example:5000; false for an anonymous
-// caller. They are asked for the mirrors of a registry by the mirrors' names.
+// Credentials returns the login for a registry, such as docker.io or registry.example:5000; false for an anonymous
+// caller. For the mirrors of a registry it gets the mirrors' names.
 type Credentials func(registry string) (Credential, bool)
 
 // Credential is a name and a password, or one of the tokens that a registry gave.
 type Credential struct {
 	Username, Password string
 	IdentityToken      string // exchanged for access
-	RegistryToken      string // sent as it is
+	RegistryToken      string // sent unchanged
 }
 
 const dockerHub = "docker.io"

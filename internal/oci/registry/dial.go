@@ -18,7 +18,7 @@ import (
 
 // transport makes connections for all endpoints of a repository, and for the servers that these redirect to.
 func (r *Repository) transport(proxy *url.URL) *http.Transport {
-	var direct []string // what the administrator wrote down
+	var direct []string // hosts that the administrator configured
 	for _, e := range r.endpoints {
 		if e.private {
 			direct = append(direct, hostPort(e.registry.RegistryStr(), e.insecure))
@@ -40,11 +40,11 @@ func (r *Repository) transport(proxy *url.URL) *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost:    8,
 		IdleConnTimeout:        30 * time.Second,
-		DisableCompression:     true, // what was promised is of the bytes as they are stored
+		DisableCompression:     true, // the digest is that of the stored bytes
 	}
 }
 
-// through returns the proxy of a request; none for the hosts in direct. The proxy resolves names, so only addresses
+// through returns the proxy for a request; none for the hosts in direct. The proxy resolves names, so only addresses
 // and the names of its own machine can be refused here.
 func through(proxy *url.URL, direct []string) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
@@ -95,7 +95,7 @@ func refused(name, address string) error {
 	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: registries there must be allowed by the server's administrator", name, address)
 }
 
-// secured refuses to send without TLS what is not allowed to go so, also after a redirect.
+// secured refuses to send a request without TLS that requires it, also after a redirect.
 type secured struct {
 	http.RoundTripper
 	insecure bool

@@ -89,7 +89,7 @@ func causeOr(ctx context.Context, err error) error {
 // mostRedirects is how often a registry can send the server on for one request.
 const mostRedirects = 5
 
-// get asks for a manifest or a blob. The answer's body ends when it brings nothing for as long as patience lasts.
+// get requests a manifest or a blob. The answer's body fails when it brings no data for as long as patience lasts.
 func (e *endpoint) get(ctx context.Context, patience time.Duration, kind, identifier string, header http.Header) (*http.Response, error) {
 	scheme := "https"
 	if e.insecure {
@@ -131,7 +131,7 @@ func closing(answer *http.Response, err error) error {
 	return err
 }
 
-// patientBody ends when nothing comes for a while.
+// patientBody fails when no data arrives for a while.
 type patientBody struct {
 	io.ReadCloser
 	ctx      context.Context

@@ -1,11 +1,11 @@
-// Package registry fetches manifests and blobs from container registries, and is careful with whom it talks to.
+// Package registry fetches manifests and blobs from container registries, and checks every connection.
 //
-// A registry is a stranger that tells the server where to connect next: by names, by redirects, and by the address of
-// its token server. So every connection is checked where it is made, after the name was resolved: it never leads to
-// link-local or metadata addresses, and to private and loopback ones only if the administrator wrote down exactly this
-// host and port. Bodies have limits, and a body that brings nothing for a while ends.
+// A registry is a stranger that decides where the server connects next: by names, by redirects, and by the address of
+// its token server. So every connection is checked when it is made, after the name was resolved: it never leads to
+// link-local or metadata addresses, and to private and loopback ones only if the administrator configured exactly this
+// host and port. Bodies have limits, and a body that brings no data for a while fails.
 //
-// Authentication is the library's; credentials are the caller's, and go to the host that they are for.
+// Authentication is the library's; credentials are the caller's, and are sent only to their own host.
 package registry
 
 import (
@@ -28,8 +28,8 @@ import (
 
 // Settings are how one registry is reached.
 type Settings struct {
-	// Mirrors are asked first, in this order, when images are pulled: http://HOST:PORT or https://HOST/PREFIX. Their
-	// addresses can be private, as the administrator wrote them down.
+	// Mirrors are tried first, in this order, when images are pulled: http://HOST:PORT or https://HOST/PREFIX. Their
+	// addresses can be private, because the administrator configured them.
 	Mirrors []string `json:"mirrors,omitempty"`
 	// Private allows the registry itself, and no server that it redirects to, to have a private or loopback address.
 	Private bool `json:"private,omitempty"`
@@ -45,17 +45,18 @@ type Repository struct {
 	base      *http.Transport
 }
 
-// Options are what a repository is opened with.
+// Options are the settings of a repository.
 type Options struct {
 	Settings
 	Credentials Credentials
 	Patience    time.Duration // how long a server can send nothing
 	Push        bool          // asks for the right to write, and leaves out mirrors
-	// Proxy makes the connections to all but mirrors and private registries; nil for none. Its address can be private.
+	// Proxy makes the connections to all registries except mirrors and private ones; nil for none. Its address can be
+	// private.
 	Proxy *url.URL
 }
 
-// Open prepares for a repository, such as library/python of docker.io. It connects to nothing.
+// Open prepares access to a repository, such as library/python of docker.io. It makes no connection.
 func Open(registry, repository string, o Options) (*Repository, error) {
 	r := &Repository{patience: o.Patience}
 	if !o.Push {
@@ -83,7 +84,7 @@ func Open(registry, repository string, o Options) (*Repository, error) {
 // Close ends idle connections.
 func (r *Repository) Close() { r.base.CloseIdleConnections() }
 
-// Manifest returns a manifest or an index, by tag or digest, of at most so many bytes.
+// Manifest returns a manifest or an index, by tag or digest, with a limit on its bytes.
 func (r *Repository) Manifest(ctx context.Context, identifier string, most int64) ([]byte, error) {
 	var body []byte
 	err := r.each(ctx, func(e *endpoint) error {
@@ -104,8 +105,8 @@ func (r *Repository) Manifest(ctx context.Context, identifier string, most int64
 var manifests = http.Header{"Accept": {strings.Join([]string{
 	string(types.OCIImageIndex), string(types.OCIManifestSchema1), string(types.DockerManifestList), string(types.DockerManifestSchema2)}, ",")}}
 
-// Blob opens a blob from an offset on, or from its beginning where the server cannot do that; start says where. The
-// caller checks the digest and how much comes.
+// Blob opens a blob from an offset on, or from its beginning if the server cannot do that; start says where. The caller
+// checks the digest and the length.
 func (r *Repository) Blob(ctx context.Context, digest string, offset int64) (body io.ReadCloser, start int64, err error) {
 	header := http.Header{"Accept-Encoding": {"identity"}}
 	if offset > 0 {
@@ -137,7 +138,7 @@ func rangeStart(text string) (start int64, err error) {
 	return start, err
 }
 
-// each asks one endpoint after the other until one can do it. The last one's error counts: it is the registry's own.
+// each tries one endpoint after the other until one succeeds. The last one's error counts: it is the registry's own.
 func (r *Repository) each(ctx context.Context, do func(*endpoint) error) error {
 	var err error
 	for _, e := range r.endpoints {
@@ -168,12 +169,12 @@ func (r *Repository) Upload(ctx context.Context, identifier string) (name.Refere
 	return repo.Tag(identifier), e.rt, nil
 }
 
-// Explain is the error to show for one of an upload.
+// Explain is the error to show for an error of an upload.
 func (r *Repository) Explain(err error) error {
 	return r.endpoints[len(r.endpoints)-1].explain(err)
 }
 
-// explain says what an error of a registry means, and what to do.
+// explain describes an error of a registry, and the next step.
 func (e *endpoint) explain(err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
@@ -194,7 +195,7 @@ func (e *endpoint) explain(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the registry %s answered with status %d for %s: try again", e.registry, answer.StatusCode, image).Because(redact(err))
 }
 
-// redact takes the query out of an address in an error: registries sign links there.
+// redact removes the query from an address in an error: registries put signatures there.
 func redact(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		at, _, _ := strings.Cut(u.URL, "?")

@@ -14,7 +14,7 @@ import (
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
-	aufs     = ".wh..wh." // what AUFS kept for itself
+	aufs     = ".wh..wh." // AUFS's own files
 )
 
 // addEntries reads the entries of one layer.
@@ -74,7 +74,7 @@ func (t *tree) addEntry(h *tar.Header, content io.Reader) error {
 	}
 }
 
-// addNode adds what is neither a whiteout nor a device.
+// addNode adds an entry that is neither a whiteout nor a device.
 func (t *tree) addNode(dir *node, name string, depth int, h *tar.Header, content io.Reader) error {
 	i := describe(h)
 	switch h.Typeflag {
@@ -154,7 +154,7 @@ func (t *tree) keep(i *inode, size int64, content io.Reader) error {
 	return err
 }
 
-// contentReader takes what is read of a file off what is left.
+// contentReader counts bytes that are read of a file against the limit.
 type contentReader struct {
 	t *tree
 	r io.Reader
@@ -168,8 +168,8 @@ func (c contentReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take takes bytes of a file off what is left. The holes of sparse files and hard links can make far more of them than
-// the layers have.
+// take counts bytes of a file against the limit. Sparse files and hard links can produce far more bytes than the layers
+// have.
 func (t *tree) take(size int64) error {
 	if t.bytesLeft -= size; t.bytesLeft < 0 {
 		return tooManyBytes(t.limits.Bytes)
@@ -181,7 +181,7 @@ func (t *tree) take(size int64) error {
 	return nil
 }
 
-// linked returns what a hard link leads to.
+// linked returns the target of a hard link.
 func (t *tree) linked(h *tar.Header) (*inode, error) {
 	names, err := t.split(h.Linkname)
 	if err != nil {

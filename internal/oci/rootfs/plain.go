@@ -11,8 +11,9 @@ import (
 	"github.com/erofs/go-erofs"
 )
 
-// The writer of EROFS puts the contents of a small file beside its inode. A file of a whole block gets a block, so small
-// files are shown to the writer as one, with zeros at their end, and get their size back when the file is written.
+// The writer of EROFS puts the contents of a small file next to its inode. A file of a whole block gets a block, so
+// small files are given to the writer as one block, with zeros at their end, and get their size back when the file is
+// written.
 const blockSize = 4096
 
 // shownSize is the size of a file as the writer sees it.
@@ -31,12 +32,12 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where EROFS has what restoreSizes needs.
+// The positions in EROFS that restoreSizes needs.
 const (
 	metaBlock  = 1024 + 40 // from the superblock: the block at which inodes begin
 	inodeSlot  = 32        // inodes are numbered in such steps
 	inodeSize  = 8         // where an inode has the size of its file
-	isExtended = 1         // the bit of the first byte by which that has 8 bytes, and not 4
+	isExtended = 1         // the bit of the first byte that says whether the size has 8 bytes instead of 4
 )
 
 // restoreSizes writes the sizes of small files into their inodes.

@@ -1,19 +1,19 @@
-// Package rootfs makes one root file system, an EROFS file, of the layers of an image, and reads users out of it.
+// Package rootfs makes one root file system, an EROFS file, from the layers of an image, and reads users from it.
 //
 // The layers are read once, from the base up. Names go into a tree in memory, contents into one temporary file, one
 // after the other; then the tree is written as EROFS. Nothing is unpacked: a path, a link or a device of a layer is
 // never given to the kernel, and owners and setuid bits are only numbers.
 //
-// A layer means what it means to an overlay file system. A file or a link hides what layers below have at its path. A
-// folder merges with a folder and hides anything else. `.wh.NAME` removes NAME of the layers below, and
-// `.wh..wh..opq` all that they have in its folder, wherever the entry stands in the layer. A character device with the
-// number 0:0 removes its own name.
+// A layer has the same meaning as for an overlay file system. A file or a link hides everything that lower layers have
+// at its path. A folder merges with a folder and hides anything else. `.wh.NAME` removes NAME of the lower layers, and
+// `.wh..wh..opq` everything that they have in its folder, wherever the entry is in the layer. A character device with
+// the number 0:0 removes its own name.
 //
-// The contents of every file begin at a block of their own, as gVisor maps no file into memory that lies within a block
-// of names: a program that did so would be killed.
+// The contents of every file begin at a new block, because gVisor maps no file into memory that is within a block of
+// names: a program that did so would be killed.
 //
-// What is different from the image: extended attributes are left out, as gVisor refuses them, so file capabilities are
-// gone. Devices in /dev are left out, as each sandbox has a /dev of its own; others are refused. Each hard link becomes
+// Differences from the image: extended attributes are left out, because gVisor refuses them, so file capabilities are
+// lost. Devices in /dev are left out, because each sandbox has its own /dev; others are refused. Each hard link becomes
 // a copy, and counts as one.
 package rootfs
 
