@@ -66,7 +66,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)
 	}
-	if exit.Signal == 9 && s.Leaving() { // the place's end came to it before it came to the agent
+	if exit.Signal == 9 && s.Leaving() { // the instance's end came to it before it came to the agent
 		return result, destroyed(s)
 	}
 	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {

@@ -45,7 +45,7 @@ func (n networks) gateway(s *sandbox) (Gateway, error) {
 	})
 }
 
-// connect makes the network of a place end at the gateway of the sandbox,
+// connect makes the network of an instance end at the gateway of the sandbox,
 // until the returned function is called. Packets that programs sent before wait.
 func (n networks) connect(s *sandbox, inst driver.Instance) (disconnect func()) {
 	stack, err := n.start(s, inst)

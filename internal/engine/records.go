@@ -82,7 +82,7 @@ func visit[T any](all []T, do func(i int, one T)) {
 	round.Wait()
 }
 
-// look is the record of a sandbox with what its place and its agent say.
+// look is the record of a sandbox with what its instance and its agent say.
 func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

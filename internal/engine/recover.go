@@ -97,7 +97,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// recoverRunning finds the place of a sandbox that ran when the daemon ended.
+// recoverRunning finds the instance of a sandbox that ran when the daemon ended.
 func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	rec := s.Record()
 	inst, agent, health, err := e.rejoin(ctx, rec)
@@ -169,7 +169,7 @@ const rejoinTime = 5 * time.Second
 
 // sweep removes what belongs to no sandbox.
 func (e *lifecycle) sweep(ctx context.Context, places map[string]*sandbox) error {
-	seats := map[string]string{} // the runtimes of living places, by their names
+	seats := map[string]string{} // the runtimes of living instances, by their names
 	for _, s := range places {
 		if inst := s.Instance(); inst != nil {
 			seats[inst.ID()] = s.Record().Sandbox.Runtime

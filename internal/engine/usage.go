@@ -28,8 +28,8 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 	return env
 }
 
-// account reads what the place of s uses, and adds what is new to the
-// sandbox's account. It does so now and then, and before the place goes: what
+// account reads what the instance of s uses, and adds what is new to the
+// sandbox's account. It does so now and then, and before the instance goes: what
 // is between two readings follows from their difference.
 func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)

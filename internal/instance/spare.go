@@ -95,7 +95,7 @@ func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
 // PoolState reports what the pool has and wants.
 func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
 
-// discard frees spare places.
+// discard frees spare instances.
 func (m *Maker) discardSpares(spares []*Spare) {
 	var all sync.WaitGroup
 	for _, s := range spares {

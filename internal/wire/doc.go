@@ -21,7 +21,7 @@
 //
 // Both sides know the token, and neither ever sends it. Each sends a random
 // number, and then the HMAC-SHA256 by the token of its own side's name and both
-// numbers. The agent proves itself first: to a program that has taken its place, the
+// numbers. The agent proves itself first: to a program that has replaced it, the
 // daemon says nothing but its own random number. No request is read before the
 // daemon's proof. What comes after that is neither encrypted nor signed: who can
 // pass on all bytes between the two can read them, so no program inside must be
@@ -99,10 +99,10 @@
 //	         and when one of them has come r with a [Waited]. The agent connects
 //	         to the port, and asks by HTTP when there is a Path, again and again
 //	         at intervals from 2 to 50 ms (HTTP: 250 ms).
-//	adopt    gives a place that was made ahead, or from the memory of another,
+//	adopt    gives an instance that was made ahead, or from the memory of another,
 //	         its [Identity]; r with {}. With another token it closes all
 //	         connections.
-//	park     closes all connections until the place has been saved; r with {}.
+//	park     closes all connections until the instance has been saved; r with {}.
 //	port     connects with a server inside: r with {}, and from then on the
 //	         connection carries the bytes of that one, both ways, and their
 //	         ends. Where nothing listens, e of kind not_found.

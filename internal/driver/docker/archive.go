@@ -17,17 +17,18 @@ import (
 
 var _ driver.Archiver = (*instance)(nil)
 
-// stopAndPack stops all programs but the agent, which is the first process, and packs the folders in its arguments with
-// the tar program of the image. The kernel stops all of them at once: none can start another meanwhile.
+// stopAndPack stops all programs except the agent, which is the first process, and packs the folders in its arguments
+// with the tar program of the image. The kernel stops all of them at once: none can start another meanwhile.
 const stopAndPack = `kill -STOP -1; tar --create --sparse --file=- --directory=/ --warning=no-all --ignore-failed-read "$@"; code=$?; [ $code -le 1 ] || kill -CONT -1; exit $code`
 
-// Archive implements driver.Archiver. Exit code 1 of tar means that a file changed meanwhile. Sandboxes with an image are refused:
-// bash and tar would be the image's, and would run here as root with the agent's capabilities, one of which opens any file of the host.
+// Archive implements driver.Archiver. Exit code 1 of tar means that a file changed meanwhile. Sandboxes with an image
+// are refused: bash and tar would be the image's, and would run here as root with the agent's capabilities, one of
+// which can open any file of the host.
 func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	if i.record.Image {
 		return hutch.Errorf(hutch.Unsupported, "the files of a docker sandbox with an image can only be kept by its agent")
 	}
-	if err := i.Thaw(ctx); err != nil { // nothing can be executed in what is frozen
+	if err := i.Thaw(ctx); err != nil { // nothing can be executed in a frozen container
 		return err
 	}
 	command := []string{"/bin/bash", "-c", stopAndPack, "pack"}
@@ -58,7 +59,7 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// limited keeps the beginning of what is written.
+// limited keeps the beginning of its input.
 type limited struct{ kept *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {

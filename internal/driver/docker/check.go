@@ -102,7 +102,7 @@ func checkFiles() driver.Finding {
 	}
 }
 
-// attempt makes a sandbox that holds nothing but its agent.
+// attempt creates a sandbox with only its agent.
 func (d *Driver) attempt(ctx context.Context) driver.Finding {
 	begin := time.Now()
 	if err := d.try(ctx); err != nil {

@@ -29,7 +29,7 @@ const (
 // that it starts can gain one.
 var agentCapabilities = []string{"SETUID", "SETGID", "KILL", "SYS_PTRACE", "CHOWN", "FOWNER", "DAC_OVERRIDE", "DAC_READ_SEARCH", "SETPCAP"}
 
-// options describes the container of a place.
+// options describes the container of an instance.
 func (d *Driver) options(spec driver.Spec, imageName string) client.ContainerCreateOptions {
 	return client.ContainerCreateOptions{
 		Name: d.container(spec.ID),
@@ -54,7 +54,7 @@ func (d *Driver) hostConfig(spec driver.Spec) *container.HostConfig {
 	}
 }
 
-// sysctls turn on what the engine turns off in a container without a network.
+// sysctls turn on settings that the engine turns off in a container without a network.
 func sysctls() map[string]string {
 	const six = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
 	if _, err := os.Stat(six); err != nil { // this kernel has no IPv6
@@ -84,8 +84,8 @@ func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	return folders
 }
 
-// mounts are what the image shows of the host, the agent, the meeting folder, and the files with the place's names.
-// File systems that are mounted below a folder of the host are left out: older engines would show them writable.
+// mounts are the host's folders that the image shows, the agent, the meeting folder, and the files with the instance's
+// names. File systems that are mounted below a folder of the host are left out: older engines would show them writable.
 func (d *Driver) mounts(spec driver.Spec) (list []mount.Mount) {
 	binds := spec.Root.Binds[:len(spec.Root.Binds):len(spec.Root.Binds)]
 	binds = append(binds, image.Bind{Source: d.agent, Target: image.AgentPath})

@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	createTime = 40 * time.Second // at most; it takes a third of a second, and half more for the first
+	createTime = 40 * time.Second // it takes a third of a second, and half a second more for the first
 	importTime = 5 * time.Minute  // import time of an image other than the host's, once
 	undoTime   = 20 * time.Second
 )
 
-// In the folder of a place.
+// In the folder of an instance.
 const (
 	meetingFolder = "run"
 	socketFile    = "agent"
 )
 
-// nameFiles are the files of /etc that a place has for itself.
+// nameFiles are the files of /etc that each instance has separately.
 var nameFiles = []string{"hostname", "hosts", "resolv.conf"}
 
 // Create implements driver.Driver.
@@ -70,7 +70,7 @@ func (d *Driver) prepare(ctx context.Context, root image.Root) error {
 	return err
 }
 
-// create creates a place or leaves nothing. The folder prevents two places of one id.
+// create creates an instance or leaves nothing. The folder prevents two instances of one id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	return i, i.start(ctx, spec)
 }
 
-// writeFiles makes what the container binds from the folder of the place. The engine can have another root than we, so
-// others may use these files; the folder above keeps all others out.
+// writeFiles makes the files that the container binds from the folder of the place. The engine's root user can differ
+// from ours, so others can use these files; the folder above is closed to them.
 func (i *instance) writeFiles(hostname string) error {
 	texts := map[string]string{
 		"hostname": hostname + "\n", "hosts": names.Hosts(hostname),
@@ -188,7 +188,7 @@ func (i *instance) answer(ctx context.Context, said <-chan string) error {
 	}
 }
 
-// listenTo returns what the container says on its standard error until it ends, or we close the connection.
+// listenTo returns the container's standard error until it ends, or we close the connection.
 func listenTo(r io.Reader) <-chan string {
 	const most = 4 << 10
 	said := make(chan string, 1)

@@ -15,10 +15,10 @@ import (
 	"hutch/internal/turn"
 )
 
-// Driver creates places. It implements driver.Driver.
+// Driver creates instances. It implements driver.Driver.
 type Driver struct {
 	dir    string // absolute
-	owner  string // stands for dir in names
+	owner  string // identifies dir in names
 	agent  string
 	api    *client.Client
 	noAPI  error      // why api cannot be used
@@ -28,14 +28,14 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Labels of what the driver makes in the engine.
+// Labels of the driver's objects in the engine.
 const (
 	folderLabel   = "hutch.folder"   // of a container: the state folder of the driver
-	sandboxLabel  = "hutch.sandbox"  // of a container: the id of the place
+	sandboxLabel  = "hutch.sandbox"  // of a container: the id of the instance
 	skeletonLabel = "hutch.skeleton" // of an image: the folder that it was made from
 )
 
-// New returns a driver on its state folder, for the engine of DOCKER_HOST. It connects to nothing.
+// New returns a driver on its state folder, for the engine of DOCKER_HOST. It makes no connection.
 func New(opt driver.Options) (*Driver, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {

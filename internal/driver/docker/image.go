@@ -21,11 +21,11 @@ import (
 	"hutch/internal/image"
 )
 
-// A container needs an image of Docker's. Ours holds the skeleton of a host image: its
-// links, its /etc and the mount points. What is bound over it is not in it. Of another
-// image it holds everything, as Hutch's store has it: the engine asks no registry.
+// A container needs an image of Docker's. Ours holds the skeleton of a host image: its links, its /etc and the mount
+// points, without the folders that are bound over it. For another image it holds everything, as in Hutch's store: the
+// engine asks no registry.
 
-// private is a folder that only root can enter, and meeting the folder in it where daemon and agent meet.
+// private is a folder that only root can enter, and meeting the folder in it with the socket of daemon and agent.
 const private, meeting = "/.hutch/private", "/.hutch/private/run"
 
 // image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
@@ -41,7 +41,7 @@ func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root)
 		return name, err
 	}
 	if root.EROFS != "" {
-		sweepImages(ctx, api, false) // to make room; if it fails, the next start removes them
+		sweepImages(ctx, api, false) // to free space; if it fails, the next start removes them
 		return name, d.importImage(ctx, api, name, root.EROFS, func(w io.Writer) error { return writeImage(w, root) })
 	}
 	return name, d.importImage(ctx, api, name, root.Dir, func(w io.Writer) error { return writeSkeleton(w, root.Dir) })
@@ -50,10 +50,11 @@ func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root)
 // imageName names the image after the skeleton's folder. A skeleton never changes: that of a changed host is in another
 // folder. So drivers with different state folders share the image.
 //
-// That of another image is named after its file, which never changes either, and what a sandbox has over it: see [over].
+// Another image is named after its file, which never changes either, and the files that a sandbox has over it: see
+// [over].
 func imageName(root image.Root) string {
 	if root.EROFS != "" {
-		over, _ := json.Marshal(root.Files) // text and numbers, so no error
+		over, _ := json.Marshal(root.Files) // text and numbers can always be encoded
 		sum := sha256.Sum256(append([]byte(root.EROFS+"\x00"), over...))
 		return "hutch-image:" + hex.EncodeToString(sum[:16])
 	}
@@ -61,9 +62,10 @@ func imageName(root image.Root) string {
 	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// over is what sandboxes of an image have over its file. It is the same for every user that commands can run as, because callers
-// choose the user, and the engine must not keep a copy for each. It is read only, so the owner of a working folder matters little,
-// and a home that the image lacks is left out; the engine makes the mount point of the one in memory.
+// over are the files that sandboxes of an image have over its file. They are the same for every user that commands can
+// run as, because callers choose the user, and the engine must not keep a copy for each. They are read only, so the
+// owner of a working folder matters little, and a home that the image lacks is left out; the engine makes the mount
+// point of the one in memory.
 func over(root image.Root) []image.File {
 	user := root.Account()
 	own := []string{root.Workdir(), image.Workspace, image.Data}
@@ -89,13 +91,12 @@ func over(root image.Root) []image.File {
 	return files
 }
 
-// noTag is what older engines list for an image without a name.
+// noTag is the name that older engines list for an image without a name.
 const noTag = "<none>:<none>"
 
-// sweepImages removes the images whose skeleton or file is gone and, with nameless, those that lost their name to a second import;
-// one that is being imported has none yet. An image
-// with another name is another's: one that was made from ours has its label. The engine refuses to remove an image that
-// a container uses.
+// sweepImages removes the images whose skeleton or file is gone and, with nameless, those that lost their name to a
+// second import; an image that is being imported has no name yet. An image with another name belongs to someone else:
+// an image made from ours has its label. The engine refuses to remove an image that a container uses.
 func sweepImages(ctx context.Context, api *client.Client, nameless bool) error {
 	all, err := api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", skeletonLabel)})
 	if err != nil {
@@ -124,7 +125,7 @@ func sweepImages(ctx context.Context, api *client.Client, nameless bool) error {
 	return errs
 }
 
-// importImage makes an image of an archive. origin is what it is made of.
+// importImage makes an image from an archive. origin is its source.
 func (d *Driver) importImage(ctx context.Context, api *client.Client, name, origin string, write func(io.Writer) error) error {
 	r, w := io.Pipe()
 	defer r.Close()

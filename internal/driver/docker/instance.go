@@ -19,13 +19,13 @@ import (
 	"hutch/internal/turn"
 )
 
-// record is how a place is found again.
+// record is the data needed to find an instance again.
 type record struct {
-	Container string `json:"container"`       // the engine's id of it
-	Image     bool   `json:"image,omitempty"` // not the host's, so its programs are a stranger's
+	Container string `json:"container"`       // the engine's id of the container
+	Image     bool   `json:"image,omitempty"` // not the host's image, so its programs are untrusted
 }
 
-// instance is a place.
+// instance is an instance.
 type instance struct {
 	driver *Driver
 	api    *client.Client
@@ -34,7 +34,7 @@ type instance struct {
 	record record
 	done   chan struct{} // closed by watch
 	turn   turn.Lock     // held by the caller that destroys
-	gone   bool          // it is destroyed
+	gone   bool          // it was destroyed
 }
 
 func (d *Driver) newInstance(api *client.Client, id string, r record) *instance {
@@ -63,7 +63,7 @@ func (i *instance) ID() string { return i.id }
 
 // Handle is the record.
 func (i *instance) Handle() driver.Handle {
-	b, _ := json.Marshal(i.record) // text, so no error
+	b, _ := json.Marshal(i.record) // text can always be encoded
 	return b
 }
 
@@ -79,8 +79,8 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial connects by a path that is short enough for a socket. No link in the meeting folder is followed: a socket that
-// is one leads nowhere.
+// dial connects by a path that is short enough for a socket. It follows no link in the meeting folder: a socket that is
+// a link leads nowhere.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	fd, err := unix.Open(filepath.Join(i.dir, meetingFolder, socketFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -110,7 +110,7 @@ func (i *instance) undestroyed(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// remove removes the container, and then the folder: after that there can be another place of this id.
+// remove removes the container, and then the folder: after that another instance can have this id.
 func (i *instance) remove(ctx context.Context) error {
 	which, err := i.container(ctx)
 	if err != nil {
@@ -127,8 +127,8 @@ func (i *instance) remove(ctx context.Context) error {
 	return os.RemoveAll(i.dir)
 }
 
-// container returns the engine's id of the place's container, by its name if it was never known; empty for none. A
-// container that has only the name is another's.
+// container returns the engine's id of the instance's container, found by its name if the id was never known; empty for
+// none. A container that only has the same name is not ours.
 func (i *instance) container(ctx context.Context) (string, error) {
 	if i.record.Container != "" {
 		return i.record.Container, nil
@@ -162,7 +162,7 @@ func (i *instance) removeContainer(ctx context.Context, which string) error {
 	return nil
 }
 
-// owned reports whether the folder still belongs to this place, and not to a later one.
+// owned reports whether the folder still belongs to this instance, not to a later one.
 func (i *instance) owned(ctx context.Context) bool {
 	if i.record.Container == "" {
 		return true

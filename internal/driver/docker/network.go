@@ -21,7 +21,7 @@ var (
 	_ driver.Renamer   = (*instance)(nil)
 )
 
-// makeNetwork makes the network device. Where there is no way to one, the place works without a network.
+// makeNetwork makes the network device. If that is impossible, the instance works without a network.
 func (i *instance) makeNetwork(ctx context.Context) error {
 	err := i.withDevice(ctx, func(fd int) error {
 		if err := tun.Create(fd); err != nil {

@@ -18,11 +18,11 @@ type process struct {
 	file *os.File // a pidfd
 }
 
-// errElsewhere is the error where the processes of containers are not visible, or not ours to enter.
+// errElsewhere is the error when the processes of containers are not visible, or cannot be entered.
 var errElsewhere = errors.New("the processes of containers cannot be entered: that takes root, on the host of the Docker engine")
 
-// process returns the container's first process. The number that the engine tells can mean another process in our pid
-// namespace, so the process must be in the control group of the container.
+// process returns the container's first process. The engine's number can mean another process in our pid namespace, so
+// the process must be in the control group of the container.
 func (i *instance) process(ctx context.Context) (*process, error) {
 	if !i.driver.root {
 		return nil, errElsewhere

@@ -50,7 +50,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // nothing was ever made
+		return 0, nil // the driver never made a container
 	} else if err != nil {
 		return 0, err
 	}

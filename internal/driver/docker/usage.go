@@ -31,13 +31,13 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	}
 	found, err := i.api.ContainerInspect(ctx, i.record.Container, client.ContainerInspectOptions{})
 	if err == nil && found.Container.State != nil && found.Container.State.OOMKilled {
-		u.OOMKills = 1 // the engine counts no further
+		u.OOMKills = 1 // the engine reports no higher number
 	}
 	u.Disk = i.disk(ctx)
 	return u, nil
 }
 
-// disk returns the size of the written files. Its paths are mount points of ours, which no program inside can move.
+// disk returns the size of the written files. Its paths are our mount points, which no program inside can move.
 func (i *instance) disk(ctx context.Context) (sum int64) {
 	p, err := i.process(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// adopts: a place that was created without an owner gets one.
+// adopts: an instance that was created without an owner gets one.
 func adopts(t *testing.T, s *suite) {
 	t.Parallel()
 	p := s.create(t, "ahead")

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// The files of a place are kept without its agent, which can be that of another
+// The files of an instance are kept without its agent, which can be that of another
 // version; a program that is writing meanwhile does not matter.
 func keepsFilesWithoutTheAgent(t *testing.T, s *suite) {
 	p := s.create(t, "one")

@@ -26,24 +26,24 @@ type Config struct {
 	// New returns a driver on a state folder. Two calls for one folder give the drivers of a daemon before and after
 	// its restart.
 	New func(t *testing.T, dir string) driver.Driver
-	// Root is the image that places are made from.
+	// Root is the image that instances are made from.
 	Root image.Root
-	// Kill kills the place's first process from outside.
+	// Kill kills the instance's first process from outside.
 	Kill func(t *testing.T, d driver.Driver, id string)
-	// Isolated says that places have their own user, limits and file system.
+	// Isolated says that instances have their own user, limits and file system.
 	Isolated bool
 	// Saves is set for a driver.Restorer.
 	Saves bool
-	// Adopts is set if places can be given another identity.
+	// Adopts is set if instances can be given another identity.
 	Adopts bool
 	// Layers is set for a driver.Layerer.
 	Layers bool
-	// Images says that places can be made from an image's EROFS file, OneOwner that its files then all belong to the
+	// Images says that instances can be made from an image's EROFS file, OneOwner that its files then all belong to the
 	// user that commands run as.
 	Images, OneOwner bool
 	// ReadOnlyImages says that they can, and that nothing of the file can be changed.
 	ReadOnlyImages bool
-	// Networked says that places can have a network.
+	// Networked says that instances can have a network.
 	Networked bool
 	// Limited lists the limits that hold here: "memory", "pids", "disk".
 	Limited []string
@@ -115,12 +115,12 @@ type suite struct {
 	driver driver.Driver
 }
 
-// Limits are those of a place in the suite.
+// Limits are those of an instance in the suite.
 var Limits = hutch.Limits{CPU: 1, Memory: 128, Disk: 32, PIDs: 64, Processes: 10}
 
 const token = "a token that the test knows"
 
-// Spec is a place of the suite.
+// Spec is an instance of the suite.
 func (c Config) spec(id string) driver.Spec {
 	return driver.Spec{
 		ID: id, Root: c.Root, Limits: Limits,
@@ -128,7 +128,7 @@ func (c Config) spec(id string) driver.Spec {
 	}
 }
 
-// place is a living place with its agent.
+// place is a living instance with its agent.
 type place struct {
 	driver.Instance
 	agent *wire.Client

@@ -147,7 +147,7 @@ func imageDiskLimit(t *testing.T, s *suite) {
 	p.wantProbe(t, "", "write", "/workspace/small", "fits")
 }
 
-// Places of one image see nothing of each other, and change nothing of the image.
+// Instances of one image see nothing of each other, and change nothing of the image.
 func imageIsShared(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t, ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")}), image.EROFSOptions{})
 	sum := fileSum(t, s.Root.EROFS)
@@ -229,7 +229,7 @@ func imageEnvIsData(t *testing.T, s *suite) {
 	}
 }
 
-// A place of an image is found after a restart of the daemon.
+// An instance of an image is found after a restart of the daemon.
 func imageRecovers(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
 	p := s.create(t, "survivor")
@@ -242,7 +242,7 @@ func imageRecovers(t *testing.T, s *suite) {
 	own(t, inst).wantProbe(t, "kept", "cat", "/workspace/file")
 }
 
-// A place without its image is an error, and leaves nothing.
+// An instance without its image is an error, and leaves nothing.
 func imageThatIsMissing(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
 	s.Root.EROFS += ".gone"
@@ -255,13 +255,13 @@ func imageThatIsMissing(t *testing.T, s *suite) {
 	}
 }
 
-// savedImages are the tests of drivers that can also save places.
+// savedImages are the tests of drivers that can also save instances.
 var savedImages = map[string]func(*testing.T, *suite){
 	"ImageSaves":    imageSaves,
 	"ImagePrepares": imagePrepares,
 }
 
-// A place of an image is saved and continues, whole or with its files only.
+// An instance of an image is saved and continues, whole or with its files only.
 func imageSaves(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t,
 		ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")},
@@ -303,7 +303,7 @@ func imageSaves(t *testing.T, s *suite) {
 	}
 }
 
-// A copy of a place of an image begins in a place that was prepared before.
+// A copy of an instance of an image begins in an instance that was prepared before.
 func imagePrepares(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)

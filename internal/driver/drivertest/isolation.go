@@ -87,7 +87,7 @@ func memoryLimit(t *testing.T, s *suite) {
 	neighbour, p := s.create(t, "calm"), s.create(t, "greedy")
 	// tail keeps the last line, and /dev/zero is one line without an end.
 	greed := wire.Start{ID: "greed", Argv: []string{"tail", "/dev/zero"}, TimeoutMS: 60_000}
-	// Either the kernel kills the program, or the whole place ends.
+	// Either the kernel kills the program, or the whole instance ends.
 	if exit, err := p.agent.Run(t.Context(), greed, nil, nil); err == nil && exit.Signal != 9 && exit.Code != 1 || exit.TimedOut {
 		t.Errorf("memory without end: %+v", exit)
 	}

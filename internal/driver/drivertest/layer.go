@@ -9,7 +9,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// layered are the tests of drivers whose places can share files.
+// layered are the tests of drivers whose instances can share files.
 var layered = map[string]func(*testing.T, *suite){
 	"LayerIsShared":     layerIsShared,
 	"LayerOutlives":     layerOutlives,
@@ -46,7 +46,7 @@ func (s *suite) onto(t *testing.T, l driver.Layer, id string) *place {
 	return own(t, inst)
 }
 
-// Places see the files of a layer as their own. Each can do everything with them that the original place could, and
+// Instances see the files of a layer as their own. Each can do everything with them that the original instance could, and
 // the others do not see it.
 func layerIsShared(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
@@ -68,7 +68,7 @@ func layerIsShared(t *testing.T, s *suite) {
 	s.onto(t, l, "three").want(t, look, seen)
 }
 
-// A place that began with a layer keeps it when the layer is closed, and when another daemon takes over.
+// An instance that began with a layer keeps it when the layer is closed, and when another daemon takes over.
 func layerOutlives(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	p := s.onto(t, l, "one")
@@ -91,7 +91,7 @@ func layerOutlives(t *testing.T, s *suite) {
 	}
 }
 
-// A layer counts towards the limit: a place's layer and its own files stay within it together.
+// A layer counts towards the limit: an instance's layer and its own files stay within it together.
 func layerThatIsLarge(t *testing.T, s *suite) {
 	const mb = "head -c %dM /dev/zero > /workspace/%s"
 	half := Limits.Disk / 2

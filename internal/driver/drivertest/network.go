@@ -47,7 +47,7 @@ type networkedPlace struct {
 	stack *netstack.Stack
 }
 
-// network creates a place whose network echoes.
+// network creates an instance whose network echoes.
 func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	t.Helper()
 	spec := s.spec(id)
@@ -59,7 +59,7 @@ func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	return &networkedPlace{own(t, inst), attach(t, inst)}
 }
 
-// attach terminates the network of a place in this process.
+// attach terminates the network of an instance in this process.
 func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
 	t.Helper()
 	file, err := inst.(driver.Networked).Network()
@@ -133,7 +133,7 @@ func networkTakesManyAtOnce(t *testing.T, s *suite) {
 	t.Log(out)
 }
 
-// networkLeadsNowhereElse: no address reaches a server of the host. All addresses but the place's own lead to the
+// networkLeadsNowhereElse: no address reaches a server of the host. All addresses but the instance's own lead to the
 // handler.
 func networkLeadsNowhereElse(t *testing.T, s *suite) {
 	l, err := net.Listen("tcp", ":0")

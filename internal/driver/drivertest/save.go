@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// saved are the tests of drivers whose places can be saved.
+// saved are the tests of drivers whose instances can be saved.
 var saved = map[string]func(*testing.T, *suite){
 	"SaveAndRestore": saveAndRestore,
 	"CopyAndRestore": copyAndRestore,
@@ -37,7 +37,7 @@ while True:
 const count = `python3 -c 'import socket; print(socket.create_connection(("127.0.0.1", 8123)).recv(99).decode())'`
 
 // Programs continue where they were, with their memory, files and listeners, and the agent still lists them; also in
-// the saved place itself, and more than once.
+// the saved instance itself, and more than once.
 func saveAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "one")
 	job, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting})
@@ -91,7 +91,7 @@ func (p *place) save(t *testing.T, dir string) {
 	}
 }
 
-// A place is copied while it runs, and continues. The restored copy has everything, its own identity, and its own
+// An instance is copied while it runs, and continues. The restored copy has everything, its own identity, and its own
 // future.
 func copyAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "parent")
@@ -121,7 +121,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 }
 
-// adopt gives a restored place its own token and environment.
+// adopt gives a restored instance its own token and environment.
 func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 	t.Helper()
 	p := own(t, inst)
@@ -137,7 +137,7 @@ func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 	return p
 }
 
-// A place that was prepared before its purpose was known works like one made for it, and refuses a save that needs
+// An instance that was prepared before its purpose was known works like one made for it, and refuses a save that needs
 // another place.
 func preparedPlaces(t *testing.T, s *suite) {
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)

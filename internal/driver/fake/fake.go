@@ -1,4 +1,4 @@
-// Package fake is a driver without isolation: a place is a folder, and the real agent runs in this process. It makes
+// Package fake is a driver without isolation: an instance is a folder, and the real agent runs in this process. It makes
 // tests of the engine fast, and can inject faults that no test could cause in a real runtime. Only tests can choose
 // it.
 package fake
@@ -34,7 +34,7 @@ type Faults struct {
 	Through func(id string, conn net.Conn) net.Conn
 }
 
-// Driver creates places. They live as long as this process, not as long as the engine: a new engine on this driver
+// Driver creates instances. They live as long as this process, not as long as the engine: a new engine on this driver
 // finds them again.
 type Driver struct {
 	dir string
@@ -46,7 +46,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a driver whose places lie in dir, which exists.
+// New returns a driver whose instances lie in dir, which exists.
 func New(dir string) *Driver { return &Driver{dir: dir, places: map[string]*place{}} }
 
 // Break replaces the faults.
@@ -62,7 +62,7 @@ func (d *Driver) plan() Faults {
 	return d.faults
 }
 
-// Kill ends a place as a crash would, without the engine.
+// Kill ends an instance as a crash would, without the engine.
 func (d *Driver) Kill(id string) {
 	d.mu.Lock()
 	p := d.places[id]
@@ -133,8 +133,8 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 
 const tools = ".tools"
 
-// writeTar writes the tar program of a place. The engine saves a sandbox's files with the tar inside, which must not
-// touch the host's files: this tar knows only the place's folder.
+// writeTar writes the tar program of an instance. The engine saves a sandbox's files with the tar inside, which must not
+// touch the host's files: this tar knows only the instance's folder.
 func writeTar(home string) error {
 	real, err := exec.LookPath("tar")
 	if err != nil {

@@ -28,11 +28,11 @@ import (
 
 const (
 	container   = "agent"           // every sandbox has one container, with this name
-	meeting     = image.MeetingPath // where daemon and agent meet, inside: see [place.meeting]
+	meeting     = image.MeetingPath // inside, the folder with the socket of daemon and agent: see [place.meeting]
 	agentSocket = "agent.sock"
 
 	// upperFile is the initial writable layer, and filesDir the folder of the file that backs the written files, both
-	// open in runsc. gVisor requires the same paths in all places that are restored from one save.
+	// open in runsc. gVisor requires the same paths in all instances that are restored from one save.
 	upperFile, filesDir = "/proc/self/fd/5", "/proc/self/fd/6"
 )
 
@@ -69,8 +69,9 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	return os.WriteFile(p.config(), text, 0o600)
 }
 
-// annotations are additions to a bundle: gVisor's own, and what hutch-runsc hides. For an EROFS file they say what the options of runsc say for
-// other roots, which runsc then ignores: without size, the written files would have no limit.
+// annotations are additions to a bundle: gVisor's own, and the paths that hutch-runsc hides. For an EROFS file they
+// contain the settings that the options of runsc contain for other roots, because runsc then ignores these options:
+// without size, the written files would have no limit.
 func annotations(spec driver.Spec) map[string]string {
 	a := map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
 	if spec.Root.EROFS != "" {
@@ -88,10 +89,10 @@ func annotations(spec driver.Spec) map[string]string {
 
 const rootfs = "dev.gvisor.spec.rootfs."
 
-// noRoot is the bundle's root folder where the root is an EROFS file. gVisor wants one, and uses nothing of it.
+// noRoot is the bundle's root folder if the root is an EROFS file. gVisor requires one, and does not use it.
 const noRoot = "/.hutch/none"
 
-// bundle is the OCI configuration of a place.
+// bundle is the OCI configuration of an instance.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
 	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
@@ -194,8 +195,7 @@ func innerLimits(l hutch.Limits) []string {
 	}
 }
 
-// upperLayer is a tar archive of the initial writable layer. Its files have the times by which those are known that nobody
-// has changed.
+// upperLayer is a tar archive of the initial writable layer. Its files have the times that mark files as unchanged.
 func upperLayer(root image.Root) []byte {
 	files := root.Files
 	if root.EROFS == "" {

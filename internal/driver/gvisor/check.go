@@ -69,7 +69,7 @@ func limiting() driver.Finding {
 	}
 }
 
-// attempt makes a sandbox that holds nothing but its agent.
+// attempt creates a sandbox with only its agent.
 func (d *Driver) attempt(ctx context.Context) driver.Finding {
 	const patience = 30 * time.Second
 	begin := time.Now()

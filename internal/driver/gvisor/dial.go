@@ -13,9 +13,8 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// dial connects to the socket at path, and to nothing else: not to what a link leads
-// to, and not to a file of another kind. It goes by the socket's descriptor, since a
-// socket's path is limited to 107 bytes.
+// dial connects only to the socket at path: not to the target of a link, and not to a file of another kind. It uses the
+// socket's descriptor, because a socket's path is limited to 107 bytes.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -25,9 +24,8 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return dialFD(ctx, fd, path)
 }
 
-// dialAgent connects to the agent's socket, which lies in a file system that only the
-// gofer's mount namespace has. What root inside put there is not followed: the socket
-// is opened from the gofer's root on, without links.
+// dialAgent connects to the agent's socket, which is in a file system that only the gofer's mount namespace has. Links
+// that root inside made there are not followed: the socket is opened from the gofer's root on, without links.
 func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
 	fd, err := i.openMeeting(agentSocket)
 	if err != nil {
@@ -47,7 +45,7 @@ func (i *instance) openMeeting(name string) (int, error) {
 	}
 	defer unix.Close(root)
 	if started, err := pidfd.Started(gofer.PID); err != nil || started != gofer.Started {
-		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // the number is another process's now
+		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has the number now
 	}
 	path = meeting[1:] + "/" + name
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{

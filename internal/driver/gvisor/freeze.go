@@ -15,7 +15,7 @@ import (
 
 var _ driver.Freezer = (*instance)(nil)
 
-// frozen is the file that says that the place may be frozen. The kernel's freezer cannot be used: after it thaws a
+// frozen is the file that says that the instance may be frozen. The kernel's freezer cannot be used: after it thaws a
 // sandbox, interrupted system calls can make the sandbox give up.
 func (p place) frozen() string { return filepath.Join(p.dir, "frozen") }
 
@@ -29,7 +29,7 @@ func (i *instance) Freeze(ctx context.Context) error {
 	return err
 }
 
-// Thaw implements driver.Freezer. Thawing a place that is not frozen would end the sandbox, and a daemon that died
+// Thaw implements driver.Freezer. Thawing an instance that is not frozen would end the sandbox, and a daemon that died
 // may have been about to freeze it, so Thaw checks first.
 func (i *instance) Thaw(ctx context.Context) error {
 	if _, err := os.Stat(i.frozen()); errors.Is(err, fs.ErrNotExist) {

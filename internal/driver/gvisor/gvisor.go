@@ -25,7 +25,7 @@ type Options struct {
 	driver.Options
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
-	// Log gets the places that were slow to start; nil for none.
+	// Log gets the instances that were slow to start; nil for none.
 	Log *slog.Logger
 }
 
@@ -84,7 +84,7 @@ func (d *Driver) place(id string) place {
 	return p
 }
 
-// limits returns the limits of the place's control group, without the CPU limit. That one is set after the start,
+// limits returns the limits of the instance's control group, without the CPU limit. That one is set after the start,
 // because starting is our own work, and would take three times as long with half a core. gVisor itself limits the
 // processes inside; the sentry has several host threads and processes for each of them.
 func limits(l hutch.Limits) cgroup.Limits {
@@ -103,7 +103,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 // See [Driver.make].
 const firstTime = 8 * time.Second
 
-// make creates a place and starts it. If a new place does not start within firstTime, make logs where it hung and
+// make creates an instance and starts it. If a new instance does not start within firstTime, make logs where it hung and
 // creates it once more from nothing.
 func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	if from.memory == nil && from.layer == "" {
@@ -136,7 +136,7 @@ func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (d
 	return v.fill(ctx, from.memory)
 }
 
-// vacate creates a place in which nothing has started.
+// vacate creates an instance in which nothing has started.
 func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
 	p := d.place(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
@@ -152,7 +152,7 @@ func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*va
 	return &vacancy{inst, spec}, nil
 }
 
-// undo removes a half-made place and returns the cause; its error also says if the removal failed.
+// undo removes a half-made instance and returns the cause; its error also says if the removal failed.
 func (p place) undo(ctx context.Context, cause error) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
 	defer cancel()
@@ -195,7 +195,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	}
 	p := d.place(id)
 	inst, err := open(p, procs)
-	if err == nil { // the daemon may have died while it saved or froze the place
+	if err == nil { // the daemon may have died while it saved or froze the instance
 		err = inst.goOn(ctx)
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			go inst.goOnLater()
@@ -214,12 +214,12 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	return nil, hutch.Errorf(hutch.NotFound, "the sandbox %q no longer runs", id)
 }
 
-// goOn makes a recovered place run, whatever state it was in.
+// goOn makes a recovered instance run, whatever state it was in.
 func (i *instance) goOn(ctx context.Context) error {
 	return errors.Join(i.Thaw(ctx), i.Resume(ctx))
 }
 
-// goOnLater retries goOn until it works or the place is dead. A place that does not answer is not lost: the host may
+// goOnLater retries goOn until it works or the instance is dead. An instance that does not answer is not lost: the host may
 // be busy.
 func (i *instance) goOnLater() {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {

@@ -25,7 +25,7 @@ type instance struct {
 	handle driver.Handle
 	sentry *pidfd.Process
 	done   chan struct{} // closed when the sentry is dead or forget was called
-	froze  atomic.Bool   // true if this instance froze the place: see Thaw
+	froze  atomic.Bool   // true if this instance froze the instance: see Thaw
 
 	mu      sync.Mutex
 	removed bool
@@ -62,8 +62,7 @@ func (i *instance) forget() {
 // answerTime is how long the agent can take to accept connections.
 const answerTime = 20 * time.Second
 
-// begin starts the agent or continues what was saved, waits until the agent accepts connections, and then limits the
-// CPU.
+// begin starts the agent or continues from a save, waits until the agent accepts connections, and then limits the CPU.
 func (i *instance) begin(ctx context.Context, spec driver.Spec, saved saved) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v: %w", answerTime, driver.ErrLate))
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/linux/pressure"
 )
 
-// launch runs runsc to create the sandbox, in the place's control group.
+// launch runs runsc to create the sandbox, in the instance's control group.
 func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 	var gate, log pipe
 	defer gate.close()
@@ -55,7 +55,7 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 		return errors.Join(err, cmd.Wait())
 	}
 	if err := cmd.Wait(); err != nil {
-		log.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // what is left of runsc can hold the other end
+		log.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // remaining processes of runsc can hold the other end
 		return fmt.Errorf("runsc create: %w: %s", err, <-said)
 	}
 	return nil
@@ -95,7 +95,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 // sooner. With fewer cores, or if the CPU limit counts the waiting, this makes everything slower by a third.
 func spare(cores float64) bool { return cores >= 2 && runtime.NumCPU() >= 4 }
 
-// start starts cmd in the place's group from birth, if the kernel supports that.
+// start starts cmd in the instance's group from birth, if the kernel supports that.
 func (p place) start(cmd *exec.Cmd) error {
 	if p.group == nil {
 		return cmd.Start()
@@ -112,7 +112,7 @@ func (p place) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// admit moves a process that waits at the gate into the place's group, unless it was born there.
+// admit moves a process that waits at the gate into the instance's group, unless it was born there.
 func (p place) admit(pid int) error {
 	if p.group == nil {
 		return nil

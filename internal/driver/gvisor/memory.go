@@ -17,7 +17,7 @@ import (
 
 var _ driver.Guarded = (*instance)(nil)
 
-// The memory of a place, in the order of size:
+// The memory of an instance, in the order of size:
 //
 //   - its limit, which is for the programs inside;
 //   - the soft limit, which adds what the sentry and the gofer take for
@@ -32,26 +32,26 @@ func reserve(limit int64) int64   { return 128<<20 + limit/8 }
 func hardLimit(limit int64) int64 { return softLimit(limit) + reserve(limit) }
 
 const (
-	// headroom is how far below the hard limit a place should stay while programs in it are ended.
+	// headroom is how far below the hard limit an instance should stay while programs in it are ended.
 	headroom = 64 << 20
-	// tolerance is how much a place that cannot be made smaller can grow beyond its resting use before programs are
+	// tolerance is how much an instance that cannot be made smaller can grow beyond its resting use before programs are
 	// ended again.
 	tolerance = 16 << 20
-	// easeTime is how long a place can be over its soft limit without getting smaller before it is given up.
+	// easeTime is how long an instance can be over its soft limit without getting smaller before it is given up.
 	easeTime = 20 * time.Second
 	// settleTime is how long the memory of an ended program can take to come back. retryTime is the pause after an
 	// agent could not end a program.
 	settleTime = 3 * time.Second
 	retryTime  = 100 * time.Millisecond
-	// collectTime is how long a place that does not grow can be over its limit, so that its sentry can collect
+	// collectTime is how long an instance that does not grow can be over its limit, so that its sentry can collect
 	// garbage before a program is ended.
 	collectTime  = time.Second
 	collectEvery = 400 * time.Millisecond
-	// restTime is how long a place must not grow to count as resting.
+	// restTime is how long an instance must not grow to count as resting.
 	restTime = 300 * time.Millisecond
 )
 
-// errNoMemory ends the guard of a place that was over its limit for too long.
+// errNoMemory ends the guard of an instance that was over its limit for too long.
 var errNoMemory = errors.New("it used more memory than its limit, and ending programs did not help")
 
 // guard does the work of GuardMemory. Only one goroutine uses it, except in calls of relieve.
@@ -63,8 +63,8 @@ type guard struct {
 	extra   int64 // how much the hard limit is raised now
 
 	pending   chan error // receives the result of a call of relieve; nil when none is under way
-	tried     bool       // relieve was called since the place was below its limit
-	settled   time.Time  // until then memory can come back by itself,
+	tried     bool       // relieve was called since the instance was below its limit
+	settled   time.Time  // until then memory can be freed without further action,
 	level     int64      // unless use is above this
 	trend     trend
 	collected time.Time // when the sentry was last asked to collect garbage
@@ -111,7 +111,7 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 	return nil
 }
 
-// ignoreEnd drops the errors of a place that is gone.
+// ignoreEnd drops the errors of an instance that has ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -147,18 +147,18 @@ func (g *guard) memoryFile() int64 {
 	return st.Blocks * 512
 }
 
-// forgive ends a tolerance that the place no longer needs.
+// forgive ends a tolerance that the instance no longer needs.
 func (g *guard) forgive(m cgroup.MemoryReading) {
 	if soft := softLimit(g.procs.Memory); m.Used < soft {
 		g.limit = soft
 	}
 }
 
-// The fastest expected growth of a place, in bytes a second. If the kernel reports the soft limit, this is only
+// The fastest expected growth of an instance, in bytes a second. If the kernel reports the soft limit, this is only
 // needed above it, where cached files hide the growth.
 const fastest = 2 << 30
 
-// wait waits until the place could be over its limit.
+// wait waits until the instance could be over its limit.
 func (g *guard) wait(ctx context.Context, m cgroup.MemoryReading) {
 	if g.watch != nil && g.watch.Events() && m.Charged < softLimit(g.procs.Memory) {
 		g.watch.Wait(ctx, time.Minute)
@@ -173,7 +173,7 @@ func (g *guard) wait(ctx context.Context, m cgroup.MemoryReading) {
 	pause(ctx, d)
 }
 
-// ease ends programs until the place is below its limit again, or rests below the hard limit: memory that belongs to
+// ease ends programs until the instance is below its limit again, or rests below the hard limit: memory that belongs to
 // no program cannot be freed.
 func (g *guard) ease(ctx context.Context) error {
 	m, err := g.read()
@@ -250,8 +250,8 @@ func (g *guard) answered(used int64) {
 	}
 }
 
-// keepAhead raises the hard limit before the place reaches it: when the kernel throttles a sandbox, its sentry's
-// system calls fail and it can hardly end programs. It returns false when the place is throttled and the limit cannot
+// keepAhead raises the hard limit before the instance reaches it: when the kernel throttles a sandbox, its sentry's
+// system calls fail and it can hardly end programs. It returns false when the instance is throttled and the limit cannot
 // be raised further.
 func (g *guard) keepAhead(m cgroup.MemoryReading) bool {
 	most := 2 * reserve(g.procs.Memory)

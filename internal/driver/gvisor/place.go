@@ -11,13 +11,13 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// place is where everything of one sandbox is on the host.
+// place has the paths of one sandbox's files on the host.
 type place struct {
 	dir   string        // its folder
 	group *cgroup.Group // nil where there are no control groups
 }
 
-func (p place) files() string { return filepath.Join(p.dir, "files") } // of the backing file
+func (p place) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
 // meeting is the folder that is shown inside as the one where daemon and agent meet. It
 // stays empty: the gofer covers it by a small file system in memory.
@@ -36,7 +36,7 @@ type processes struct {
 	Gofer  process `json:"gofer"`
 	// Network says that the sandbox has a network device.
 	Network bool `json:"network,omitempty"`
-	// Memory is the limit of the programs inside, in bytes. 0 means that an earlier version created the place, and
+	// Memory is the limit of the programs inside, in bytes. 0 means that an earlier version created the instance, and
 	// the kernel enforces its limit.
 	Memory int64 `json:"memory,omitempty"`
 }
@@ -65,8 +65,8 @@ func (p place) processes() (processes, error) {
 	return processes{Sentry: sentry, Gofer: gofer}, err
 }
 
-// raze kills what runs in the place, waits for its end and removes everything. It needs only the place's name, so it
-// also removes a place whose creation was interrupted.
+// raze kills all processes of the instance, waits for their end and removes everything. It needs only the instance's name, so
+// it also removes an instance whose creation was interrupted.
 func (p place) raze(ctx context.Context) error {
 	if p.group != nil {
 		if err := p.group.Kill(); err != nil {
@@ -79,7 +79,7 @@ func (p place) raze(ctx context.Context) error {
 	return p.clear(ctx)
 }
 
-// clear removes a place in which nothing runs.
+// clear removes an instance without processes.
 func (p place) clear(ctx context.Context) error {
 	var err error
 	if p.group != nil {

@@ -13,10 +13,10 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// process identifies a process for good: its number can be reused.
+// process identifies a process permanently, although its number can be reused.
 type process struct {
 	PID     int    `json:"pid"`
-	Started uint64 `json:"started"` // as pidfd.Started tells
+	Started uint64 `json:"started"` // start time, from pidfd.Started
 }
 
 // identify identifies a process that is known to live.
@@ -83,14 +83,14 @@ func named(arg string) (found []process, err error) {
 		if err != nil || !bytes.Contains(text, []byte("\x00"+arg+"\x00")) {
 			continue
 		}
-		if p, err := identify(pid); err == nil { // else it is gone
+		if p, err := identify(pid); err == nil { // otherwise it has ended
 			found = append(found, p)
 		}
 	}
 	return found, nil
 }
 
-// standing describes what each thread of a place's processes does, as far as the kernel reports it, for the log of a
+// standing describes what each thread of an instance's processes does, as far as the kernel reports it, for the log of a
 // start that hangs.
 func (p place) standing() string {
 	const most = 16 << 10

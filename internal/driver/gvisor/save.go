@@ -60,7 +60,7 @@ func (i *instance) Save(ctx context.Context, dir string) error {
 	if err := i.checkpoint(ctx, dir); err != nil {
 		return err
 	}
-	// Anything that it does from now on would not be saved, so it is stopped.
+	// Later changes would not be saved, so it is stopped.
 	if err := i.sentry.Signal(unix.SIGSTOP); err != nil {
 		return err
 	}

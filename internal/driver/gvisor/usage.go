@@ -15,7 +15,7 @@ import (
 	"hutch/internal/driver/gvisor/inside"
 )
 
-// Usage implements driver.Instance. It works until the place is destroyed, so that the cause of its death can be
+// Usage implements driver.Instance. It works until the instance is destroyed, so that the cause of its death can be
 // found.
 func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	u := driver.Usage{PIDs: i.pids(ctx)}

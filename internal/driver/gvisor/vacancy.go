@@ -15,8 +15,8 @@ import (
 	"hutch/internal/driver/gvisor/contract"
 )
 
-// vacancy is a place that runsc has created, which is most of the work. Nothing has started in it, and its purpose is
-// still open.
+// vacancy is an instance that runsc has created, which is most of the work. No program has started in it, and it is not
+// assigned yet.
 type vacancy struct {
 	*instance
 	spec driver.Spec
@@ -44,7 +44,7 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 	return v.fill(ctx, files)
 }
 
-// takes opens a save, if this place can continue it.
+// takes opens a save, if this instance can continue it.
 func (v *vacancy) takes(dir string) (saved, error) {
 	var was, is specs.Spec
 	if err := errors.Join(readConfig(filepath.Join(dir, configFile), &was), readConfig(v.config(), &is)); err != nil {
@@ -67,7 +67,7 @@ func readConfig(path string, spec *specs.Spec) error {
 	return nil
 }
 
-// alike reports whether two configurations differ only in what belongs to a single place.
+// alike reports whether two configurations differ only in settings of a single place.
 func alike(a, b specs.Spec) bool {
 	return reflect.DeepEqual(general(a), general(b))
 }
@@ -81,7 +81,7 @@ func general(s specs.Spec) specs.Spec {
 	return moved(s, "", "")
 }
 
-// fill starts the place, from the beginning or from a save. If it fails, nothing is left of the place.
+// fill starts the instance, from the beginning or from a save. If it fails, nothing is left of the place.
 func (v *vacancy) fill(ctx context.Context, files saved) (driver.Instance, error) {
 	if err := v.begin(ctx, v.spec, files); err != nil {
 		v.forget()

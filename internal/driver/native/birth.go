@@ -7,10 +7,10 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// birth holds the descriptors that a place starts with.
+// birth holds the descriptors that an instance starts with.
 type birth struct {
 	config, status *os.File // our ends of the two pipes
-	// The place's descriptors, in the order of package place; ours too until the place has them.
+	// The instance's descriptors, in the order of package place; ours too until the instance has them.
 	files []*os.File
 	trees []mount.Tree
 	// The program stays ours.
@@ -53,7 +53,7 @@ func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 	return b, err
 }
 
-// descriptors returns the place's descriptors, from 0 on.
+// descriptors returns the instance's descriptors, from 0 on.
 func (b *birth) descriptors() []int {
 	null := int(b.files[0].Fd())
 	fds := []int{null, null, null}
@@ -67,7 +67,7 @@ func (b *birth) descriptors() []int {
 	return fds
 }
 
-// closeTheirs closes the descriptors that the place has now.
+// closeTheirs closes the instance's descriptors.
 func (b *birth) closeTheirs() {
 	for _, f := range b.files {
 		f.Close()

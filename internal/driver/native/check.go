@@ -18,7 +18,7 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// Check creates a place without an image, and removes it: that is more reliable than any list of kernel settings.
+// Check creates an instance without an image, and removes it: that is more reliable than any list of kernel settings.
 func (d *Driver) Check(ctx context.Context) driver.Report {
 	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkFiles(ctx), d.checkLayers(ctx)}
 	r := driver.Report{OK: true, Findings: findings}
@@ -42,7 +42,7 @@ func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
 	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Mend: mend(err)}
 }
 
-// trial is a place without an image.
+// trial is an instance without an image.
 func trial(on driver.Layer) driver.Spec {
 	return driver.Spec{
 		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),
@@ -50,7 +50,7 @@ func trial(on driver.Layer) driver.Spec {
 	}
 }
 
-// forbidden are the settings that most often prevent a place.
+// forbidden are the settings that most often prevent an instance.
 var forbidden = []struct{ path, bad, good string }{
 	{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
 	{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
@@ -108,7 +108,7 @@ func (d *Driver) checkNetwork() driver.Finding {
 	return f
 }
 
-// checkFiles creates a place with this machine's programs, and checks how it sees them.
+// checkFiles creates an instance with this machine's programs, and checks how it sees them.
 func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "files of the host", Level: driver.Good, Detail: "a sandbox has its own view of them: it cannot watch or lock them"}
 	if own, err := d.tryFiles(ctx); err != nil || !own {
@@ -119,7 +119,7 @@ func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
 	return f
 }
 
-// tryFiles reports whether a place shows /usr by an overlay.
+// tryFiles reports whether an instance shows /usr by an overlay.
 func (d *Driver) tryFiles(ctx context.Context) (own bool, err error) {
 	dir, err := os.MkdirTemp("", "hutch-check-")
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *Driver) tryFiles(ctx context.Context) (own bool, err error) {
 	return strings.Contains(string(mounts), " /usr overlay "), errors.Join(err, i.Destroy(ctx))
 }
 
-// checkLayers creates a place on a layer that another place has left.
+// checkLayers creates an instance on a layer that another instance has left.
 func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "shared files", Level: driver.Good, Detail: "copies of a sandbox share its files"}
 	if err := d.tryLayers(ctx); err != nil {

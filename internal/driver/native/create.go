@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	createTime = 20 * time.Second // at most; it takes milliseconds
+	createTime = 20 * time.Second // it takes milliseconds
 	undoTime   = 10 * time.Second
 	// agentThreads do not count towards the user's processes.
 	agentThreads = 32
@@ -35,7 +35,7 @@ const (
 	fewestFiles, mostFiles = 256, 1 << 16
 )
 
-// Create makes a place.
+// Create makes an instance.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 	if err := hutch.CheckID(spec.ID); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return i, nil
 }
 
-// create creates a place or leaves nothing. The folder prevents two places of one id.
+// create creates an instance or leaves nothing. The folder prevents two instances with one id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (d *Driver) boot(spec driver.Spec) (wire.Boot, error) {
 	return b, driver.SetAnyUser(&b, spec.Root)
 }
 
-// maxFiles returns how many files a process can have open. It is chosen so that one place with all its processes
+// maxFiles returns how many files a process can have open. It is chosen so that one instance with all its processes
 // leaves half of the machine's files to others: the kernel has no such limit for all processes of a group.
 func maxFiles(machine uint64, pids int) uint64 {
 	return min(max(machine/2/uint64(max(pids, 1)), fewestFiles), mostFiles)
@@ -142,7 +142,7 @@ func (d *Driver) config(spec driver.Spec, boot wire.Boot) (place.Config, error) 
 	return c, d.checkImage(spec)
 }
 
-// start starts the place's first process and waits until it is the agent.
+// start starts the instance's first process and waits until it is the agent.
 func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot, spec driver.Spec) error {
 	b, err := i.newBirth(&config)
 	if err != nil {
@@ -170,7 +170,7 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 	return sent
 }
 
-// fork starts the process and stores its record on disk. The place starts only when it gets its configuration, which
+// fork starts the process and stores its record on disk. The instance starts only when it gets its configuration, which
 // is after that.
 func (i *instance) fork(b *birth, config place.Config) error {
 	command := clone.Command{
@@ -216,7 +216,7 @@ func (i *instance) fork(b *birth, config place.Config) error {
 	return i.record.write(i.dir)
 }
 
-// namespaces are the namespaces that a place gets at birth. It creates that of control groups later, when it is in
+// namespaces are the namespaces that an instance gets at birth. It creates that of control groups later, when it is in
 // its group.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 

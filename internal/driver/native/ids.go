@@ -6,12 +6,12 @@ import (
 	"hutch"
 )
 
-// The host's ids for places when the daemon is root. They are above those that systemd and newuidmap assign to users and
+// The host's ids for instances when the daemon is root. They are above those that systemd and newuidmap assign to users and
 // containers, and below those that systemd sets aside for files of images on disk. All are below 2^31, because some
 // programs take higher ones for negative. Two daemons do not know each other, so ids are drawn from the whole range: the
-// chance that two of a hundred places share one is below one in ten thousand, and sharing would only merge some counters.
+// chance that two of a hundred instances share one is below one in ten thousand, and sharing would only merge some counters.
 //
-// A place of an image has many ids, one for each that the image can use and the agent's, which is the last. So two
+// An instance of an image has many ids, one for each that the image can use and the agent's, which is the last. So two
 // daemons together are likely to use some twice. The kernel counts what such an id uses for each user namespace, and so
 // for each place.
 const (
@@ -22,7 +22,7 @@ const (
 	foreignUID = 0x7ffe0000 // systemd's FOREIGN_UID_BASE
 )
 
-// takeUID returns the first of two ids, or of a whole range, that no other place has.
+// takeUID returns the first of two ids, or of a whole range, that no other instance has.
 func (d *Driver) takeUID(whole bool) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +40,7 @@ func (d *Driver) takeUID(whole bool) (int, error) {
 	return 0, hutch.Errorf(hutch.Exhausted, "no user ids are left for another native sandbox of this kind: destroy one, or use the runtime gvisor")
 }
 
-// takenLocked reports whether a place has any of these ids. Places of an older daemon have ranges of another size.
+// takenLocked reports whether an instance has any of these ids. Instances of an older daemon have ranges of another size.
 func (d *Driver) takenLocked(uid, size int) bool {
 	if size == 2 {
 		return d.uids[uid]
@@ -53,7 +53,7 @@ func (d *Driver) takenLocked(uid, size int) bool {
 	return false
 }
 
-// keepUID remembers ids that a place has already.
+// keepUID remembers ids that an instance already has.
 func (d *Driver) keepUID(uid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

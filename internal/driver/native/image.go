@@ -17,14 +17,12 @@ import (
 	"hutch/internal/wire"
 )
 
-// A place of an image that is an EROFS file has an overlay as its root: the image
-// below, its own file system in memory above. As root the daemon mounts the file
-// and shows its owners as ids of the place; the place has a range of ids for that.
-// Where the kernel cannot mount the file, and without root, a folder with the
-// unpacked content takes its place. Without root there is one id, to which all
-// files belong.
+// An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, its own file system in
+// memory above. As root the daemon mounts the file and shows its owners as ids of the instance; the instance has a range of
+// ids for that. If the kernel cannot mount the file, and without root, a folder with the unpacked content replaces it.
+// Without root there is one id, to which all files belong.
 
-// imageIDs is how many ids such a place has for the image, if the daemon is root; rangeIDs has the agent's, too.
+// imageIDs is how many ids such an instance has for the image, if the daemon is root; rangeIDs has the agent's, too.
 const (
 	imageIDs = 1 << 16
 	rangeIDs = imageIDs + 1
@@ -33,7 +31,7 @@ const (
 // noImageLayer refuses a layer over an image: the kernel stacks two such file systems, and the image is one.
 var noImageLayer = hutch.Errorf(hutch.Unsupported, "native sandboxes of an image cannot share the files that they have written")
 
-// checkImage refuses what a place of an image cannot have.
+// checkImage refuses options that an instance of an image cannot have.
 func (d *Driver) checkImage(spec driver.Spec) error {
 	if spec.Layer != nil {
 		return noImageLayer
@@ -47,7 +45,7 @@ func (d *Driver) checkImage(spec driver.Spec) error {
 	return nil
 }
 
-// planImage describes what the place has over the image.
+// planImage describes the files that the instance has over the image.
 func planImage(c *place.Config, root image.Root) {
 	c.Image = &place.Image{}
 	for _, f := range root.Files {
@@ -65,7 +63,7 @@ func unixMode(m fs.FileMode) uint32 {
 	return mode
 }
 
-// attachImage attaches the image where the place, which waits for its configuration, looks for it.
+// attachImage attaches the image where the instance, which waits for its configuration, looks for it.
 func (i *instance) attachImage(root image.Root, c *place.Config) error {
 	if !i.driver.root {
 		dir, err := image.Unpack(root.EROFS)
@@ -123,7 +121,7 @@ func onOverlay(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// ids returns the ids of a place, inside and on this host.
+// ids returns the ids of an instance, inside and on this host.
 func (i *instance) ids(c place.Config) (users, groups []clone.ID) {
 	switch {
 	case !i.driver.root:

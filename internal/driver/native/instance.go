@@ -15,14 +15,14 @@ import (
 	"hutch/internal/turn"
 )
 
-// instance is a place.
+// instance is an instance.
 type instance struct {
 	driver  *Driver
 	id      string
 	dir     string
 	record  record
 	group   *cgroup.Group  // nil if there are no control groups
-	process *pidfd.Process // nil if it never started, or is gone
+	process *pidfd.Process // nil if it never started, or has ended
 	done    chan struct{}  // closed by watch
 	turn    turn.Lock      // held by the caller that destroys
 }
@@ -43,7 +43,7 @@ func (i *instance) ID() string { return i.id }
 
 // Handle is the record.
 func (i *instance) Handle() driver.Handle {
-	b, _ := json.Marshal(i.record) // numbers and strings, so no error
+	b, _ := json.Marshal(i.record) // numbers and strings can always be encoded
 	return b
 }
 
@@ -59,7 +59,7 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 // Done is closed when the first process is dead; the kernel has then killed all others.
 func (i *instance) Done() <-chan struct{} { return i.done }
 
-// Destroy kills the place and removes what is left of it.
+// Destroy kills the instance and removes its remains.
 func (i *instance) Destroy(ctx context.Context) error {
 	if err := i.turn.Take(ctx); err != nil {
 		return i.undestroyed(err)
@@ -106,7 +106,7 @@ func (i *instance) kill(ctx context.Context) error {
 	}
 }
 
-// owned reports whether the folder and the group of that name still belong to this place, and not to a later one.
+// owned reports whether the folder and the group with that name still belong to this instance, not to a later one.
 func (i *instance) owned() bool {
 	now, err := readRecord(i.dir)
 	return err != nil || now == i.record

@@ -16,14 +16,12 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// A layer is the file system of a place whose processes have ended. A place that
-// begins with it has an overlay as its root: the layer below, and its own file
-// system in memory above. Nothing of that has a name on this host, so there is
+// A layer is the file system of an instance whose processes have ended. An instance that starts with it has an overlay as its
+// root: the layer as base, and its own file system in memory above. None of this has a name on the host, so there is
 // nothing to count or sweep: the kernel keeps a layer for as long as a root uses it.
 //
-// The daemon creates the overlay, because overlays of ordinary users cannot rename
-// the folders of a layer. The layer's files belong to the ids of the original place;
-// each place sees them as its own through a mount that maps ids.
+// The daemon creates the overlay, because overlays of ordinary users cannot rename the folders of a layer. The layer's
+// files belong to the ids of the original instance; each instance sees them as its own through a mount that maps ids.
 
 var _ driver.Layerer = (*Driver)(nil)
 
@@ -35,7 +33,7 @@ type layer struct {
 	tree mount.Tree // attached to nothing; -1 when closed
 }
 
-// Layers implements driver.Layerer. If the daemon is not root, places would have to create their overlays themselves.
+// Layers implements driver.Layerer. If the daemon is not root, instances would have to create their overlays themselves.
 func (d *Driver) Layers() bool { return d.root && !d.layerless.Load() }
 
 // Layer implements driver.Layerer.
@@ -72,8 +70,8 @@ func (i *instance) layer() (*layer, error) {
 	})
 }
 
-// measure reads the size of the root. A layer that leaves its copies less than half of their disk is not worth
-// sharing, because what they change in it needs space again.
+// measure reads the size of the root. A layer that leaves its copies less than half of their disk is not worth sharing,
+// because their changes need space again.
 func (l *layer) measure() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/", &st); err != nil {
@@ -95,7 +93,7 @@ func (l *layer) Close() error {
 	return err
 }
 
-// begin gives the place, which waits for its configuration, a root on the layer.
+// begin gives the instance, which waits for its configuration, a root on the layer.
 func (i *instance) begin(l *layer, config *place.Config) error {
 	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
 	if err != nil {
@@ -131,7 +129,7 @@ func (d *Driver) unlayered(err error) error {
 	return err
 }
 
-// overlay creates the root from folders of a file system in memory, which hides the place's folder from this thread.
+// overlay creates the root from folders of a file system in memory, which hides the instance's folder from this thread.
 func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tree, error) {
 	above, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
 		{"size", strconv.FormatInt(config.Size, 10)}, {"nr_inodes", strconv.FormatInt(config.Inodes, 10)}, {"mode", "0700"},
@@ -162,7 +160,7 @@ func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tre
 	}...)
 }
 
-// show attaches the layer, and attaches it again with the ids of a place.
+// show attaches the layer, and attaches it again with the ids of an instance.
 func (l *layer) show(path, mapped string, users int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// Driver creates places. It implements driver.Driver.
+// Driver creates instances. It implements driver.Driver.
 type Driver struct {
 	dir    string // absolute
 	prefix string // prefix of the names of its control groups
 	agent  string
-	root   bool // two ids for each place
+	root   bool // two ids for each instance
 	tree   *cgroup.Tree
 	noTree error // why tree is nil
 
@@ -26,7 +26,7 @@ type Driver struct {
 	layerless atomic.Bool // a layer could not be used
 
 	mu   sync.Mutex
-	uids map[int]bool // first ids of living places
+	uids map[int]bool // first ids of living instances
 }
 
 var _ driver.Driver = (*Driver)(nil)

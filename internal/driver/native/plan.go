@@ -16,7 +16,7 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// reserved are the folders of a root file system that places create themselves.
+// reserved are the folders of a root file system that instances create themselves.
 var reserved = []string{"/proc", "/sys", "/dev", "/.hutch"}
 
 // plan decides how to build an image's root file system: folders that are empty, or above something writable, are
@@ -31,8 +31,8 @@ func plan(c *place.Config, root image.Root) error {
 	return planBinds(c, root)
 }
 
-// planBinds plans what the image shows of the host. It leaves out the image's own covers of masked paths: the place
-// hides those by itself, and needs no file there.
+// planBinds plans the host's folders that the image shows. It leaves out the image's own covers of masked paths: the
+// instance hides those itself, and needs no file there.
 func planBinds(c *place.Config, root image.Root) error {
 	for _, b := range root.Binds {
 		if slices.Contains(root.Masks, b.Target) {
@@ -45,7 +45,7 @@ func planBinds(c *place.Config, root image.Root) error {
 		c.Binds = append(c.Binds, place.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
 	}
 	for _, path := range root.Masks {
-		for i := len(c.Binds) - 1; i >= 0; i-- { // of several at one target, the last one shows
+		for i := len(c.Binds) - 1; i >= 0; i-- { // of several binds at one target, the last one counts
 			if rel, ok := strings.CutPrefix(path, c.Binds[i].Target+"/"); ok {
 				c.Binds[i].Hidden = append(c.Binds[i].Hidden, rel)
 				break
@@ -136,7 +136,7 @@ func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 	return nil
 }
 
-// openTrees clones the bound folders here, where root can reach them, and passes descriptors. The ids of a place
+// openTrees clones the bound folders here, where root can reach them, and passes descriptors. The ids of an instance
 // cannot reach folders like /root. The last tree has the devices.
 func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	defer func() {
@@ -167,7 +167,7 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	return append(trees, t), nil
 }
 
-// makeDevices creates device nodes for one place, because every program could watch and lock those of the host.
+// makeDevices creates device nodes for one instance, because every program could watch and lock those of the host.
 func makeDevices() (mount.Tree, error) {
 	t, err := mount.New("tmpfs", mount.NoSUID|mount.NoExec, [2]string{"mode", "0755"}, [2]string{"size", "64k"})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// record is the stored form of a place: a file beside it, and its handle.
+// record is the stored form of an instance: a file beside it, and its handle.
 type record struct {
 	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
 	Started uint64 `json:"started"` // when that process started, so that no other process is taken for it
@@ -40,7 +40,7 @@ func newRecord(pid, uid int) (r record, err error) {
 	return r, err
 }
 
-// process finds the place's first process, if it is alive.
+// process finds the instance's first process, if it is alive.
 func (r record) process() (*pidfd.Process, error) {
 	boot, err := machineBoot()
 	if err != nil {
@@ -52,8 +52,8 @@ func (r record) process() (*pidfd.Process, error) {
 	return pidfd.Open(r.PID, r.Started)
 }
 
-// write writes the record into the place's folder. If the daemon is killed here, a partial record means the same as
-// none: the place has no configuration. The record need not survive a reboot, because no place does.
+// write writes the record into the instance's folder. If the daemon is killed here, a partial record means the same as
+// none: the instance has no configuration. The record need not survive a reboot, because no instance does.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {

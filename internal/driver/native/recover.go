@@ -12,7 +12,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// Recover finds a place by its handle.
+// Recover finds an instance by its handle.
 func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (driver.Instance, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	return i, i.Thaw(ctx)
 }
 
-// find returns the place of a record, with the parts that still exist.
+// find returns the instance of a record, with the parts that still exist.
 func (d *Driver) find(id string, r record) (*instance, error) {
 	i := d.newInstance(id)
 	i.record = r
@@ -55,7 +55,7 @@ func (d *Driver) find(id string, r record) (*instance, error) {
 	return i, nil
 }
 
-// Sweep removes the places that keep does not claim. A place that never got its configuration has no record and no
+// Sweep removes the instances that keep does not claim. An instance that never got its configuration has no record and no
 // process: that ended with the daemon.
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	entries, err := os.ReadDir(d.dir)
@@ -82,7 +82,7 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 }
 
 func (d *Driver) sweep(ctx context.Context, id string) error {
-	r, _ := readRecord(filepath.Join(d.dir, id)) // an unreadable record means that the place got no configuration
+	r, _ := readRecord(filepath.Join(d.dir, id)) // an unreadable record means that the instance got no configuration
 	i, err := d.find(id, r)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func withSocket(dir string, do func(path string) error) error {
 	return do(fmt.Sprintf("/proc/self/fd/%d/%s", fd, socketFile))
 }
 
-// listen creates the socket from which a place's agent accepts. From now on connections wait there.
+// listen creates the socket from which an instance's agent accepts. From now on connections wait there.
 func listen(dir string) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -42,14 +42,14 @@ func (i *instance) disk() int64 {
 	return int64(st.Blocks-st.Bfree) * st.Bsize
 }
 
-// stat is what /proc tells of a process.
+// stat is a process's entry in /proc.
 type stat struct {
 	parent, threads int
 	ticks           int64 // CPU, including children that it has waited for
 	private         int64 // bytes of memory that it does not share
 }
 
-// add sums up. The figures of an ended process are in those of its parent, and orphans belong to the place's first
+// add adds up. The figures of an ended process are in those of its parent, and orphans belong to the instance's first
 // process.
 func add(processes []stat) (u driver.Usage) {
 	const ticksPerSecond = 100 // USER_HZ, the same on every machine
@@ -61,7 +61,7 @@ func add(processes []stat) (u driver.Usage) {
 	return u
 }
 
-// descendants returns a process and all below it.
+// descendants returns a process and all its descendants.
 func descendants(pid int) []stat {
 	entries, _ := os.ReadDir("/proc")
 	all := map[int]stat{}

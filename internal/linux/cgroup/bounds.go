@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Bounds returns the memory limit of this process's groups, and the free part of it, for the group that has the least
-// left. Both are 0 if no visible group has a limit. The limit includes the groups that this process makes, if they
-// are below: as in a container.
+// Bounds returns the memory limit of this process's groups, and the free part of it, for the group with the least free
+// memory. Both are 0 if no visible group has a limit. The limit includes the groups that this process makes, if they
+// are below, as in a container.
 func Bounds() (limit, free int64) { return tightest(home()) }
 
 // home are the groups in which this process began.

@@ -229,7 +229,7 @@ func (g *Group) remove() error {
 			errs = errors.Join(errs, &fs.PathError{Op: "rmdir", Path: dir, Err: err})
 			continue
 		}
-		// The common folder goes with its last group; it is busy until then.
+		// The common folder is removed with its last group; until then removal fails.
 		_ = unix.Rmdir(filepath.Join(g.tree.bases()[i], folder))
 	}
 	return errs

@@ -135,7 +135,7 @@ func (g *Group) SetMemory(bytes int64) error {
 		return put(g.dirs()[0], "memory.max", text)
 	}
 	dir := g.dir("memory")
-	// The limit with swap must not be below that of memory: on the way up it is set first, on the way down last.
+	// The limit with swap must not be below that of memory: it is raised first and lowered last.
 	swap := optional(put(dir, "memory.memsw.limit_in_bytes", text))
 	err := put(dir, "memory.limit_in_bytes", text)
 	if swap != nil && err == nil {

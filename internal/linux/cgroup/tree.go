@@ -35,13 +35,12 @@ type Tree struct {
 	prepared bool
 }
 
-// Find looks for the tree of this process and changes nothing. It prefers version 2.
-// For root it is the visible root of the hierarchy, unless systemd has delegated a
-// group to this process; for other users it can only be such a group. If there is
-// none, the error wraps [ErrNone].
+// Find looks for the tree of this process and changes nothing. It prefers version 2. For root it is the visible root of
+// the hierarchy, unless systemd has delegated a group to this process; for other users it can only be such a group. If
+// there is none, the error wraps [ErrNone].
 //
-// It reads the group of its own thread: the first thread, which represents the
-// process, can be in a sandbox's group at the moment, to start a process there.
+// It reads the group of its own thread: the first thread, which represents the process, can be in a sandbox's group at
+// the moment, to start a process there.
 func Find() (*Tree, error) { return find("/proc/thread-self", os.Geteuid() == 0) }
 
 func find(proc string, root bool) (*Tree, error) {

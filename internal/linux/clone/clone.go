@@ -71,8 +71,7 @@ func Start(c Command) (pid, pidfd int, err error) {
 	}
 }
 
-// ID maps an id inside a user namespace to the id outside. With a Size, it maps
-// so many ids, and these are the first.
+// ID maps an id inside a user namespace to the id outside. With a Size, it maps this many ids, and these are the first.
 type ID struct{ Inside, Outside, Size int }
 
 // MapIDs gives ids to the user namespace of a process, which is possible once. A caller other than root can map only

@@ -35,7 +35,7 @@ func Socket(pidfd int) (int, error) {
 }
 
 // inside makes one system call in a namespace of a process, by its pidfd. The creator of the process's user namespace
-// has the right to, even as an ordinary user, but only from inside, where no program with threads can enter. So a
+// has the right to do so, even as an ordinary user, but only from inside, where no program with threads can enter. So a
 // child enters: it executes no program, is invisible inside, and has ended when this returns. It shares our
 // descriptors.
 func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
@@ -58,7 +58,7 @@ func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err er
 	return e.result, err
 }
 
-// errand is what the child needs: the child can neither allocate nor use its parent's stack.
+// errand is the child's data: the child can neither allocate nor use its parent's stack.
 type errand struct {
 	args              cloneArgs
 	pidfd, namespaces uintptr

@@ -1,8 +1,8 @@
 // Package creds lets a thread act with the rights of another user for a while.
 //
-// Only the effective ids change, which the kernel checks when a file is opened, and the
-// effective capabilities are gone meanwhile. The real and the saved ids stay, so
-// processes of the other user can neither signal nor trace this process.
+// Only the effective ids change, which the kernel checks when a file is opened, and meanwhile the thread has no
+// effective capabilities. The real and the saved ids stay, so processes of the other user can neither signal nor trace
+// this process.
 package creds
 
 import (
@@ -76,14 +76,14 @@ func (c *capabilities) only(low uint32, f func() error) func() error {
 	}
 }
 
-// raise puts them into effect again. A thread that had none would be of no use.
+// raise makes them effective again. A thread without capabilities would be useless.
 func (c *capabilities) raise() {
 	if err := c.set(c.own[0].Effective, c.own[1].Effective); err != nil {
 		panic(fmt.Sprintf("take up capabilities: %v", err))
 	}
 }
 
-// set puts these capabilities into effect, and keeps all that are permitted.
+// set makes these capabilities effective, and keeps all permitted ones.
 func (c *capabilities) set(low, high uint32) error {
 	now := c.own
 	now[0].Effective, now[1].Effective = low, high

@@ -109,7 +109,7 @@ func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 	return Tree(t), nil
 }
 
-// Copy copies an attached tree without what is mounted below it.
+// Copy copies an attached tree without mounts below it.
 func (t Tree) Copy() (Tree, error) { return cloneAt(int(t), "", unix.AT_EMPTY_PATH) }
 
 // Root copies the mount that is the root of this process, without those below

@@ -12,43 +12,39 @@ import (
 
 const (
 	stalled = 5.0 // percent of the last ten seconds that programs waited for memory
-	share   = 10  // a tenth of the memory is to be available
-	// last is how much is left when nothing more may begin: a thirtieth, or
-	// what a few sandboxes take to start.
+	share   = 10  // a tenth of the memory should be available
+	// last is how much is left when no new sandbox may start: a thirtieth, or the memory that a few sandboxes need to
+	// start.
 	lastShare, last = 30, 64 << 20
 )
 
-// Memory reports whether this process is short of memory: programs wait for it,
-// or little is left. What the kernel does not report counts as good.
+// Memory reports whether this process is short of memory: programs wait for it, or little is left. Values that the
+// kernel does not report count as good.
 func Memory() bool {
 	psi, _ := os.ReadFile("/proc/pressure/memory")
 	all, free := room()
 	return some(string(psi)) > stalled || free*share < all
 }
 
-// Exhausted reports whether so little memory is left that a program which takes more can
-// make the kernel end another one.
+// Exhausted reports whether so little memory is left that a new program can make the kernel kill another one.
 func Exhausted() bool {
 	all, free := room()
 	return free < min(max(all/lastShare, last), all/share)
 }
 
-// Kills counts the processes of the machine that its kernel has ended for want of
-// memory.
+// Kills counts the processes of the machine that its kernel has killed for lack of memory.
 func Kills() int {
 	counts, _ := os.ReadFile("/proc/vmstat")
 	return int(number(string(counts), "oom_kill", 2))
 }
 
-// Total is how many bytes of memory this process may have, with all that it
-// starts; 0 if unknown.
+// Total is how many bytes of memory this process and its children can use; 0 if unknown.
 func Total() int64 {
 	all, _ := room()
 	return all
 }
 
-// room is the memory that there is, and what of it is free: the machine's, or
-// that of a control group if it has less left.
+// room is the total and the free memory: the machine's, or that of a control group if it has less left.
 func room() (all, free int64) {
 	info, _ := os.ReadFile("/proc/meminfo")
 	all, free = size(string(info), "MemTotal:"), size(string(info), "MemAvailable:")
@@ -69,7 +65,7 @@ func some(psi string) float64 {
 // size reads a line like "MemTotal:   24683660 kB".
 func size(info, name string) int64 { return number(info, name, 3) << 10 }
 
-// number reads the second of so many words of the line that begins with name.
+// number reads the second word of the line that begins with name.
 func number(text, name string, words int) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == words && f[0] == name {

@@ -75,17 +75,15 @@ var identity = []string{
 
 var limits = []string{"getrlimit", "setrlimit", "getrusage"}
 
-// ignored are the calls that succeed and do nothing. They would write all files
-// of the host to its disks, or drop the image's files from the memory that all
-// programs of the host have them in. What a program asks them for needs nothing
-// to be done: the files of a sandbox are in memory.
+// ignored are the calls that succeed and do nothing. They would write all files of the host to its disks, or drop the
+// image's files from the memory in which all programs of the host have them. Programs lose nothing: the files of a
+// sandbox are in memory.
 var ignored = []string{"sync", "syncfs", "fadvise64", "readahead"}
 
-// denied are the calls that are known and refused: they reach the host, other
-// processes, or parts of the kernel with a long record of holes. Those not
-// listed have no answer but ENOSYS, which is also the best one for clone3,
-// io_uring and io_setup: programs then take the older way. That of clone3 can be
-// looked into by a filter, and io_setup takes from what the whole machine has.
+// denied are the calls that are known and refused: they reach the host, other processes, or parts of the kernel with
+// many known vulnerabilities. Unlisted calls get ENOSYS, which is also the best answer for clone3, io_uring and
+// io_setup: programs then use the older call. The older call of clone3 can be examined by a filter, and io_setup uses
+// resources of the whole machine.
 var denied = []string{
 	// mounts and roots
 	"mount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
@@ -98,7 +96,7 @@ var denied = []string{
 	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
 	"init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "syslog", "acct",
 	"iopl", "ioperm", "lookup_dcookie", "vhangup", "nfsservctl", "modify_ldt",
-	// what is one for all
+	// settings of the whole machine
 	"sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
 }
 
@@ -110,8 +108,7 @@ const (
 	unshareNamespace = newNamespace | unix.CLONE_NEWTIME
 )
 
-// device is the bit that the modes of character and block devices have, and
-// those of pipes, sockets and files have not.
+// device is the bit that the modes of character and block devices have, and those of pipes, sockets and files do not.
 const device = unix.S_IFCHR
 
 // conditions are the calls that depend on an argument.
@@ -124,9 +121,8 @@ var conditions = map[string][]bpf.Instruction{
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
 	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
-	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD
-	// loads a driver for a line. The rest reveal the host's disks: where a file
-	// lies on them, and what they are called.
+	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a line. The rest
+	// reveal the host's disks: where a file is on them, and their names.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
 	// Who has opened a file, and in whose way a program can be: of files that the
 	// host has for everyone.
@@ -139,7 +135,7 @@ var conditions = map[string][]bpf.Instruction{
 	// Whether another sandbox has read the same file lately.
 	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
-	// Huge pages are set aside by the host's administrator, and counted nowhere.
+	// Huge pages are reserved by the host's administrator, and are not counted anywhere.
 	"mmap":         without(3, unix.MAP_HUGETLB, unix.ENOMEM),
 	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
 	"shmget":       without(2, shmHuge, unix.ENOMEM),

@@ -57,7 +57,7 @@ func limitFiles() error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
 }
 
-// listen makes the socket that the daemon connects to, as any user: its folder keeps others out.
+// listen makes the socket that the daemon connects to, open to any user: its folder is closed to others.
 func listen(path string) (int, error) {
 	ln, err := net.Listen("unix", path)
 	if err != nil {
@@ -77,8 +77,8 @@ func listen(path string) (int, error) {
 	return unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 }
 
-// inherit lets the agent pass on the right to read all files, to the program that saves files
-// (spawn.Command.ReadAll); it takes it from all others.
+// inherit lets the agent pass on the right to read all files, to the program that saves files (spawn.Command.ReadAll);
+// no other program gets it.
 func inherit() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -1,6 +1,5 @@
-// Package contract is what the gVisor driver and the programs that it starts
-// have agreed on: descriptors, signals and environment of hutch-runsc, and the
-// names of the calls that gVisor's sentry answers. A test of hutch-runsc compares
+// Package contract is the contract between the gVisor driver and the programs that it starts: descriptors, signals and
+// environment of hutch-runsc, and the names of the calls that gVisor's sentry answers. A test of hutch-runsc compares
 // these names with gVisor's own.
 package contract
 
@@ -16,10 +15,9 @@ const (
 	DeviceFD  = 901
 )
 
-// Hurry is the signal that tells a sentry that its memory is about to be saved
-// or restored: it then collects its garbage less often for a while. Collect tells
-// it to give back the memory that it no longer needs, at once. A sentry passes
-// neither of them on to the programs inside.
+// Hurry is the signal that announces to a sentry that its memory is about to be saved or restored: it then collects its
+// garbage less often for a while. Collect makes it give back unused memory at once. A sentry passes neither of them on
+// to the programs inside.
 const (
 	Hurry   = syscall.Signal(40)
 	Collect = syscall.Signal(41)

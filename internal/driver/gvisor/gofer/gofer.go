@@ -20,7 +20,7 @@ import (
 
 // Service describes the gofer's work. It is the last argument of the program, and the sockets that it names are open.
 type Service struct {
-	Root   string // what is served, below the root of the process
+	Root   string // the served folder, below the root of the process
 	Mounts []Mount
 	Files  fsgofer.Config
 	Filter filter.Options
@@ -40,7 +40,7 @@ func (s Service) Encode() (string, error) {
 	return string(text), err
 }
 
-// Decode reads what Encode has made.
+// Decode reads the output of Encode.
 func Decode(arg string) (s Service, err error) {
 	if err := json.Unmarshal([]byte(arg), &s); err != nil {
 		return s, fmt.Errorf("read what to serve: %w", err)
@@ -56,7 +56,7 @@ func (s Service) Run() error {
 	if err != nil {
 		return err
 	}
-	// From here on, the process can do only what it must.
+	// From here on, the process can do only its own work.
 	if err := confine(s.Filter); err != nil {
 		return fmt.Errorf("install the filter of system calls: %w", err)
 	}

@@ -14,16 +14,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// Commands of an image can run as root, and the agent must be out of their reach. So
-// they live in a user namespace of their own, which has every id but the agent's: the
-// agent takes an id that nobody else can have or reach. The capabilities of root there
-// are good for files and processes with ids of that namespace, and for nothing that
-// belongs to the sandbox as a whole: not for the agent, mounts, the host name, devices
-// of the network or the control groups.
+// Commands of an image can run as root, and the agent must be out of their reach. So they are in a separate user
+// namespace, which has every id except the agent's: the agent takes an id that no other process can have or reach. The
+// capabilities of root there apply to files and processes with ids of that namespace, and to nothing that belongs to
+// the sandbox as a whole: not to the agent, mounts, the host name, devices of the network or the control groups.
 //
-// Only what goes by the owner of a file is left, since the files of gVisor's own file
-// systems belong to user 0: protect makes those read only, and takes the folder where
-// daemon and agent meet to one that the agent owns.
+// Only access by the owner of a file is left, because the files of gVisor's own file systems belong to user 0: protect
+// makes those read only, and gives the folder of the socket of daemon and agent to the agent's id.
 
 const (
 	agentID   = wire.AgentID
@@ -39,7 +36,7 @@ const (
 // readOnly are the flags of a mount that no program can write to.
 const readOnly = unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// protect takes what only the agent and the daemon may use from the reach of root.
+// protect puts the files that only the agent and the daemon may use out of the reach of root.
 func protect() error {
 	if err := unix.Mount("", groups, "", readOnly, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", groups, err)
@@ -60,7 +57,7 @@ func protect() error {
 		err = unix.Mount(meeting, to, "", unix.MS_MOVE, "")
 	}
 	if err == nil {
-		err = os.Chown(meeting, agentID, agentID) // the empty folder that was below
+		err = os.Chown(meeting, agentID, agentID) // the empty folder that it covered
 	}
 	if err == nil { // a mount, which root cannot move
 		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
@@ -82,7 +79,7 @@ func becomeAgent() error {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return err
 	}
-	// It stays set: package creds takes on the id of root, and returns from it.
+	// It stays set: package creds switches to the id of root, and back.
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
 		return errno
 	}
@@ -96,8 +93,8 @@ func becomeAgent() error {
 	return nil
 }
 
-// newNamespace makes the user namespace of commands, and returns a descriptor of it. A process makes it and ends: in
-// a program with threads none can.
+// newNamespace makes the user namespace of commands, and returns a descriptor of it. A separate process makes it and
+// ends: a program with threads cannot make one.
 func newNamespace() (int, error) {
 	pid, pidfd, err := clone.Start(clone.Command{Path: agentPath, Argv: []string{"hutch-agent", Hold}, Namespaces: unix.CLONE_NEWUSER})
 	if err != nil {

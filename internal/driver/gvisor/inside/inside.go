@@ -18,17 +18,15 @@ import (
 // Threads is how many threads the agent keeps in reserve. They count towards the limit on processes inside.
 const Threads = 16
 
-// Prepare empties the bounding set of this process, so that nothing it starts can
-// gain privileges, and writes the control files that settings give as path=value.
-// If filter is not nil, it puts this process under that seccomp filter, an array of
-// the kernel's struct sock_filter.
+// Prepare empties the bounding set of this process, so that no program that it starts can gain privileges, and writes
+// the control files that settings give as path=value. If filter is not nil, it puts this process under that seccomp
+// filter, an array of the kernel's struct sock_filter.
 //
-// In gVisor the agent itself has no filter, and each child loads one for itself
-// ([wire.Boot].Filter). For each thread that is created or restored with a filter, gVisor
-// runs it on every system call number: 0.6 ms of CPU each, and the agent has 25 threads.
+// In gVisor the agent itself has no filter, and each child loads one for itself ([wire.Boot].Filter). For each thread
+// that is created or restored with a filter, gVisor runs it on every system call number: 0.6 ms of CPU each, and the
+// agent has 25 threads.
 //
-// Where commands are to be apart, it returns a descriptor of their user namespace;
-// else 0.
+// If commands must be apart, it returns a descriptor of their user namespace; otherwise 0.
 func Prepare(filter []byte, settings []string, apart bool) (namespace int, err error) {
 	// This must come before further threads exist: each has its own bounding set.
 	if err := errors.Join(shed(), coverStart()); err != nil {
@@ -57,7 +55,7 @@ func Prepare(filter []byte, settings []string, apart bool) (namespace int, err e
 	return namespace, nil
 }
 
-// separate makes the user namespace of commands, and takes from its reach what is the agent's.
+// separate makes the user namespace of commands, and puts the agent's files out of its reach.
 func separate() (int, error) {
 	if err := protect(); err != nil {
 		return 0, err

@@ -13,9 +13,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// gVisor shows the environment that this process was started with to every program, by a file of its own in /proc. The
+// gVisor shows the environment with which this process was started to every program, in a file of its own in /proc. The
 // boot message is in that environment, with the pass that opens clone3. So the file is covered, and the pass replaced:
-// a program that mounts another /proc finds one that opens nothing.
+// a program that mounts another /proc finds a pass that opens nothing.
 
 const environment = "/proc/gvisor/spec_environ"
 
@@ -35,7 +35,7 @@ const (
 	instruction = 8
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	thirdArg    = 16 + 2*8 // its place in the kernel's struct seccomp_data
+	thirdArg    = 16 + 2*8 // its position in the kernel's struct seccomp_data
 )
 
 // RenewPass replaces the pass in a boot message, and in its filter, by one that only this process knows.

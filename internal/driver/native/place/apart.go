@@ -12,18 +12,16 @@ import (
 	"hutch/internal/wire"
 )
 
-// Commands of an image can be root where the daemon is. Then they live in a user
-// namespace below the place's own, as on gVisor: it has every id of the place but the
-// agent's, each mapped to itself. Root there has capabilities over files and processes
-// with these ids, and over nothing that belongs to the place: its mounts, its network,
-// its host name, or the agent. The agent enters it for each command, by setns, which the
-// filter allows to nobody else.
+// Commands of an image can be root if the daemon is root. Then they are in a user namespace below the instance's own, as
+// on gVisor: it has every id of the instance except the agent's, each mapped to itself. Root there has capabilities over
+// files and processes with these ids, and over nothing that belongs to the instance: its mounts, its network, its host
+// name, or the agent. The agent enters it for each command, by setns, which the filter allows only to the agent.
 //
-// What goes by the owner of a file is mounted read only (/proc/sys, our own folder), or
-// is not shown: the files of a process in /proc are root's when nobody may trace it, but
-// with hidepid the folder of that process does not exist for those who may not.
+// Access by the owner of a file is prevented by read-only mounts (/proc/sys, our own folder), or the files are not
+// shown: the files of a process in /proc belong to root when no process may trace it, but with hidepid the folder of
+// that process does not exist for others.
 
-// separate makes that namespace, and gives this process the agent's id with the capabilities that it has.
+// separate makes that namespace, and gives this process the agent's id with its present capabilities.
 func separate(c Config) error {
 	if c.Apart == 0 {
 		return nil

@@ -9,19 +9,19 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors that a place starts with, beside null devices at 0, 1 and 2. The trees of [Bind] follow.
+// Descriptors that an instance starts with, beside null devices at 0, 1 and 2. The trees of [Bind] follow.
 const (
-	listenFD = 3 // the socket that the agent listens on
-	configFD = 4 // what [Send] writes
-	statusFD = 5 // what [Receive] reads
+	listenFD = 3 // the socket on which the agent listens
+	configFD = 4 // input from [Send]
+	statusFD = 5 // output for [Receive]
 	agentFD  = 6 // the agent program
-	// NetworkFD is the other end of the network device, which the place puts there. The agent keeps it for a later
+	// NetworkFD is the other end of the network device, which the instance puts there. The agent keeps it for a later
 	// daemon.
 	NetworkFD = 7
-	// NameFD is the file with the host name, and HostsFD the one with its address, which the place puts there. The
+	// NameFD is the file with the host name, and HostsFD the one with its address, which the instance puts there. The
 	// agent keeps them, so that the daemon can write another name; all others can only read them.
 	NameFD, HostsFD = 8, 9
-	// namespaceFD is the user namespace of commands, where they are apart from the agent: see Config.Apart. The place
+	// namespaceFD is the user namespace of commands, where they are apart from the agent: see Config.Apart. The instance
 	// puts it there.
 	namespaceFD = 10
 	// FirstTree is the first descriptor that Bind.Tree can name.
@@ -49,22 +49,22 @@ var Env = []string{"GOMAXPROCS=1"}
 // Config describes the place.
 type Config struct {
 	Hostname string `json:"hostname"`
-	// Privileged places have two users: root, who runs the agent, and the one with the ids User and Group, who runs
-	// everything else. Other places have one user for both.
+	// Privileged instances have two users: root, who runs the agent, and the user with the ids User and Group, who runs
+	// everything else. Other instances have one user for both.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
-	// Agent is the path of the agent program on the host, where the place has one user
-	// only: see showAgent. It is empty in privileged places.
+	// Agent is the path of the agent program on the host, if the instance has only one user: see showAgent. It is empty in
+	// privileged instances.
 	Agent string `json:"agent,omitempty"`
 	Group int    `json:"group"`
-	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged place whose commands can be
-	// root; the agent then has the id wire.AgentID. 0 is for the other places, whose commands are in the agent's namespace.
+	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged instance whose commands can be
+	// root; the agent then has the id wire.AgentID. 0 is for the other instances, whose commands are in the agent's namespace.
 	Apart int `json:"apart,omitempty"`
 	// Size and Inodes bound the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
-	// Layered says that the daemon attaches the root at AttachPoint before it sends this. The root then has files
-	// that places share, below the written ones.
+	// Layered says that the daemon attaches the root at AttachPoint before it sends this. The root then has files that
+	// instances share, under the written ones.
 	Layered bool `json:"layered,omitempty"`
 	// Image is set if the root is an overlay over an image.
 	Image *Image `json:"image,omitempty"`
@@ -85,7 +85,7 @@ type Config struct {
 	Processes uint64 `json:"processes"`
 }
 
-// Folder is a folder that the place creates.
+// Folder is a folder that the instance creates.
 type Folder struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"`
@@ -112,7 +112,7 @@ type Bind struct {
 // maxConfig bounds each part that [Send] sends.
 const maxConfig = 16 << 20
 
-// Send sends a place its configuration, and its agent the boot message. The readers are two programs, one after the
+// Send sends an instance its configuration, and its agent the boot message. The readers are two programs, one after the
 // other, so the first part begins with its length; the second part continues to the end.
 func Send(w io.Writer, c Config, boot wire.Boot) error {
 	first, err := json.Marshal(c)
@@ -154,13 +154,13 @@ func receiveBoot(r io.Reader) (boot wire.Boot, err error) {
 	return boot, json.Unmarshal(b, &boot)
 }
 
-// ready is the message of a place whose agent is about to serve. Anything that it says before is an error message.
+// ready is the message of an instance whose agent is about to serve. Any earlier message is an error.
 const ready = "ready"
 
-// maxStatus bounds how much is read from a place.
+// maxStatus bounds how much is read from an instance.
 const maxStatus = 4 << 10
 
-// Receive waits until a place is ready, or reports an error.
+// Receive waits until an instance is ready, or reports an error.
 func Receive(r io.Reader) error {
 	b, err := io.ReadAll(io.LimitReader(r, maxStatus))
 	switch {

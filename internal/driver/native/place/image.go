@@ -12,10 +12,9 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The root of a place that has an image is an overlay. Its upper folder is filled
-// before it is mounted: it then has only what we put there, so that no link of the
-// image is ever followed. Folders in which we create and mount more hide what the
-// image has there.
+// The root of an instance that has an image is an overlay. Its upper folder is filled before it is mounted: it then has
+// only our own files, so that no link of the image is ever followed. Folders in which we create and mount more hide the
+// image's content there.
 
 // Image is an image below the root.
 type Image struct {
@@ -26,7 +25,7 @@ type Image struct {
 	Files []File `json:"files"`
 }
 
-// File is a file or a folder that a place has over its image.
+// File is a file or a folder that an instance has over its image.
 type File struct {
 	Path    string `json:"path"`
 	Folder  bool   `json:"folder,omitempty"`
@@ -65,7 +64,7 @@ func newImageRoot(c Config) (mount.Tree, error) {
 	}
 	attributes := mount.NoSUID | mount.NoDev
 	if c.Apart > 0 {
-		attributes = mount.NoDev // a program with the bit becomes what its owner is inside
+		attributes = mount.NoDev // a setuid program runs as its owner inside
 	}
 	root, err := mount.New("overlay", attributes,
 		[2]string{"lowerdir", AttachPoint}, [2]string{"upperdir", benchPoint + "/upper"}, [2]string{"workdir", benchPoint + "/work"},
@@ -114,7 +113,7 @@ func fillUpper(dir string, c Config) error {
 	return nil
 }
 
-// putFile makes a file or folder. Where there is one user, all belong to it.
+// putFile makes a file or folder. With only one user, all belong to that user.
 func putFile(upper *os.Root, f File, owners bool) error {
 	name := filepath.Join(".", f.Path)
 	var err error

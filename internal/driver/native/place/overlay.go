@@ -14,9 +14,9 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The image's folders and files are the host's own, and are used by all places and by the host. A program that can
-// only read a file can still watch who opens it, and can lock it against others. So a place sees each folder through
-// an overlay, whose inodes are private to the place, and gets copies of single files. The overlay has another use:
+// The image's folders and files are the host's own, and are used by all instances and by the host. A program that can
+// only read a file can still watch who opens it, and can lock it against others. So an instance sees each folder through
+// an overlay, whose inodes are private to the instance, and gets copies of single files. The overlay has another use:
 // marks for deleted files in its upper folder hide paths, even if the host creates them later.
 
 // benchPoint is the mount point for the parts of overlays while they are put together. It disappears with the old
@@ -74,7 +74,7 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 
 var errPlain = errors.New("no overlay")
 
-// maxCopy is the size up to which a place gets its own copy of a file.
+// maxCopy is the size up to which an instance gets its own copy of a file.
 const maxCopy = 1 << 20
 
 // read returns a small file that is mounted as t.

@@ -1,13 +1,13 @@
-// Package place is the inside of a native place: it runs in the agent program, as
+// Package place is the inside of a native instance: it runs in the agent program, as
 // the first process of its namespaces, before any untrusted program.
 //
 // It is two programs, one after the other in one process. The first has every
-// capability over the place's own namespaces. It builds the place, drops the
+// capability over the instance's own namespaces. It builds the instance, drops the
 // capabilities and becomes the second by exec, so that nothing of it is left: no
 // thread, descriptor or memory. The second becomes the agent.
 //
 // The daemon talks to it over two pipes. The first pipe ends when the daemon dies;
-// a place that has not got its whole configuration then ends at once.
+// an instance that has not got its whole configuration then ends at once.
 package place
 
 import (
@@ -37,7 +37,7 @@ func Main(command string, run func(wire.Boot) error) (handled bool, err error) {
 	return false, nil
 }
 
-// report tells the daemon why the place failed.
+// report sends the daemon the reason why the instance failed.
 func report(err error) error {
 	fmt.Fprint(os.NewFile(statusFD, "status"), err)
 	return err
@@ -62,12 +62,11 @@ func build() error {
 	return fmt.Errorf("become the agent: %w", err)
 }
 
-// showAgent puts a read-only clone of the agent program's mount in place of the program
-// that this process was started from, in a place with one user. The second program runs
-// from there, so it can be seen inside, as /proc/PID/exe of a script whose interpreter is
-// /proc/self/exe. The user owns its inode, but can change nothing of it, since the mount
-// is read only: not its mode either. The first program is the file in memory that all
-// places start from. It has ended when the first command of the user begins.
+// showAgent mounts a read-only clone of the agent program's mount over the program from which this process was started,
+// in an instance with one user. The second program runs from there, so it can be seen inside, as /proc/PID/exe of a script
+// whose interpreter is /proc/self/exe. The user owns its inode, but cannot change anything of it, not even its mode,
+// because the mount is read only. The first program is the file in memory from which all instances start. It has ended
+// when the first command of the user begins.
 func showAgent(c Config) error {
 	if c.Agent == "" {
 		return nil
@@ -80,7 +79,7 @@ func showAgent(c Config) error {
 	return os.NewSyscallError("dup3", unix.Dup3(int(t), agentFD, unix.O_CLOEXEC))
 }
 
-// begin is what the second program does before it becomes the agent.
+// begin is the start of the second program, before it becomes the agent.
 func begin() (wire.Boot, error) {
 	// The name that ps shows; exec took it from Program.
 	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {

@@ -13,21 +13,22 @@ import (
 	"hutch/internal/wire"
 )
 
-// agentCaps are the capabilities that the agent of a privileged place keeps: it starts commands as another user,
-// reads the environment of processes, kills them, gives files to the user and removes them, and lets the program that
-// saves files read all of them. They reach only the place's own user namespace.
+// agentCaps are the capabilities that the agent of a privileged instance keeps: it starts commands as another user, reads
+// the environment of processes, kills them, gives files to the user and removes them, and lets the program that saves
+// files read all of them. They apply only in the instance's own user namespace.
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// Capabilities are what the first program needs over the place's namespaces, and what it passes on. The overlay of an
-// image also writes with them, after a check of the program's own rights: so it needs all that root inside has for files.
+// Capabilities are those that the first program needs over the instance's namespaces, and passes on. The overlay of an
+// image also writes with them, after a check of the program's own rights: so it needs all those of root inside for
+// files.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE, unix.CAP_SETFCAP, unix.CAP_FSETID,
 }
 
-// becomeRoot becomes the place's root, if it has one. Until the daemon mapped ids, this process ran as nobody.
+// becomeRoot becomes the instance's root, if it has one. Until the daemon mapped ids, this process ran as nobody.
 func becomeRoot(c Config) error {
 	if !c.Privileged {
 		return nil
@@ -52,8 +53,8 @@ func setHostname(c Config) error {
 	return nil
 }
 
-// makeNetwork creates the network device with what the daemon opened for it. If that fails, the place works without a
-// network.
+// makeNetwork creates the network device with the descriptors that the daemon opened for it. If that fails, the instance
+// works without a network.
 func makeNetwork(c Config) error {
 	if !c.Network {
 		return nil
@@ -107,7 +108,7 @@ func setLimits(c Config) error {
 	return nil
 }
 
-// share returns a place's part of what its user has: everything if the user is its own.
+// share returns an instance's part of its user's resources: everything if the user is its own.
 func share(c Config, all uint64) uint64 {
 	if c.Privileged {
 		return all
@@ -115,11 +116,11 @@ func share(c Config, all uint64) uint64 {
 	return all / sharedBy
 }
 
-// sharedBy is how many greedy places together can use up what one ordinary user has.
+// sharedBy is how many greedy instances together can use up the resources of one ordinary user.
 const sharedBy = 8
 
-// leaveGroup makes the place's control group the root of all that it sees. If the namespace were created at birth,
-// its root would be the daemon's group.
+// leaveGroup makes the instance's control group the root of its view. If the namespace were created at birth, its root
+// would be the daemon's group.
 func leaveGroup(Config) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("leave the control group namespace: %w", err)
@@ -136,14 +137,15 @@ func leaveKeyring(Config) error {
 	return nil
 }
 
-// dropPrivileges gives up everything that the agent does not need. After it, only exec is left to do.
+// dropPrivileges drops all privileges that the agent does not need. Only exec follows it.
 func dropPrivileges(c Config) error {
 	keep := uint32(0)
 	if c.Privileged {
 		keep = agentCaps
 	}
-	// Where commands can be root, programs can gain rights by their setuid bit: inside, and no others than package agent
-	// leaves in the bounding set. So no_new_privs is not set, and the filter is loaded while this thread has the right to.
+	// If commands can be root, programs can gain rights by their setuid bit: inside, and only those that package agent
+	// leaves in the bounding set. So no_new_privs is not set, and the filter is loaded while this thread has the right
+	// to do so.
 	if c.Apart > 0 {
 		if err := loadFilter(c.Filter); err != nil {
 			return err
@@ -194,9 +196,9 @@ func capset(permitted, inheritable uint32) error {
 	return nil
 }
 
-// disinherit prevents programs that the agent starts from inheriting a capability, in all threads of this program.
-// The exception is the right to read all files: the agent passes it to the program that saves files
-// (spawn.Command.ReadAll), and takes it from all others.
+// disinherit prevents programs that the agent starts from inheriting a capability, in all threads of this program. The
+// exception is the right to read all files: the agent passes it to the program that saves files
+// (spawn.Command.ReadAll), and to no other.
 func disinherit() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -207,7 +209,7 @@ func disinherit() error {
 		return nil
 	}
 	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
-	if apart := os.Geteuid() == wire.AgentID; apart { // the commands' namespace takes all from them that they inherit
+	if apart := os.Geteuid() == wire.AgentID; apart { // the commands' namespace removes all capabilities that they inherit
 		data[0].Inheritable = 0 // and with it the ambient ones
 		if err := keepOnReturn(); err != nil {
 			return err

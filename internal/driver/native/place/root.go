@@ -24,13 +24,13 @@ type Device struct {
 	Major, Minor uint32
 }
 
-// Devices are the nodes that a place has.
+// Devices are the device nodes of an instance.
 var Devices = []Device{
 	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 }
 
 // hidden are files and folders of /proc that reveal the host, or reach it. Each is covered by an empty file or folder
-// of our own, and not by /dev/null, which could be something else.
+// of our own, not by /dev/null, which could be something else.
 var hidden = []string{
 	"acpi", "asound", "buddyinfo", "bus", "cgroups", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
@@ -38,7 +38,7 @@ var hidden = []string{
 	"vmallocinfo", "vmstat", "zoneinfo",
 }
 
-// terminals is how many pseudo terminals a place can have. The whole machine has a few thousand.
+// terminals is how many pseudo terminals an instance can have. The whole machine has a few thousand.
 const terminals = 64
 
 // AttachPoint is where the new root is mounted until it becomes the root. It exists wherever this program can start,
@@ -48,7 +48,7 @@ const AttachPoint = "/proc"
 func makeRoot(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	host, err := openDevices(c) // what follows covers them
+	host, err := openDevices(c) // the following mounts cover them
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func newRoot(c Config) (mount.Tree, error) {
 	return newMemory(c, "0555")
 }
 
-// openDevices opens the host's nodes, if the place gets no nodes of its own.
+// openDevices opens the host's nodes, if the instance gets no nodes of its own.
 func openDevices(c Config) ([]mount.Tree, error) {
 	if c.Devices != 0 {
 		return nil, nil
@@ -119,7 +119,7 @@ func openDevices(c Config) ([]mount.Tree, error) {
 	return trees, nil
 }
 
-// ownDevices returns the nodes that the daemon has created for this place, or else the host's.
+// ownDevices returns the nodes that the daemon has created for this instance, or else the host's.
 func (b *builder) ownDevices(host []mount.Tree) []mount.Tree {
 	if b.err != nil || b.config.Devices == 0 {
 		return host
@@ -166,7 +166,7 @@ type builder struct {
 	err    error
 }
 
-// fill creates what is in the root itself.
+// fill creates the root's own files.
 func (b *builder) fill() {
 	for _, f := range b.config.Folders {
 		if b.mkdir(f.Path, f.Mode) && f.User && b.config.Privileged {
@@ -291,7 +291,7 @@ func (b *builder) put(t mount.Tree, path string) {
 	}
 }
 
-// hide covers what must not be seen in /proc, and makes everything that belongs to no process read only.
+// hide covers files that must not be visible in /proc, and makes everything that belongs to no process read only.
 func (b *builder) hide() {
 	for _, name := range hidden {
 		path := "/proc/" + name
@@ -322,8 +322,8 @@ func (b *builder) cover(name, path string) {
 	b.put(t, path)
 }
 
-// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps what a layer has
-// already, or what was put over an image: this same program created that.
+// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps existing files of a layer,
+// or those put over an image: this same program created them.
 func (b *builder) mkdir(path string, mode uint32) bool {
 	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }
