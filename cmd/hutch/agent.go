@@ -43,7 +43,7 @@ type agentRun struct {
 	destination changeFlags
 }
 
-// changeFlags say what becomes of a difference.
+// changeFlags set how a diff is applied.
 type changeFlags struct {
 	apply   bool
 	branch  string
@@ -56,7 +56,7 @@ func (f *changeFlags) flags(c *cobra.Command) {
 	s.StringVarP(&f.message, "message", "m", "", "message of that commit (default: the first line of the prompt)")
 }
 
-// put puts a difference where the flags say.
+// put applies a diff as the flags say.
 func (f *changeFlags) put(ctx context.Context, std streams, dir, diff, prompt string) error {
 	if f.branch != "" {
 		message := f.message
@@ -120,7 +120,7 @@ sandbox: it sleeps while it is not used, and hutch rm removes it.
 	return c
 }
 
-// definition is that of an agent that Hutch knows, or of a file.
+// definition returns the definition of a known agent, or of a file.
 func definition(name string) (coding.Definition, error) {
 	if !strings.ContainsAny(name, "./") {
 		return coding.Named(name)
@@ -208,7 +208,7 @@ func (f *agentRun) check(stdin *os.File) (err error) {
 	return err
 }
 
-// isURL reports whether git takes a repository for a remote one.
+// isURL reports whether git treats a repository as remote.
 func isURL(repo string) bool {
 	before, _, short := strings.Cut(repo, ":")
 	return strings.Contains(repo, "://") || short && strings.Contains(before, "@") && !strings.Contains(before, "/")
@@ -239,8 +239,8 @@ func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definit
 	return f.finish(ctx, std, res)
 }
 
-// remove destroys a session whose work is known or was broken off, if the flags say so. One whose result cannot be had has
-// the only copy of the work.
+// remove destroys a finished or cancelled session, if the flags say so. A session without a readable result is kept: it
+// has the only copy of the work.
 func (f *agentRun) remove(ctx context.Context, svc *client.Client, s *coding.Session, err error) bool {
 	if !f.rm || err != nil && ctx.Err() == nil {
 		return false
@@ -249,7 +249,7 @@ func (f *agentRun) remove(ctx context.Context, svc *client.Client, s *coding.Ses
 	return true
 }
 
-// finish shows a result, and puts the change where the flags say.
+// finish shows a result, and applies the change as the flags say.
 func (f *agentRun) finish(ctx context.Context, std streams, res hutch.AgentResult) error {
 	if err := showResult(std, res, f.asJSON); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (f *agentRun) open(ctx context.Context, svc *client.Client, d coding.Defini
 	return coding.Open(ctx, svc, d, req, repo)
 }
 
-// showResult prints the difference or, as JSON, all of the result.
+// showResult prints the diff or, as JSON, the whole result.
 func showResult(std streams, res hutch.AgentResult, asJSON bool) error {
 	if asJSON {
 		return writeJSON(std.out, res)

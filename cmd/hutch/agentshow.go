@@ -16,7 +16,7 @@ import (
 
 func inert(s string) string { return text.Inert(s) }
 
-// stage shows what an agent does to a person. What it says is shown whole; of what its tools give, the beginning.
+// stage shows the events of an agent. Its messages are shown whole; of the results of its tools, only the beginning.
 type stage struct {
 	w      io.Writer
 	prefix string // prefix of every line, where several agents work at once
@@ -24,7 +24,7 @@ type stage struct {
 
 func newStage(w io.Writer, prefix string) *stage { return &stage{w: w, prefix: prefix} }
 
-const shownLines = 5 // of what a tool gave
+const shownLines = 5 // of a tool's result
 
 func (s *stage) show(e coding.Event) error {
 	switch e.Type {
@@ -44,7 +44,7 @@ func (s *stage) show(e coding.Event) error {
 	return nil
 }
 
-// lines prints lines with a margin; at most of them, unless most is 0.
+// lines prints lines with a margin; at most this many, unless most is 0.
 func (s *stage) lines(margin, all string, most int) error {
 	list := strings.Split(strings.TrimRight(inert(all), "\n"), "\n")
 	more := 0
@@ -62,7 +62,7 @@ func (s *stage) lines(margin, all string, most int) error {
 	return err
 }
 
-// locked lets several agents write lines to one place.
+// locked lets several agents write lines to one writer.
 type locked struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -80,7 +80,7 @@ type try struct {
 	Error  string            `json:"error,omitempty"`
 }
 
-// tryAll lets agents work in copies of a session, and shows what came of each.
+// tryAll lets agents work in copies of a session, and shows the result of each.
 func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding.Session, std streams) error {
 	defer svc.Destroy(context.WithoutCancel(ctx), first.ID, true)
 	copies, err := first.Fork(ctx, f.tries)

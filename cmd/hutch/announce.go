@@ -12,8 +12,7 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// banner is what a daemon that has started says to the person at the keyboard: what to
-// do next.
+// banner is the message of a started daemon for the person at the keyboard: what to do next.
 type banner struct {
 	*daemon.Daemon
 	fl    *serveFlags
@@ -44,7 +43,7 @@ To try it, paste this into another terminal:
 	}
 }
 
-// caveats are the lines about what does not hold here.
+// caveats are the lines about limits that have no effect here.
 func (s banner) caveats() string {
 	var b strings.Builder
 	if _, err := cgroup.Find(); err != nil {
@@ -70,8 +69,7 @@ func (s banner) endWords() string {
 	return words
 }
 
-// sayToken prints a token once, when it is new, and only to a terminal: what is
-// printed elsewhere stays in logs.
+// sayToken prints a new token once, and only to a terminal: other output may be kept in logs.
 func (s banner) sayToken() string {
 	switch secret, fresh := s.Token(); {
 	case fresh && showsTerminal(s.std.out):
@@ -82,8 +80,8 @@ func (s banner) sayToken() string {
 	return s.home.data().Token()
 }
 
-// try is a command line that runs code in a sandbox of this server, from any
-// folder: on the example's data where that is at hand.
+// try is a command line that runs code in a sandbox of this server, from any folder: on the example's data if the
+// example exists.
 func (s banner) try(url string) string {
 	self, err := os.Executable()
 	if err != nil {

@@ -38,7 +38,7 @@ func (a *askFlags) define(f *pflag.FlagSet, q *daemon.Questions) {
 	f.StringToStringVar(&a.prices, "ask-prices", nil, "what a million tokens of a model cost, as MODEL=INPUT/OUTPUT, e.g. claude-sonnet-4-5=3/15; the beginning of a model's name is enough; may be repeated")
 }
 
-// set completes what the flags say with the environment.
+// set completes the flags with the environment.
 func (a *askFlags) set(q *daemon.Questions) (err error) {
 	if q.Repairs < 0 || q.Repairs > hutch.MaxRepairs {
 		return usageError{fmt.Errorf("--ask-repairs is %d: give a number from 0 to %d", q.Repairs, hutch.MaxRepairs)}
@@ -105,7 +105,7 @@ type asker struct {
 	repairs         int
 	asJSON, verbose bool
 	quiet           bool
-	answer          hutch.Answer // to the question that was asked
+	answer          hutch.Answer // to the question
 }
 
 func (a *asker) flags(f *pflag.FlagSet) {
@@ -217,8 +217,8 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 	return a.ask(ctx, e, q, std)
 }
 
-// serverThatRuns is the server to ask; nil if there is none. One that was named and is not known is an error: to answer
-// here would run the program on another machine than the person chose.
+// serverThatRuns is the server to ask; nil if there is none. An unknown named server is an error: answering here would
+// run the program on another machine than the person chose.
 func serverThatRuns(h *home) (*client.Client, error) {
 	t, err := h.target()
 	switch {
@@ -230,7 +230,7 @@ func serverThatRuns(h *home) (*client.Client, error) {
 	return h.dial()
 }
 
-// localComponents reads the agents and commands of the person who asks. Those of the current folder come first.
+// localComponents reads the person's agents and commands. Those of the current folder come first.
 func localComponents() (*ask.Components, error) {
 	folders := []string{".hutch", ".claude"}
 	if user, err := os.UserHomeDir(); err == nil {
@@ -269,8 +269,8 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 	return exitCode(answer.ExitCode)
 }
 
-// keep saves the files of an answer. Their names are a program's words: none leads out of the folder, also not by a
-// link that is in it.
+// keep saves the files of an answer. A program chose their names: none leads out of the folder, also not through a link
+// in it.
 func (a *asker) keep(files []hutch.QuestionFile, std streams) error {
 	if a.save == "" {
 		if len(files) > 0 && !a.quiet && !a.asJSON {
@@ -305,7 +305,7 @@ func saveFile(root *os.Root, f hutch.QuestionFile) error {
 	if err := hutch.CheckLocalName(f.Path); err != nil {
 		return err
 	}
-	if ask.Hidden(f.Path) { // no server of ours sends one; a program could otherwise change what git or a shell reads
+	if ask.Hidden(f.Path) { // our server sends none; a program could otherwise change files that git or a shell reads
 		return errors.New("it is a hidden file")
 	}
 	if dir := path.Dir(f.Path); dir != "." {
@@ -324,13 +324,12 @@ func namesOf(files []hutch.QuestionFile) string {
 	return strings.Join(names, ", ")
 }
 
-// shownAnswer shows what happens on the way to an answer: the program's output as it is, and the rest on the standard
-// error.
+// shownAnswer shows the events of an answer: the program's output unchanged, and the rest on standard error.
 type shownAnswer struct {
 	std           streams
 	asJSON, model bool
 	colour        bool
-	dim           bool // the model's text is under way
+	dim           bool // the model's text is being shown
 }
 
 // Escape sequences of terminals.
@@ -389,7 +388,7 @@ func (s *shownAnswer) in(colour, words string) string {
 	return colour + words + normal
 }
 
-// remark says what the output and the exit code do not.
+// remark reports details that the output and the exit code do not show.
 func (s *shownAnswer) remark(a hutch.Answer) {
 	if s.asJSON {
 		return

@@ -21,7 +21,7 @@ import (
 	"hutch/internal/text"
 )
 
-// buildFlags are what a build needs to know beside the folder.
+// buildFlags are the settings of a build, except the folder.
 type buildFlags struct {
 	placement
 	req     hutch.BuildRequest
@@ -78,7 +78,7 @@ func (f *buildFlags) flags(c *cobra.Command) {
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print the id only")
 }
 
-// target reads --output: a file, or the form that docker build takes.
+// target parses --output: a file, or the form of docker build.
 func (f *buildFlags) target() (kind, dest string, err error) {
 	if !strings.Contains(f.output, "type=") && !strings.Contains(f.output, "dest=") {
 		return "docker", f.output, nil
@@ -99,7 +99,7 @@ func (f *buildFlags) target() (kind, dest string, err error) {
 	return kind, dest, nil
 }
 
-// write writes the image, or the files of it, where --output says. One archive is that of Docker and an OCI layout.
+// write writes the image, or its files, to the target of --output. One archive is both Docker's and an OCI layout.
 func (f *buildFlags) write(ctx context.Context, svc *client.Client, id string) error {
 	kind, dest, err := f.target()
 	if err != nil {
@@ -124,7 +124,7 @@ func (f *buildFlags) write(ctx context.Context, svc *client.Client, id string) e
 	return intoFile(dest, func(w io.Writer) error { return export.Tar(archive, w) })
 }
 
-// dockerfileFlags say what is built.
+// dockerfileFlags describe the build.
 func (f *buildFlags) dockerfileFlags(s *pflag.FlagSet) {
 	s.StringVarP(&f.file, "file", "f", "", "the Dockerfile (default: Dockerfile in the folder; - is the standard input)")
 	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
@@ -137,7 +137,7 @@ func (f *buildFlags) given() bool {
 	return f.file != "" || len(f.args) > 0 || f.req.Target != "" || f.req.NoCache || !f.network.network().IsZero()
 }
 
-// build sends the folder, and shows what the steps do.
+// build sends the folder, and shows the steps.
 func (f *buildFlags) build(ctx context.Context, svc *client.Client, std streams, dir string) (hutch.Image, error) {
 	if err := f.request(std, dir); err != nil {
 		return hutch.Image{}, err
@@ -163,7 +163,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// request reads what the flags name.
+// request reads the files that the flags name.
 func (f *buildFlags) request(std streams, dir string) (err error) {
 	if _, _, err := f.target(); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (f *buildFlags) request(std streams, dir string) (err error) {
 	return nil
 }
 
-// buildSecrets reads secrets of the form that docker build takes.
+// buildSecrets parses secrets in the form of docker build.
 func buildSecrets(list []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, given := range list {
@@ -232,7 +232,7 @@ func buildSecrets(list []string) (map[string]string, error) {
 	return all, nil
 }
 
-// steps shows what a build does, as docker build does in plain text.
+// steps shows the steps of a build, as docker build does in plain text.
 type steps struct {
 	w     *bufio.Writer
 	quiet bool

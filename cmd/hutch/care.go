@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// careFlags say how a background process is looked after. They have Docker's names.
+// careFlags set the health check and stop signal of a background process. They have Docker's names.
 type careFlags struct {
 	signal                                        string
 	command                                       string

@@ -73,7 +73,7 @@ func (f *codeFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.save, "save", ".", "folder to save images in, when the terminal cannot show them")
 }
 
-// origin is where code comes from.
+// origin is the source of the code.
 type origin int
 
 const (
@@ -98,7 +98,7 @@ func (f *codeFlags) source(args []string, in *os.File) (code string, from origin
 	return code, piped, err
 }
 
-// repl runs code and shows what it gives.
+// repl runs code and shows the results.
 type repl struct {
 	codeFlags
 	svc     hutch.Service
@@ -255,13 +255,13 @@ func kitty(w io.Writer, data string) error {
 	return err
 }
 
-// showsTerminal reports whether what is written to w is seen on a terminal.
+// showsTerminal reports whether output to w is shown on a terminal.
 func showsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isTerminal(f)
 }
 
-// imageProtocol is how the terminal takes images.
+// imageProtocol is the terminal's protocol for images.
 func imageProtocol(out io.Writer) string {
 	switch {
 	case !showsTerminal(out):

@@ -33,13 +33,13 @@ var serverSettings = settings.Program{
 	Meant:     meant,
 }
 
-// configure sets what the command line has not set, from the environment and the configuration file.
+// configure sets flags that are missing on the command line, from the environment and the configuration file.
 func (fl *serveFlags) configure(f *pflag.FlagSet) (err error) {
 	file := cmp.Or(fl.config, os.Getenv(serverSettings.Variable("config")))
 	if fl.origins, err = serverSettings.Apply(f, file); err != nil {
 		return usageError{err}
 	}
-	if fl.origins["max-memory"] == (settings.Origin{}) { // not asked of the machine for every other command
+	if fl.origins["max-memory"] == (settings.Origin{}) { // other commands do not need the machine's value
 		fl.Sandboxes.MaxLimits.Memory = int(pressure.Total() >> 20)
 	}
 	if fl.origins["secret-key"].File != "" && os.Getenv("HUTCH_SECRET_KEY") != "" {
@@ -142,7 +142,7 @@ func newSetting(f *pflag.Flag, o settings.Origin) setting {
 	return setting{f.Name, jsonValue(f), o.Kind(), o.File, o.Line, serverSettings.Variable(f.Name), valueText(f), o}
 }
 
-// settings are those that a server would start with.
+// settings are the settings with which a server would start.
 func (h *home) settings(args []string) (file string, list []setting, err error) {
 	var fl serveFlags
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -201,13 +201,13 @@ func (fl *serveFlags) explainOrigin(err error) error {
 
 var namedDefault = regexp.MustCompile(`\(default:? ([^()]*)\)$`)
 
-// urlPassword is the password of a URL, with what is around it.
+// urlPassword matches the password of a URL, and the characters around it.
 var urlPassword = regexp.MustCompile(`(://[^/@\s:]*:)[^/@\s]+@`)
 
 // withoutPassword hides the password of each URL in a text, such as that of a proxy.
 func withoutPassword(text string) string { return urlPassword.ReplaceAllString(text, "${1}xxxxx@") }
 
-// valueText is the value of a flag as the command line takes it, or what the help says of its default.
+// valueText is the value of a flag in the form of the command line, or the help's text for its default.
 func valueText(f *pflag.Flag) string {
 	text := withoutPassword(f.Value.String())
 	switch list, ok := f.Value.(pflag.SliceValue); {
@@ -236,10 +236,10 @@ func jsonValue(f *pflag.Flag) json.RawMessage {
 	case f.Value.Type() == "stringToString":
 		one := pflag.NewFlagSet("", pflag.ContinueOnError)
 		one.AddFlag(f)
-		v, _ = one.GetStringToString(f.Name) // its type is known
+		v, _ = one.GetStringToString(f.Name) // the type is known
 	case slices.Contains([]string{"bool", "int", "int64", "float64"}, f.Value.Type()):
 		return json.RawMessage(f.Value.String())
 	}
-	b, _ := json.Marshal(v) // texts, and lists and maps of them
+	b, _ := json.Marshal(v) // texts, lists and maps can always be encoded
 	return b
 }

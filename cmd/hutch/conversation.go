@@ -39,9 +39,8 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 			fl.Conversations.Only, fl.previewDomain = true, "localhost"
 			fl.Conversations.Docker = os.Getenv("DOCKER_HOST") != ""
 			fl.Listen = cmp.Or(os.Getenv("MCP_HTTP_ADDR"), ":8080")
-			// It is called by names that nobody told it, behind tunnels and
-			// proxies. A page that is made to reach it under another name
-			// finds nothing that opens without a token or a signature.
+			// It is called by unknown names, behind tunnels and proxies. A page that reaches it under another name can
+			// open nothing without a token or a signature.
 			fl.Hosts = []string{"*"}
 			return serve(c.Context(), h, std, &fl)
 		},

@@ -62,7 +62,7 @@ folder can be removed.`,
 	return c
 }
 
-// down ends everything that runs with the data folder, and returns its sandboxes.
+// down ends everything that uses the data folder, and returns its sandboxes.
 func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended []hutch.Sandbox, err error) {
 	for _, folder := range []string{datadir.Server, datadir.Conversation} {
 		dir := filepath.Join(h.dir, folder)
@@ -111,8 +111,8 @@ func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	}
 }
 
-// emptyOut finds the sandboxes of a server that has ended, removes what is left
-// of others, and puts them to sleep or destroys them.
+// emptyOut finds the sandboxes of an ended server, removes remains of others, and puts the sandboxes to sleep or
+// destroys them.
 func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog.Logger) (all []hutch.Sandbox, err error) {
 	st, err := store.Open(ctx, datadir.Database(dir))
 	if err != nil {

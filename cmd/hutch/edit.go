@@ -70,13 +70,13 @@ func current(ctx context.Context, svc *client.Client, id, p string) ([]byte, boo
 	return b.Bytes(), true, err
 }
 
-// change lets a person change a text, in a file of that name.
+// change lets a person edit a text, in a file with that name.
 func change(ctx context.Context, draft string, was []byte, std streams) ([]byte, error) {
 	if err := os.WriteFile(draft, was, 0o600); err != nil {
 		return nil, err
 	}
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
-	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, editor, draft) // which may have arguments
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, editor, draft) // the editor may have arguments
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("the editor %s: %w; nothing is written", editor, err)

@@ -113,7 +113,7 @@ func runFlow(ctx context.Context, svc hutch.Service, run *flow.Run, watch flow.W
 	return exitCode(1)
 }
 
-// stepPrinter prints what happens to steps, and what they print, with the name of the step before each line.
+// stepPrinter prints the events and the output of steps, with the name of the step before each line.
 type stepPrinter struct {
 	std streams
 
@@ -121,7 +121,7 @@ type stepPrinter struct {
 	rest map[string][]byte // unfinished lines
 }
 
-// watcher is the printer as a run takes it; a quiet one prints nothing.
+// watcher is the printer as a run's watcher; a quiet one prints nothing.
 func (p *stepPrinter) watcher(quiet bool) flow.Watcher {
 	if quiet {
 		return flow.Watcher{}
@@ -244,7 +244,7 @@ func newFlowLogs(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// chosenSteps are the steps of a run that have run, or the one that is named.
+// chosenSteps are the steps of a run that have started, or the named one.
 func chosenSteps(state flow.State, name []string) (steps []string, err error) {
 	for _, s := range state.Steps {
 		if len(name) == 0 || name[0] == s.Name {

@@ -13,7 +13,7 @@ import (
 // about.
 type home struct {
 	dir    string
-	server string // the name of the saved server that a command is to speak to
+	server string // the name of the saved server for this command
 }
 
 // open finds the data folder, and creates it if it is missing.
@@ -53,7 +53,7 @@ func (h *home) path() (string, error) {
 // localToken is the token that needs no set-up.
 type localToken struct {
 	secret string
-	env    string // the variable that it is from; empty for the file
+	env    string // the variable with the token; empty for the file
 }
 
 // environmentToken is the token that the environment gives, if it does.

@@ -289,8 +289,7 @@ your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
 		std, func(args []string) done { return done{"registry": args[0], "secret": hutch.RegistrySecret(args[0])} })
 }
 
-// pullFirst gets the image of a new sandbox, and shows the progress: a create by itself
-// would be silent for as long.
+// pullFirst gets the image of a new sandbox, and shows the progress: a create shows none.
 func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest, std streams) error {
 	images, ok := svc.(hutch.Images)
 	if !ok || req.Image == "" || req.Image == image.HostName || req.Pull == hutch.PullNever {
@@ -311,7 +310,7 @@ func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest,
 	return err
 }
 
-// isTemplate reports whether the server takes the name of an image for a template's.
+// isTemplate reports whether the server has a template with the name of an image.
 func isTemplate(ctx context.Context, svc hutch.Service, image string) bool {
 	if hutch.CheckTemplateName(image) != nil {
 		return false
@@ -322,8 +321,7 @@ func isTemplate(ctx context.Context, svc hutch.Service, image string) bool {
 	})
 }
 
-// sameImage reports whether an image that a sandbox began with is the one of a
-// reference. The sandbox keeps the whole name and the digest.
+// sameImage reports whether a sandbox's image has the given reference. The sandbox keeps the full name and the digest.
 func sameImage(has, want string) bool {
 	began, err := oci.ParseReference(has)
 	if err != nil {

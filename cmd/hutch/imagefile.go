@@ -12,8 +12,7 @@ import (
 	"hutch"
 )
 
-// openArchive opens what `hutch image load` reads: a file, a folder as a tar stream,
-// or in.
+// openArchive opens the input of `hutch image load`: a file, a folder as a tar stream, or in.
 func openArchive(in *os.File, path string) (io.ReadCloser, error) {
 	for _, kind := range []string{"oci:", "docker-archive:", "oci-archive:"} {
 		path = strings.TrimPrefix(path, kind)
@@ -43,13 +42,13 @@ func openArchive(in *os.File, path string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// intoFile writes a file that has its name only when it is whole.
+// intoFile writes a file that gets its name only when it is complete.
 func intoFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "%v: choose another file", err)
 	}
-	defer os.Remove(f.Name()) // it has its own name by then, or is half a file
+	defer os.Remove(f.Name()) // it was renamed by then, or is incomplete
 	err = write(f)
 	if closed := f.Close(); err == nil {
 		err = closed
@@ -60,8 +59,8 @@ func intoFile(path string, write func(io.Writer) error) error {
 	return err
 }
 
-// transfers shows a person how far the layers of an image are: as one line that
-// changes at a terminal, elsewhere as a line for each layer that is there.
+// transfers shows the progress of an image's layers: one line that changes on a terminal, otherwise a line for each
+// complete layer.
 type transfers struct {
 	w        io.Writer
 	live     bool
@@ -78,7 +77,7 @@ func newTransfers(w io.Writer, quiet bool) *transfers {
 	return &transfers{w: w, live: ok && !quiet && isTerminal(f), layers: map[string]hutch.Transfer{}}
 }
 
-// show takes the state of a layer.
+// show shows the state of a layer.
 func (p *transfers) show(t hutch.Transfer) error {
 	p.layers[t.Layer] = t
 	switch {

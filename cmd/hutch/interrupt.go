@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// interrupts are the signals that end the program. A command that uses Ctrl-C itself takes it for that time.
+// interrupts are the signals that end the program. A command that handles Ctrl-C itself receives it for that time.
 type interrupts struct {
 	mu    sync.Mutex
 	taken chan<- struct{} // nil while Ctrl-C ends the program
@@ -29,7 +29,7 @@ func (i *interrupts) watch(cancel context.CancelCauseFunc) {
 	}
 }
 
-// pass gives Ctrl-C to the command that has taken it, if there is one.
+// pass sends Ctrl-C to the command that handles it, if there is one.
 func (i *interrupts) pass() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -4,11 +4,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// done is what a command did, as JSON, for commands that print nothing else.
+// done is the result of a command, as JSON, for commands that print nothing else.
 type done map[string]any
 
-// tellsJSON gives a command that prints nothing a flag --json, which makes it print
-// what it has done.
+// tellsJSON adds a flag --json to a command that prints nothing, which makes it print what it has done.
 func tellsJSON(c *cobra.Command, std streams, tell func(args []string) done) *cobra.Command {
 	var asJSON bool
 	run := c.RunE

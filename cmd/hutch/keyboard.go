@@ -16,7 +16,7 @@ type keyboard struct {
 	in     *os.File
 	lines  *io.PipeReader // for the code
 	typed  *io.PipeWriter
-	over   *os.File // closed when the code has ended; its reader is gone
+	over   *os.File // closed when the code has ended; its reader ends then
 	gone   *os.File
 	tasks  sync.WaitGroup
 	asking sync.Mutex
@@ -64,7 +64,7 @@ func (k *keyboard) read() {
 	if fds[1].Revents != 0 {
 		return
 	}
-	line := make([]byte, 4<<10) // the longest that a terminal gives
+	line := make([]byte, 4<<10) // the longest line of a terminal
 	n, err := k.in.Read(line)
 	if err != nil {
 		k.typed.Close() // Ctrl-D
@@ -73,7 +73,7 @@ func (k *keyboard) read() {
 	k.typed.Write(line[:n])
 }
 
-// silence hides what is typed, except the end of the line.
+// silence hides typed text, except the end of the line.
 func silence(fd int) (restore func()) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

@@ -35,7 +35,7 @@ func main() {
 	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr, keys}))
 }
 
-// streams are what a command reads and writes.
+// streams are the input and output of a command.
 type streams struct {
 	in         *os.File
 	out, err   io.Writer
@@ -64,7 +64,7 @@ const (
 	usage  = 2
 )
 
-// conclude turns an error into words and an exit code.
+// conclude turns an error into a message and an exit code.
 func conclude(w io.Writer, err error) int {
 	if err == nil {
 		return 0

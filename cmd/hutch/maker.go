@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// placement is what kind of sandbox to make, as flags.
+// placement are the flags that describe a new sandbox.
 type placement struct {
 	image, pull string
 	runtime     string
@@ -44,16 +44,15 @@ func (p *placement) flags(c *cobra.Command) {
 	f.StringToStringVar(&p.labels, "label", nil, "label of a new sandbox, `NAME=VALUE`, which hutch ls --label looks for; may be repeated")
 }
 
-// maker creates the sandbox that a command is about, if it is missing.
+// maker creates a command's sandbox, if it is missing.
 type maker struct{ not bool }
 
 func (m *maker) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&m.not, "no-create", false, "make no sandbox: use an existing one, also one that another token shares with you")
 }
 
-// ensure creates the sandbox that a command is about. An existing one must match the flags, so that code never runs
-// with less isolation than requested. It uses a shared sandbox of another owner only if told to, because that owner
-// chose the id.
+// ensure creates a command's sandbox. An existing one must match the flags, so that code never runs with less isolation
+// than requested. It uses a shared sandbox of another owner only on request, because that owner chose the id.
 func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRequest, std streams) error {
 	if m.not {
 		if len(differences(hutch.Sandbox{}, req)) > 0 {
@@ -128,7 +127,7 @@ func sameNetwork(has, want hutch.Network) bool {
 	return err == nil && has.Mode == want.Mode && slices.Equal(has.Allow, want.Allow)
 }
 
-// reach describes a network in few words.
+// reach describes a network in a few words.
 func reach(n hutch.Network) string {
 	n, _ = n.Canonical()
 	if len(n.Allow) == 0 {

@@ -36,7 +36,7 @@ func parsePrices(text map[string]string) (p hutch.Prices, err error) {
 	return p, nil
 }
 
-// traceEnv reads what OpenTelemetry calls its exporter's settings.
+// traceEnv reads the variables of OpenTelemetry's exporter.
 func traceEnv() trace.Options {
 	opt := trace.Options{
 		Endpoint: strings.TrimRight(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "/"), Service: os.Getenv("OTEL_SERVICE_NAME"),

@@ -84,7 +84,7 @@ func (h *home) correct(ctx context.Context, err error) error {
 		return err
 	}
 	about, id := e.About()
-	if about != hutch.AboutSandbox { // it is not a sandbox that is missing
+	if about != hutch.AboutSandbox { // something else than the sandbox is missing
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameTime)

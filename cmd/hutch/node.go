@@ -51,7 +51,7 @@ func (h *home) onFleet(ctx context.Context, f func(*fleet.Directory, *fleet.Iden
 	return h.onFleetFor(ctx, time.Minute, f)
 }
 
-// onFleetFor is onFleet for what can take that long.
+// onFleetFor is onFleet with a time limit.
 func (h *home) onFleetFor(ctx context.Context, limit time.Duration, f func(*fleet.Directory, *fleet.Identity) error) error {
 	path, err := h.identityFile()
 	if err != nil {

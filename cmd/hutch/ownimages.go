@@ -39,7 +39,7 @@ func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.
 // begun is a new sandbox for one command, and what ends it.
 type begun struct {
 	hutch.Service
-	images  hutch.Images // images that the sandbox's is one of
+	images  hutch.Images // images for the sandbox's image
 	sandbox string
 	end     func() error
 }

@@ -138,7 +138,7 @@ func newUnexpose(h *home, std streams) *cobra.Command {
 			return svc.Unexpose(c.Context(), args[0], port)
 		},
 	}, std, func(args []string) done {
-		port, _ := parsePort(args[1]) // as it ran, it is one
+		port, _ := parsePort(args[1]) // it was valid when it ran
 		return done{"sandboxId": args[0], "port": port}
 	})
 }

@@ -286,7 +286,7 @@ version 2 show as it went.
 	return c
 }
 
-// printRecording prints what a terminal shows as asciicast.
+// printRecording prints a terminal's output as asciicast.
 func printRecording(ctx context.Context, svc hutch.Service, p hutch.Process, req hutch.LogsRequest, out io.Writer) error {
 	cast, err := stream.NewAsciicast(out, p)
 	if err != nil {

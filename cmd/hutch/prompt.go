@@ -43,7 +43,7 @@ func (r *repl) prompt(ctx context.Context) error {
 	}
 }
 
-// leaves reports whether a line asks to leave the prompt, in the words of the interpreters. The interpreters
+// leaves reports whether a line asks to leave the prompt, with the commands of the interpreters. The interpreters
 // themselves could not do that, because the context outlives the prompt.
 func leaves(line string) bool {
 	switch strings.TrimSuffix(strings.TrimSpace(line), "()") {
@@ -77,7 +77,7 @@ const (
 func (k *promptKeys) Read(b []byte) (int, error) {
 	if len(k.pending) == 0 {
 		n, err := k.in.Read(b)
-		if before, _, found := bytes.Cut(b[:n], []byte{ctrlC}); found { // what was typed after it is discarded, too
+		if before, _, found := bytes.Cut(b[:n], []byte{ctrlC}); found { // text that was typed after it is discarded, too
 			k.gaveUp = true
 			k.pending = append(bytes.Clone(before), clearLine...)
 		} else {

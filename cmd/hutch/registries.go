@@ -12,7 +12,7 @@ import (
 	"hutch/internal/oci"
 )
 
-// imageFlags say where a server gets images from.
+// imageFlags set where a server gets images from.
 type imageFlags struct {
 	allowed, mirrors, private, insecure []string
 	proxy                               string
@@ -31,7 +31,7 @@ func (fl *imageFlags) flags(f *pflag.FlagSet) {
 	durationVar(f, &fl.keep, "image-keep", "", 30*24*time.Hour, "remove images that no sandbox, no snapshot and no create has used for this long; 0 keeps them")
 }
 
-// leastKeep is longer than any create takes, from its look at an image to its record.
+// leastKeep is longer than any create takes, from resolving an image to its record.
 const leastKeep = time.Hour
 
 // set writes the flags into a configuration.

@@ -113,7 +113,7 @@ func newList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// listed are the sandboxes of a filter, or the one that is named.
+// listed are the sandboxes of a filter, or the named one.
 func listed(ctx context.Context, svc hutch.Service, args []string, f hutch.Filter) ([]hutch.Sandbox, error) {
 	if len(args) > 0 {
 		sb, err := svc.Sandbox(ctx, args[0])
@@ -257,7 +257,7 @@ func forceHint(err error, id string) error {
 const goneHelp = `A name that does not exist is a warning, not an error.
 `
 
-// wasNot warns that something to remove was not there: the result is as requested, but the name can be a typo.
+// wasNot warns that something to remove did not exist: the result is as requested, but the name can be a typo.
 func wasNot(std streams, noun, name string, names []string) {
 	fmt.Fprintf(std.err, "hutch: warning: there was no %s %s%s\n", noun, text.Line(fmt.Sprintf("%q", name)), meant(name, names))
 }

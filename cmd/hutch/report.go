@@ -17,14 +17,14 @@ import (
 	"hutch/internal/text"
 )
 
-// monitored is what hutch monitor prints.
+// monitored is the output of hutch monitor.
 type monitored struct {
 	System reportSystem  `json:"system"`
 	Health reportHealth  `json:"health"`
 	Answer *hutch.Answer `json:"answer,omitempty"`
 }
 
-// reportSystem is what runs, and on what.
+// reportSystem describes the program and the machine.
 type reportSystem struct {
 	Version string         `json:"version"` // version of this program
 	Server  *hutch.Version `json:"server,omitempty"`
@@ -166,7 +166,7 @@ func (h reportHealth) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// reportAnswer says what an answer took.
+// reportAnswer reports the cost of an answer.
 func reportAnswer(a *hutch.Answer, row func(title, format string, args ...any)) {
 	switch {
 	case a.Model != "":

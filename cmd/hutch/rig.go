@@ -123,12 +123,12 @@ func (m *embedded) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := m.engine.Close(ctx); err != nil {
-		return err // the folder stays, so that the next one sweeps it
+		return err // the folder is kept, so that the next one sweeps it
 	}
 	return errors.Join(m.closeImages(), os.RemoveAll(m.dir), m.lock.Close())
 }
 
-// sweepEmbedded removes what killed processes left behind, which it recognizes by their free locks.
+// sweepEmbedded removes remains of killed processes, which it recognizes by their free locks.
 func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
 	entries, err := os.ReadDir(all)
 	if err != nil {

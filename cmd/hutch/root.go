@@ -175,7 +175,7 @@ func newVersion(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// serverVersion asks the server, if there is one that answers.
+// serverVersion asks the server, if one answers.
 func (h *home) serverVersion(ctx context.Context) (*hutch.Version, string) {
 	t, err := h.target()
 	if err != nil || t.token == "" {
@@ -190,8 +190,8 @@ func (h *home) serverVersion(ctx context.Context) (*hutch.Version, string) {
 	return &v, t.url
 }
 
-// newLog writes to the standard error: everything with verbose, else what no
-// command's own error says.
+// newLog writes to standard error: everything with verbose, otherwise only messages that no command's own error
+// contains.
 func newLog(std streams, verbose bool) *slog.Logger {
 	level := slog.LevelError
 	if verbose {
@@ -200,6 +200,5 @@ func newLog(std streams, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// oneLine is s for a line of a table: white space is one blank, and nothing in it
-// steers the terminal.
+// oneLine is s for a line of a table: white space becomes one blank, and control characters are removed.
 func oneLine(s string) string { return text.Line(strings.Join(strings.Fields(s), " ")) }

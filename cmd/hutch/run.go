@@ -31,7 +31,7 @@ type job struct {
 	asJSON   bool
 
 	unlimited bool // a person at a terminal gave no time limit
-	ofImage   bool // the command is the image's own, which is known when the image is there
+	ofImage   bool // the command is the image's own, which is known after the pull
 }
 
 // longTime is the time limit of a person's command: the most that a server
@@ -57,7 +57,7 @@ func userVar(f *pflag.FlagSet, user *string, usage string) {
 	f.StringVarP(user, "user", "u", "", usage+", `NAME` or UID, or one of them with :GROUP (default: the user of the image)")
 }
 
-// request turns flags and arguments into what the engine is asked for.
+// request turns flags and arguments into a request to the engine.
 func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.ExecRequest, error) {
 	if err := refuseSwallowed(c, args); err != nil {
 		return hutch.ExecRequest{}, err
@@ -82,8 +82,7 @@ func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.Ex
 	return req, nil
 }
 
-// source finds the command and reports whether it came from the standard
-// input, which then is used up.
+// source finds the command and reports whether it came from the standard input, which is then used up.
 func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (used bool, err error) {
 	switch {
 	case j.ofImage:
@@ -228,7 +227,7 @@ func (j *job) exec(ctx context.Context, svc hutch.Service, sandbox string, req h
 	return res, err
 }
 
-// remark prints what an exit code does not say.
+// remark explains an exit code.
 func (j *job) remark(w io.Writer, res hutch.ExecResult) {
 	took := res.Duration.Round(time.Millisecond)
 	switch {

@@ -114,7 +114,7 @@ func newScreenshot(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// acts makes a command that does actions, and prints where the screen stands then.
+// acts makes a command that does actions, and prints the pointer's position.
 func acts(h *home, std streams, c *cobra.Command, actions func(args []string) ([]hutch.ScreenAction, error)) *cobra.Command {
 	asJSON := false
 	c.Flags().BoolVar(&asJSON, "json", false, "print the size of the screen and the pointer's place as JSON")
@@ -292,7 +292,7 @@ interrupted. It needs no password: every user of this machine can connect.
 		Example: "  hutch screen view desk\n  hutch screen view desk --watch --listen 127.0.0.1:5901",
 		Args:    cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			conn, err := svc.ViewScreen(ctx, args[0], !watch) // an error is told now, and not to the viewer
+			conn, err := svc.ViewScreen(ctx, args[0], !watch) // an error is reported now, not to the viewer
 			if err != nil {
 				return err
 			}

@@ -78,7 +78,7 @@ in a header; header:NAME, basic:USER and query:NAME set it.
 	return tellsJSON(c, std, func(args []string) done { return done{"name": args[0]} })
 }
 
-// brokering returns what the flags say about brokering a secret, checked before asking for its value.
+// brokering returns the flags' settings for brokering a secret, checked before asking for its value.
 func brokering(c *cobra.Command, name string, b hutch.Brokering, brokered bool) (req hutch.SecretRequest, err error) {
 	f := c.Flags()
 	if !brokered && !f.Changed("host") && !f.Changed("as") && !f.Changed("format") {

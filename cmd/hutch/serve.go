@@ -46,7 +46,7 @@ type serveFlags struct {
 	oidcSecret    string // a file
 	libreChat     librechatFiles
 	ask           askFlags
-	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
+	anthropic     string // the only host that gets the key for Anthropic's API; "" gives it to sandboxes
 	backupRoom    int64  // MiB
 	volumeRoom    int64  // MiB
 	talkRoom      int64  // MiB
@@ -84,7 +84,7 @@ variable over the file. See ` + "`hutch config --help`.",
 	return c
 }
 
-// define adds the flags of a server to f. Each of them is a setting at once: see package settings.
+// define adds the flags of a server to f. Each is also a setting: see package settings.
 func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.config, "config", "", "file with settings, one for each flag, e.g. /etc/hutch/hutch.yaml (default $HUTCH_CONFIG, else none)")
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
@@ -165,8 +165,7 @@ func serve(ctx context.Context, h *home, std streams, fl *serveFlags) error {
 	return h.runDaemon(ctx, std, fl)
 }
 
-// complete checks the flags and completes the configuration with what they and the
-// environment say.
+// complete checks the flags and completes the configuration with them and the environment.
 func (fl *serveFlags) complete() (err error) {
 	sb := &fl.Sandboxes
 	if err := cmp.Or(checkLimits(fl.Limits), checkMost(sb.MaxLimits), checkPool(sb.Pool), checkSandboxes(sb.Max), checkTLS(fl.TLS), checkRuntime(sb.Runtime), checkStore(fl.Store)); err != nil {
@@ -222,8 +221,8 @@ func (fl *serveFlags) complete() (err error) {
 	return nil
 }
 
-// fromEnvironment sets what the environment says. Conversations run what anyone in a
-// chat may have written: a server that has nothing else gives them no secrets.
+// fromEnvironment applies the environment's settings. Conversations run code that anyone in a chat may have written: a
+// server with only conversations gives them no secrets.
 func (fl *serveFlags) fromEnvironment() {
 	fl.Version = thisVersion()
 	fl.Sandboxes.Image = hostPrograms()
@@ -252,7 +251,7 @@ func hostPrograms() image.HostOptions {
 
 // runDaemon runs a daemon on the data folder until ctx is done.
 func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err error) {
-	token := localToken{fl.Token, "MCP_API_TOKEN"} // of conversations, which have no other
+	token := localToken{fl.Token, "MCP_API_TOKEN"} // conversations have no other token
 	if token.secret == "" {
 		token = environmentToken()
 	}
@@ -271,7 +270,7 @@ func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err 
 	return d.Serve(ctx)
 }
 
-// conversationFlags are the bounds of what the conversations of one owner keep.
+// conversationFlags limit the stored data of one owner's conversations.
 func (fl *serveFlags) conversationFlags(f *pflag.FlagSet, most int, room int64) {
 	f.IntVar(&fl.Conversations.Max, "conversations-per-token", most, "conversations of one token at once, 0 for no limit")
 	f.Int64Var(&fl.talkRoom, "conversation-room", room, "MiB of files that the conversations of one token may keep, 0 for no limit")
@@ -309,8 +308,7 @@ func checkMost(l hutch.Limits) error {
 	return nil
 }
 
-// maxPIDs is how many processes a sandbox can have at most, unless the server is
-// told otherwise: no more than an eighth of the machine's.
+// maxPIDs is the default of the most processes of a sandbox: at most an eighth of the machine's.
 func maxPIDs() int {
 	const most = 32768
 	if all := cgroup.MaxPIDs(); all > 0 {

@@ -65,7 +65,7 @@ use it: ssh SANDBOX.hutch.
 	return c
 }
 
-// runSSH runs OpenSSH's client in our place.
+// runSSH replaces this process by OpenSSH's client.
 func runSSH(ctx context.Context, std streams, words []string) error {
 	path, err := exec.LookPath("ssh")
 	if err != nil {
@@ -120,7 +120,7 @@ which answers SSH if it was started with --ssh.
 
 var sshSuffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// newSSHProxy is what OpenSSH runs to connect: its host name becomes the choice of the sandbox.
+// newSSHProxy is the command that OpenSSH runs to connect: its host name becomes the choice of the sandbox.
 func newSSHProxy(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh-proxy ADDRESS NAME", Short: "Carry the connection of an SSH client (hutch ssh-config names this command)", Hidden: true, Args: cobra.ExactArgs(2),
@@ -148,14 +148,14 @@ func newSSHProxy(std streams) *cobra.Command {
 	}
 }
 
-// sshSetup is what an SSH client on this machine needs for a server.
+// sshSetup is an SSH client's setup on this machine for a server.
 type sshSetup struct {
 	domain  string
 	dir     string // with our key, and that of the server
 	address string
 }
 
-// setUpSSH makes a key of our own if there is none, and adds it to the server.
+// setUpSSH makes our own key if there is none, and adds it to the server.
 func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err error) {
 	t, err := h.target()
 	if err != nil {
@@ -192,11 +192,11 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 	return s, os.WriteFile(filepath.Join(s.dir, "known_hosts"), known, 0o600)
 }
 
-// sshAddress is a host and a port that a shell and OpenSSH's configuration take for nothing else.
+// sshAddress matches a host and a port without characters that a shell or OpenSSH's configuration interprets.
 var sshAddress = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
 
-// known is the content of a file known_hosts. What the server says of itself becomes part of a command of the user's shell,
-// so it is refused if it is anything else than an address and a key.
+// known is the content of a known_hosts file. The server's description of itself becomes part of a command of the
+// user's shell, so it is refused unless it is an address and a key.
 func (s sshSetup) known(hostKey string) ([]byte, error) {
 	if !sshAddress.MatchString(s.address) {
 		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is no address: ask who runs it", s.address)
@@ -208,8 +208,8 @@ func (s sshSetup) known(hostKey string) ([]byte, error) {
 	return append([]byte(s.alias()+" "), ssh.MarshalAuthorizedKey(key)...), nil
 }
 
-// reachable is the address of SSH as it is reached from here: a server that listens on loopback calls itself so, though it
-// may be that of another machine, behind a proxy.
+// reachable is the address of SSH as seen from here: a server that listens on loopback reports that, although it may be
+// on another machine, behind a proxy.
 func reachable(address, server string) string {
 	host, port, err := net.SplitHostPort(address)
 	u, bad := url.Parse(server)
@@ -255,7 +255,7 @@ func (s sshSetup) key() (string, error) {
 // alias is the name under which the server's key is known: all sandboxes have the same.
 func (s sshSetup) alias() string { return "sandboxes." + s.domain }
 
-// block is what OpenSSH's configuration needs.
+// block is our part of OpenSSH's configuration.
 func (s sshSetup) block() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -277,11 +277,11 @@ Host *.%s
 // escaped is a path for OpenSSH's configuration, where % begins a token.
 func escaped(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 
-// mark begins or ends what is ours in the configuration.
+// mark begins or ends our part of the configuration.
 func (s sshSetup) mark(what string) string { return "# hutch ssh-config *." + s.domain + " " + what }
 
-// write puts the block into the user's configuration, in the place of an earlier one. The file is replaced as a whole, and a
-// link to it stays one.
+// write writes the block to the user's configuration, and replaces an earlier one. The file is replaced as a whole, and
+// a link to it stays a link.
 func (s sshSetup) write() (string, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
@@ -306,7 +306,7 @@ func (s sshSetup) write() (string, error) {
 	return path, durable.Replace(file, []byte(changed))
 }
 
-// replaceBlock replaces the lines from begin to end by a block, or puts it after all others.
+// replaceBlock replaces the lines from begin to end by a block, or adds it after all others.
 func replaceBlock(text, begin, end, block string) string {
 	from := strings.Index(text, begin+"\n")
 	if from >= 0 {

@@ -130,7 +130,7 @@ func newSSHKeyDelete(h *home, std streams) *cobra.Command {
 	}, std, func(args []string) done { return done{"key": args[0]} })
 }
 
-// findSSHKey returns the id of the one key that has a name, or a fingerprint. What is neither is an id.
+// findSSHKey returns the id of the one key with a name or a fingerprint. Any other text is an id.
 func findSSHKey(ctx context.Context, svc hutch.SSH, key string) (string, error) {
 	list, err := svc.SSHKeys(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/store"
 )
 
-// checkStore refuses a URL of a store that is none.
+// checkStore refuses an invalid URL of a store.
 func checkStore(url string) error {
 	if url == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // printTail prints the last lines of a process's output so far, and returns the cursor to continue from.
 func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, lines int, out func(hutch.Output) error) (int64, error) {
-	var kept []hutch.Output // all that the server keeps: a MiB and more
+	var kept []hutch.Output // everything that the server keeps: a MiB and more
 	req.Follow = false
 	next, err := svc.Logs(ctx, req, func(o hutch.Output) error {
 		o.Data = bytes.Clone(o.Data)
@@ -49,8 +49,8 @@ func lastLines(all []hutch.Output, lines int) []hutch.Output {
 	return all
 }
 
-// stampLines returns an output function that puts the time before each line of a stream. A line that comes in pieces
-// has the time of its first piece.
+// stampLines returns an output function that prints the time before each line of a stream. A line that arrives in
+// pieces has the time of its first piece.
 func stampLines(out func(hutch.Output) error) func(hutch.Output) error {
 	within := map[hutch.Stream]bool{} // a line has begun
 	return func(o hutch.Output) error {

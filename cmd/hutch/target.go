@@ -28,7 +28,7 @@ type target struct {
 	idle bool
 }
 
-// dial returns a client of the server that a command is to speak to.
+// dial returns a client of the command's server.
 func (h *home) dial() (*client.Client, error) {
 	t, err := h.target()
 	if err != nil {

@@ -58,7 +58,7 @@ you have. With --build it first makes the image localhost/NAME of a Dockerfile.
 			req, err := fl.request(args[0])
 			if err == nil && fl.folder != "" {
 				req.Image, err = fl.buildImage(ctx, svc, std, req)
-				req.Pull = "" // it is about the images that the Dockerfile begins with
+				req.Pull = "" // it applies to the images in the Dockerfile's FROM
 			}
 			if err != nil {
 				return err

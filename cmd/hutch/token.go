@@ -188,7 +188,8 @@ func newTokenVerb(h *home, std streams, name, short string, do func(context.Cont
 	return c
 }
 
-// writeToken prints a token. Only a new secret goes to standard output, for scripts, and the explanation beside it.
+// writeToken prints a token. Only a new secret goes to standard output, for scripts; the explanation goes to standard
+// error.
 func writeToken(std streams, v any, asJSON bool) error {
 	if asJSON {
 		return writeJSON(std.out, v)

@@ -20,7 +20,8 @@ import (
 	"hutch/internal/text"
 )
 
-// hutch top follows what sandboxes use (hutch.Accounts.Stats): topView is what it knows and how that looks, topScreen is the terminal.
+// hutch top follows the use of sandboxes (hutch.Accounts.Stats): topView has the data and its form, topScreen is the
+// terminal.
 
 func newTop(h *home, std streams) *cobra.Command {
 	var once, asJSON bool
@@ -81,7 +82,8 @@ func streamStats(ctx context.Context, svc hutch.Accounts, req hutch.StatsRequest
 	})
 }
 
-// CPU and network are differences between two readings: a single table waits for the second one, which does not come when nothing changes.
+// CPU and network are differences between two readings: a single table waits for the second one, which does not arrive
+// when nothing changes.
 const (
 	onceInterval = 0.5
 	onceWait     = time.Second

@@ -29,7 +29,7 @@ type topScreen struct {
 }
 
 const (
-	// The alternate screen, no cursor, no wrapping of what a terminal thinks is longer than we do; and back.
+	// The alternate screen, no cursor, no wrapping of lines whose width the terminal counts differently; and back.
 	topEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	topLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
@@ -93,7 +93,7 @@ func (t *topScreen) do(ctx context.Context, change func(*topView)) error {
 	}
 }
 
-// follow gets reports, also from a server that starts again. first gets nil with the first report, or why there is none.
+// follow gets reports, also from a restarted server. first gets nil with the first report, or the error.
 func (t *topScreen) follow(ctx context.Context, req hutch.StatsRequest, first chan<- error) {
 	for began := false; ; {
 		err := t.svc.Stats(ctx, req, func(r hutch.StatsReport) error {
@@ -158,7 +158,7 @@ func (t *topScreen) read(ctx context.Context, keys chan<- []string) {
 	}
 }
 
-// keysOf names the keys in what a terminal sent. A sequence without a name is left out.
+// keysOf names the keys in a terminal's input. A sequence without a name is left out.
 func keysOf(sent string) (keys []string) {
 	for len(sent) > 0 {
 		n := 1
@@ -176,7 +176,7 @@ func keysOf(sent string) (keys []string) {
 	return keys
 }
 
-// press does what a key is for, and reports whether it ends the program.
+// press handles a key, and reports whether it ends the program.
 func (t *topScreen) press(ctx context.Context, key string) (end bool) {
 	v := t.view
 	steps := map[string]int{"up": -1, "down": 1, "page up": -10, "page down": 10, "home": -1 << 20, "end": 1 << 20}
@@ -224,7 +224,7 @@ func (t *topScreen) open(ctx context.Context) {
 	go t.processes(ctx, t.view.chosen, d)
 }
 
-// processes reads the list now and then: it is on record, so it wakes no sandbox.
+// processes reads the list at intervals: it is a record, so reading it wakes no sandbox.
 func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	for {
 		list, err := processesOf(ctx, t.svc, of)

@@ -12,12 +12,12 @@ import (
 	"hutch/internal/text"
 )
 
-// topView is what hutch top knows, and how it looks in a terminal of a given size. It does no input or output.
+// topView is the data of hutch top, and its form for a terminal of a given size. It does no input or output.
 type topView struct {
 	at      time.Time
 	rows    map[topKey]*topRow
-	problem string // why nothing new comes
-	column  int    // index in topColumns of what rows are sorted by
+	problem string // why no new data arrives
+	column  int    // index in topColumns of the sort column
 	reverse bool
 	chosen  topKey
 	first   int // row that is shown first
@@ -34,7 +34,7 @@ type topRow struct {
 
 func (r *topRow) key() topKey { return topKey{r.Owner, r.SandboxID} }
 
-// topDetail is one sandbox: its processes, and the logs of one.
+// topDetail is the view of one sandbox: its processes, and the logs of one process.
 type topDetail struct {
 	processes []hutch.Process
 	problem   string
@@ -61,7 +61,7 @@ type topColumn struct {
 	key         byte
 	width       int
 	left        bool // aligned
-	keep        int  // the columns with the lowest number go first when the terminal is narrow
+	keep        int  // the columns with the lowest number are dropped first when the terminal is narrow
 	text        func(*topView, *topRow) string
 	compare     func(a, b *topRow) int
 }
@@ -99,7 +99,7 @@ func (r *topRow) state() string {
 	return string(r.Status)
 }
 
-// apply takes a report in.
+// apply applies a report.
 func (v *topView) apply(r hutch.StatsReport) {
 	before, passed := v.rows, r.Time.Sub(v.at).Seconds()
 	v.at, v.problem = r.Time, ""
@@ -137,7 +137,7 @@ func (v *topView) sorted() []*topRow {
 	return rows
 }
 
-// columns are those that fit into a width and say something. The first one takes what is left.
+// columns are the columns that fit into a width and have values. The first one gets the remaining width.
 func (v *topView) columns(width int) []topColumn {
 	owners, cost := map[string]bool{}, false
 	for _, r := range v.rows {
@@ -223,7 +223,7 @@ func (v *topView) summary(rows []*topRow) string {
 	return fmt.Sprintf("%s   %d sandboxes, %d awake   CPU %.0f%%   memory %s", v.at.Local().Format(time.TimeOnly), len(rows), awake, cpu, inMiB(memory))
 }
 
-// scroll keeps the chosen row among those that are shown.
+// scroll keeps the selected row visible.
 func (v *topView) scroll(rows []*topRow, space int) {
 	at := v.position(rows)
 	if at >= 0 && at < v.first {

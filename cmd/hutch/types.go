@@ -36,7 +36,7 @@ A limit that a flag sets, such as --memory, wins over the type's.
 	return c
 }
 
-// parseTypes returns the usual instance types and those of --instance-type.
+// parseTypes returns the default instance types and those of --instance-type.
 func parseTypes(texts map[string]string) ([]hutch.InstanceType, error) {
 	var own []hutch.InstanceType
 	for _, name := range slices.Sorted(maps.Keys(texts)) {

@@ -80,7 +80,7 @@ func newVolumeList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// problemOf is what a list says about a volume: why a save or an exchange with its bucket did not work.
+// problemOf is a list's text about a volume: why a save or an exchange with its bucket failed.
 func problemOf(v hutch.Volume) string {
 	problem := cmp.Or(v.Problem, v.BucketProblem)
 	if problem == "" && v.Unsynced {
@@ -246,7 +246,7 @@ func outOfVolume(ctx context.Context, svc *client.Client, name, from, to string,
 	})
 }
 
-// mounts reads the flags --volume. The server says what is wrong with them.
+// mounts parses the flags --volume. The server reports errors in them.
 func mounts(flags []string) (list []hutch.VolumeMount) {
 	for _, text := range flags {
 		list = append(list, hutch.ParseVolumeMount(text))

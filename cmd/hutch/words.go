@@ -40,7 +40,7 @@ func group(root *cobra.Command) {
 	root.SetCompletionCommandGroupID("clients")
 }
 
-// elsewhere maps words of other programs to what Hutch calls the same thing.
+// elsewhere maps words of other programs to Hutch's words for the same thing.
 var elsewhere = map[string]string{
 	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
@@ -52,7 +52,7 @@ var elsewhere = map[string]string{
 	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",
 }
 
-// suggestion is what may have been meant by an unknown command.
+// suggestion is the command that may have been meant by an unknown one.
 func suggestion(c *cobra.Command, word string) string {
 	if hint := elsewhere[word]; hint != "" && !c.HasParent() {
 		return ": " + hint

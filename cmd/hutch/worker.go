@@ -132,7 +132,7 @@ func takeKey(variable, file string) (string, error) {
 	return key, nil
 }
 
-// workerLog says what a worker does, line by line.
+// workerLog logs the events of a worker, line by line.
 func workerLog(std streams, verbose bool) *slog.Logger {
 	level := slog.LevelInfo
 	if verbose {
@@ -141,7 +141,7 @@ func workerLog(std streams, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// cursorHosts are the hosts that workers connect to, as public descriptions of them say. Nobody has verified that with
+// cursorHosts are the hosts that workers connect to, according to public descriptions. This is not verified with
 // Cursor's service.
 var cursorHosts = []string{"api2.cursor.sh", "api2direct.cursor.sh"}
 
@@ -203,7 +203,7 @@ default hosts are not verified.
 	return c
 }
 
-// runOnce runs a command in a sandbox of its own, and passes its exit code on.
+// runOnce runs a command in its own sandbox, and returns its exit code.
 func (f *createFlags) runOnce(ctx context.Context, svc *client.Client, command []string, std streams) error {
 	req, err := f.request(nil)
 	if err != nil {

@@ -31,8 +31,7 @@ func (t *Table) Link(x store.Exposure, lifetime hutch.Seconds) hutch.PortLink {
 	return hutch.PortLink{URL: link, ExpiresAt: end}
 }
 
-// ValidToken reports whether a port is exposed with that token. The time that it
-// takes says nothing about the token.
+// ValidToken reports whether a port is exposed with that token. Its duration reveals nothing about the token.
 func ValidToken(list []store.Exposure, port int, token string) bool {
 	x, ok := Find(list, port)
 	return ok && hmac.Equal([]byte(x.Token), []byte(token))

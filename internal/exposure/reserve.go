@@ -11,12 +11,11 @@ import (
 
 const (
 	reservedFor = 30 * 24 * time.Hour
-	// MaxReserved is the most labels that stay reserved for one owner. Those
-	// that were reserved first are given up.
+	// MaxReserved is the most labels that stay reserved for one owner. The oldest ones are given up.
 	MaxReserved = 1000
 )
 
-// reservation says who has a label, and until when.
+// reservation is the owner of a label, and the end of the reservation.
 type reservation struct {
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
@@ -30,7 +29,7 @@ func (t *Table) Open(ctx context.Context, shelf *store.Shelf) (err error) {
 	return err
 }
 
-// apply makes a reservation as its document says. What cannot be read reserves nothing.
+// apply updates a reservation from its document. An invalid document reserves nothing.
 func (t *Table) apply(name string, doc []byte) error {
 	var key labelKey
 	if n, err := hex.Decode(key[:], []byte(name)); err != nil || n != len(key) {
@@ -88,7 +87,7 @@ func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error 
 	return err
 }
 
-// claim keeps a label for its owner for as long as it is in use, on whichever node. On one node alone the table does.
+// claim keeps a label for its owner for as long as it is in use, on any node. With only one node, the table does.
 func (t *Table) claim(owner string, x store.Exposure) error {
 	if !t.shared {
 		return nil

@@ -1,16 +1,12 @@
-// Package exposure is the table of exposed ports: which label leads to which port
-// of which sandbox.
+// Package exposure is the table of exposed ports: which label leads to which port of which sandbox.
 //
-// A label is the first part of the host name of a preview's URL. It is looked up
-// by its hash: a lookup takes the same time for a label that is nearly right as
-// for any other. A label is never taken apart, so it does not matter that one
-// label can be read as several ids and tokens.
+// A label is the first part of the host name of a preview's URL. It is looked up by its hash: a lookup takes the same
+// time for an almost correct label as for any other. A label is never parsed, so it does not matter that one label can
+// be read as several ids and tokens.
 //
-// A label that was public once is in bookmarks, and browsers keep cookies for
-// it. When its port or its sandbox is gone, the label stays reserved for its
-// owner: no other owner is given the same URL. Reservations survive a restart of
-// the daemon; exposures are kept in the records of their sandboxes, and the engine
-// publishes them again.
+// A label that was public once is in bookmarks, and browsers keep cookies for it. When its port or its sandbox is
+// removed, the label stays reserved for its owner: no other owner gets the same URL. Reservations survive a restart of
+// the daemon; exposures are kept in the records of their sandboxes, and the engine publishes them again.
 package exposure
 
 import (
@@ -35,21 +31,20 @@ type labelKey = [sha256.Size]byte
 
 func keyOf(x store.Exposure) labelKey { return sha256.Sum256([]byte(x.Label())) }
 
-// entry is one exposed port. An entry never changes: another takes its place.
+// entry is one exposed port. An entry never changes: it is replaced.
 type entry struct {
 	hutch.Preview
-	end context.CancelFunc // closes the connections that came by this label
+	end context.CancelFunc // closes the connections of this label
 }
 
-// Table is the exposed ports of all sandboxes. Its methods are safe for concurrent
-// use; those that take the list of a sandbox's ports want that no other call
-// changes the list meanwhile.
+// Table has the exposed ports of all sandboxes. Its methods are safe for concurrent use; while a method uses the list
+// of a sandbox's ports, no other call may change that list.
 type Table struct {
 	ctx    context.Context // done when the server closes: then all connections end
 	url    func(label string) string
 	log    *slog.Logger
 	stored *store.Mirror // keeps reservations
-	shared bool          // with other nodes
+	shared bool          // shared with other nodes
 
 	mu       sync.RWMutex // guards all below
 	entries  map[labelKey]*entry
@@ -60,11 +55,11 @@ type Table struct {
 // url(label); with a nil url, no port can be exposed.
 func New(ctx context.Context, url func(label string) string, log *slog.Logger) *Table {
 	t := &Table{ctx: ctx, url: url, log: log, entries: map[labelKey]*entry{}, reserved: map[labelKey]reservation{}}
-	t.stored, _ = store.OpenMirror(ctx, nil, t.apply) // until Open; nothing is read that could fail
+	t.stored, _ = store.OpenMirror(ctx, nil, t.apply) // in memory until Open, so this cannot fail
 	return t
 }
 
-// Preview returns what a label leads to.
+// Preview returns the target of a label.
 func (t *Table) Preview(label string) (hutch.Preview, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -101,8 +96,8 @@ type Holder struct {
 	Keep           func(ports []store.Exposure) error // writes the new list to the sandbox's record
 }
 
-// Expose exposes a port, or changes how it is exposed: the table has the new label
-// before the record has, and the old label until then.
+// Expose exposes a port, or changes its exposure: the table has the new label before the record has it, and the old
+// label until then.
 func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	if t.url == nil {
 		return hutch.Port{}, hutch.Errorf(hutch.Unsupported, "nothing here can show a port: run the server (hutch serve), or use hutch forward")
@@ -135,8 +130,7 @@ func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	return t.Port(x), nil
 }
 
-// Unexpose takes the URL of a port back, first from the record. A port that is not
-// exposed is no error.
+// Unexpose removes the URL of a port, first from the record. It succeeds for a port that is not exposed.
 func (t *Table) Unexpose(h Holder, port int) error {
 	x, ok := Find(h.Ports, port)
 	if !ok {
@@ -173,15 +167,15 @@ func errTaken(x store.Exposure) error {
 	return hutch.Errorf(hutch.Conflict, "the URL of port %d with this token cannot be had: choose another token, or leave it out for a random one", x.Port.Port).Naming(hutch.AboutField, "token")
 }
 
-// Remove takes the ports of a sandbox that is gone from the table, and closes
-// their connections. Reserve their labels before the record goes.
+// Remove removes the ports of a destroyed sandbox from the table, and closes their connections. Reserve their labels
+// before the record is removed.
 func (t *Table) Remove(all []store.Exposure) {
 	for _, x := range all {
 		t.remove(x)
 	}
 }
 
-// withdraw takes an exposure from the table and reserves its label.
+// withdraw removes an exposure from the table and reserves its label.
 func (t *Table) withdraw(owner string, x store.Exposure) {
 	t.Reserve(owner, x)
 	t.remove(x)
@@ -197,7 +191,7 @@ func (t *Table) remove(x store.Exposure) {
 	}
 }
 
-// changed is what a request makes of an exposure, or of none.
+// changed applies a request to an exposure, or to none.
 func changed(old store.Exposure, req hutch.ExposeRequest) store.Exposure {
 	x := old
 	if old.Port.Port == 0 {

@@ -1,13 +1,10 @@
-// Package git knows git's command line: what to run for each verb, how to parse its
-// output, and what its errors mean. It runs nothing. The commands run inside a
-// sandbox, so their output is hostile.
+// Package git knows git's command line: the command of each verb, its output, and the meaning of its errors. It runs
+// nothing. The commands run inside a sandbox, so their output is hostile.
 //
-// Credentials reach git without an argument, an environment variable or a file. They
-// are the standard input of a shell, which moves it to descriptor 3 and then executes
-// git. Git's credential helper, a line of shell in our arguments, reads them from
-// there when the clone's server, and no other, asks for them. Until then they are in
-// the pipe, and afterwards in git's memory, where programs of the same user inside
-// could read them.
+// Credentials reach git without an argument, an environment variable or a file. They are the standard input of a shell,
+// which moves it to descriptor 3 and then executes git. Git's credential helper, a line of shell in our arguments,
+// reads them from there when the clone's server, and no other, asks for them. Until then they are in the pipe, and
+// afterwards in git's memory, where programs of the same user inside could read them.
 package git
 
 import (
@@ -128,7 +125,7 @@ func Branch(dir string) Command { return reading(dir, "symbolic-ref", "-q", "--s
 // Head prints the commit, or fails with 1 when it does not exist.
 func Head(dir string) Command { return reading(dir, "rev-parse", "-q", "--verify", "HEAD") }
 
-// Status prints what ParseStatus reads.
+// Status prints the input of ParseStatus.
 func Status(dir string) (Command, error) {
 	c := reading(dir, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--renames")
 	return c, hutch.CheckGitDir(dir)

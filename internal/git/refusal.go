@@ -71,7 +71,7 @@ var refusals = []struct {
 func (c Command) Refusal(stdout, stderr []byte) error {
 	text := c.words(stderr)
 	if text == "" {
-		text = c.words(stdout) // commit prints there that there is nothing to do
+		text = c.words(stdout) // commit prints there that it has nothing to do
 	}
 	low := strings.ToLower(text)
 	for _, r := range refusals {
@@ -103,7 +103,7 @@ func (c Command) Odd(cause error) error {
 // maxWords bounds how many bytes of git's message an error repeats.
 const maxWords = 1000
 
-// words returns the lines of git that say what went wrong, safe for a terminal and without secrets.
+// words returns the lines of git's error message, safe for a terminal and without secrets.
 func (c Command) words(out []byte) string {
 	text := strings.ToValidUTF8(string(out[max(0, len(out)-64<<10):]), "�")
 	for _, s := range c.secrets {
@@ -135,8 +135,8 @@ func shown(r rune) rune {
 
 var escape = regexp.MustCompile("%[0-9A-F]{2}")
 
-// secrets returns the forms in which credentials could appear in output, longest first, so that no part of one is
-// left. A username without a password is a token.
+// secrets returns the forms in which credentials could appear in output, longest first, so that no part remains. A
+// username without a password is a token.
 func secrets(username, password string) []string {
 	list := []string{base64.StdEncoding.EncodeToString([]byte(username + ":" + password))}
 	secret := cmp.Or(password, username)

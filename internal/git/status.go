@@ -80,7 +80,7 @@ func header(s *hutch.GitStatus, record string) error {
 	case "branch.ab":
 		return distance(s, value)
 	}
-	return nil // of a newer git
+	return nil // from a newer git
 }
 
 // distance reads "+3 -0".

@@ -1,11 +1,9 @@
-// Package kernel knows the interpreters of code contexts: the programs that
-// run inside a sandbox and keep state between runs, what they are sent for a
-// run, and what their messages mean.
+// Package kernel knows the interpreters of code contexts: the programs that run inside a sandbox and keep state between
+// runs, their input for a run, and the meaning of their messages.
 //
-// The agent knows nothing of languages. It starts a kernel from the source
-// that it is given, passes text to it and messages from it, and reads in them
-// only what package agent says in its interpreter.go. A kernel lives in one
-// process with user code, so its messages are as hostile as any output.
+// The agent knows no languages. It starts a kernel from the given source, passes text to it and messages from it, and
+// interprets only the parts of them that package agent describes in its interpreter.go. A kernel is in one process with
+// user code, so its messages are as hostile as any output.
 package kernel
 
 import (
@@ -48,21 +46,21 @@ type Kernel struct {
 	argv     []string
 	source   string
 	name     string // name of the file with the source
-	// input turns a run into what the interpreter is sent.
+	// input turns a run into the interpreter's input.
 	input func(Code) (input, source string)
 	// fixed are patterns of the variables that a spare interpreter cannot be
 	// given any more; nil for a language without spare interpreters.
 	fixed []string
-	// convert turns code into what the interpreter takes.
+	// convert turns code into the interpreter's form.
 	convert func(code string) (string, error)
 }
 
-// Code is what a run is to do.
+// Code is a run to be made.
 type Code struct {
 	ID    string
 	Text  string
 	Env   map[string]string
-	Dir   string // where to go first; it stays so
+	Dir   string // folder to change to first; the context stays there
 	Stdin bool
 	fault *hutch.CodeError
 }
@@ -70,8 +68,8 @@ type Code struct {
 var kernels = []Kernel{
 	{
 		Language: "bash", aliases: []string{"sh", "shell"}, name: "kernel.sh", source: bashSource,
-		// Bash says on stderr that it has no terminal. Descriptor 9 keeps ours.
-		// With a socket for input and no --norc it reads ~/.bashrc, as for rsh.
+		// Bash reports on stderr that it has no terminal. Descriptor 9 keeps ours. With a socket for input and no
+		// --norc it reads ~/.bashrc, as for rsh.
 		argv:  []string{"bash", "--norc", "-c", `exec bash --noediting --noprofile --rcfile "$1" -i +m 9>&2 2>/dev/null`, "bash", wire.SourceArg},
 		input: shellInput,
 	},
@@ -120,7 +118,7 @@ func Lookup(language string) (Kernel, error) {
 		With("field", "language").With("languages", known)
 }
 
-// Context says how the agent is to make a context.
+// Context returns the agent's instructions for a context.
 func (k Kernel) Context() wire.Context {
 	c := wire.Context{Language: k.Language, Argv: slices.Clone(k.argv), Source: k.source, SourceName: k.name}
 	if k.fixed != nil {
@@ -146,8 +144,8 @@ func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	return c, err
 }
 
-// Spares reads texts such as "python" and "python=pandas,numpy", and says how the agent
-// is to start those interpreters.
+// Spares parses texts such as "python" and "python=pandas,numpy", and returns the agent's instructions for those
+// interpreters.
 func Spares(texts []string) ([]wire.Context, error) {
 	var all []wire.Context
 	for _, text := range texts {
@@ -169,10 +167,10 @@ func Spares(texts []string) ([]wire.Context, error) {
 	return all, nil
 }
 
-// module is what the names of modules look like.
+// module matches names of modules.
 var module = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
-// Run says how the agent is to run code.
+// Run returns the agent's instructions for a run.
 func (k Kernel) Run(c Code) (wire.Run, error) {
 	if k.convert != nil {
 		text, err := k.convert(c.Text)
@@ -202,7 +200,7 @@ func jsonInput(c Code) (input, source string) {
 		Fault *hutch.CodeError  `json:"error,omitempty"`
 	}{c.ID, c.Text, c.Env, c.Dir, c.fault})
 	if err != nil {
-		panic(err) // of texts only
+		panic(err) // texts can always be encoded
 	}
 	line := strings.TrimSuffix(string(b), "}")
 	if c.Stdin {

@@ -8,12 +8,12 @@ import (
 	"hutch"
 )
 
-// Environ is what the interpreters of each language are sent when variables of their sandbox were changed; nil removes one. A shell
-// cannot have a variable whose name is no identifier.
+// Environ is the message to the interpreters of each language after changes of their sandbox's variables; nil removes
+// one. A shell cannot have a variable whose name is not an identifier.
 func Environ(changes map[string]*string) map[string]string {
 	text, err := json.Marshal(changes)
 	if err != nil {
-		panic(err) // of texts only
+		panic(err) // texts can always be encoded
 	}
 	var shell strings.Builder
 	for name, value := range changes {
@@ -31,13 +31,12 @@ func Environ(changes map[string]*string) map[string]string {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Reborn is what the interpreters of each language are sent in a copy of the
-// sandbox that they began in: the environment that is new, and to choose their
-// random numbers again, which would otherwise be the same in every copy.
+// Reborn is the message to the interpreters of each language in a copy of their sandbox: the new environment, and the
+// request to choose their random numbers again, which would otherwise be the same in every copy.
 func Reborn(env map[string]string) map[string]string {
 	text, err := json.Marshal(env)
 	if err != nil {
-		panic(err) // of texts only
+		panic(err) // texts can always be encoded
 	}
 	var shell strings.Builder
 	for k, v := range env {

@@ -8,16 +8,15 @@ import (
 	"hutch"
 )
 
-// Options bound a pool. The zero value keeps nothing ready.
+// Options limit a pool. The zero value keeps nothing ready.
 type Options struct {
 	Max int // most instances, of all kinds together
-	// Room is how many bytes the instances that begin as a snapshot can take
-	// together, by the size of the snapshot.
+	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
 	Room int64
 	// Short reports whether memory is short; then the pool keeps nothing. It can
 	// be nil.
 	Short func() bool
-	// Retry is how long a kind waits after one of it could not be made.
+	// Retry is how long a kind waits after an instance of it could not be made.
 	Retry time.Duration
 }
 
@@ -27,13 +26,12 @@ type Kind struct {
 	Image   string
 	User    string // as a sandbox's record has it
 	Limits  hutch.Limits
-	// Snapshot is the id of the snapshot that they begin as, and Memory whether
-	// they begin with what was running in it. Any caller that can use the
-	// snapshot can take any of them.
+	// Snapshot is the id of the snapshot that they start from, and Memory whether they include its running programs.
+	// Any caller that can use the snapshot can take any of them.
 	Snapshot string
 	Memory   bool
 	Size     int64 // bytes of the snapshot
-	// Vacant instances have begun nothing: they wait for a saved sandbox.
+	// Vacant instances have started nothing: they wait for a saved sandbox.
 	Vacant bool
 }
 
@@ -44,11 +42,11 @@ type Instance interface {
 	Dead() bool
 }
 
-// bucket is the instances of a kind, and what is known of the demand for them.
+// bucket has the instances of a kind, and the demand for them.
 type bucket[I Instance] struct {
 	ready        []I // oldest first
 	asked        demand
-	last         time.Time // when the kind was last asked for
+	last         time.Time // when the kind was last requested
 	hits, misses int64
 	fault        error     // why the last one could not be made
 	retry        time.Time // when to try again
@@ -63,17 +61,16 @@ type Pool[I Instance] struct {
 	mu           sync.Mutex
 	buckets      map[Kind]*bucket[I]
 	unfit        map[string]error // runtimes whose instances cannot be given to a caller
-	doomed       []I              // to be freed by the keeper
+	doomed       []I              // for the keeper to free
 	copying      *Kind            // the kind of the copy that is being made
 	hits, misses int64
 }
 
-// maxKinds bounds the kinds that the pool remembers, beside those with ready
-// instances.
+// maxKinds limits the kinds that the pool remembers, in addition to those with ready instances.
 const maxKinds = 128
 
-// New returns an empty pool. Least says how many instances of a kind to keep
-// ready even when no caller asks for it; other kinds do not get their room.
+// New returns an empty pool. Least says how many instances of a kind to keep ready even without requests; other kinds
+// do not get their share.
 func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 	p := &Pool[I]{
 		opt: opt, least: least, changed: make(chan struct{}, 1),
@@ -116,7 +113,7 @@ func countCreate(k Kind, n *int64) {
 	}
 }
 
-// noteLocked remembers that a kind was asked for, and wakes the keeper.
+// noteLocked records a request for a kind, and wakes the keeper.
 func (p *Pool[I]) noteLocked(k Kind) *bucket[I] {
 	b := p.buckets[k]
 	if b == nil {
@@ -130,9 +127,8 @@ func (p *Pool[I]) noteLocked(k Kind) *bucket[I] {
 	return b
 }
 
-// forgetOldestLocked forgets a kind if there are too many, so that a caller that
-// asks for ever new kinds cannot keep the pool from those in use. It forgets the
-// kind that was asked for longest ago and has no instance ready.
+// forgetOldestLocked forgets a kind if there are too many, so that a caller that requests ever new kinds cannot keep
+// the pool from those in use. It forgets the kind with the oldest request and no ready instance.
 func (p *Pool[I]) forgetOldestLocked() {
 	if len(p.buckets) < maxKinds {
 		return
@@ -168,8 +164,8 @@ func (p *Pool[I]) Put(k Kind, inst I) {
 	b.fault = nil
 }
 
-// Copying records the kind of which a copy is being made; nil when the copy is done. It
-// counts as an instance meanwhile, and no second copy is begun.
+// Copying records the kind of the copy that is being made; nil when the copy is done. It counts as an instance
+// meanwhile, and no second copy is started.
 func (p *Pool[I]) Copying(k *Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +173,7 @@ func (p *Pool[I]) Copying(k *Kind) {
 	p.wakeLocked()
 }
 
-// Failed notes that an instance could not be made. Other kinds come first for a
-// while.
+// Failed records that an instance could not be made. Other kinds come first for a while.
 func (p *Pool[I]) Failed(k Kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +199,7 @@ func (p *Pool[I]) wantLocked(k Kind, now time.Time) int {
 	return min(max(p.buckets[k].asked.most(now), p.least[k]), p.opt.Max)
 }
 
-// hasRoomLocked reports whether there is room for one more of a kind.
+// hasRoomLocked reports whether the limits allow one more of a kind.
 func (p *Pool[I]) hasRoomLocked(k Kind) bool {
 	free, held, promised := p.opt.Max, int64(0), 0
 	if p.copying != nil {
@@ -221,8 +216,8 @@ func (p *Pool[I]) hasRoomLocked(k Kind) bool {
 	return free > 0 && (k.Snapshot == "" || held+k.Size <= p.opt.Room)
 }
 
-// Lacks returns the kind that misses most instances and has room for one. Kinds
-// that are always kept ready come first. Ok is false when no kind is missing.
+// Lacks returns the kind that misses most instances, within the limits. Kinds that are always kept ready come first. Ok
+// is false when no kind is missing.
 func (p *Pool[I]) Lacks() (worst Kind, ok bool) {
 	if p.short() {
 		return Kind{}, false
@@ -258,8 +253,8 @@ func (p *Pool[I]) Images() []string {
 	return names
 }
 
-// Surplus takes out the instances that are dead, stale, not wanted any more or
-// withdrawn, and forgets kinds that no caller asks for.
+// Surplus removes the instances that are dead, outdated, no longer wanted or withdrawn, and forgets kinds without
+// requests.
 func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	short := p.short()
 	p.mu.Lock()
@@ -287,7 +282,7 @@ func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	return out
 }
 
-// hasCopiesLocked reports whether there are instances that begin as a snapshot.
+// hasCopiesLocked reports whether there are instances that start from a snapshot.
 func (p *Pool[I]) hasCopiesLocked() bool {
 	for k, b := range p.buckets {
 		if k.Snapshot != "" && len(b.ready) > 0 {
@@ -297,8 +292,8 @@ func (p *Pool[I]) hasCopiesLocked() bool {
 	return false
 }
 
-// Withdraw takes the instances that begin as a deleted snapshot out of every
-// caller's reach. Withdrawn and Surplus hand them to the keeper.
+// Withdraw makes the instances of a deleted snapshot unavailable to callers. Withdrawn and Surplus return them to the
+// keeper.
 func (p *Pool[I]) Withdraw(snapshot string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,7 +306,7 @@ func (p *Pool[I]) Withdraw(snapshot string) {
 	p.wakeLocked()
 }
 
-// Withdrawn takes out what Withdraw withdrew.
+// Withdrawn removes the instances that Withdraw withdrew.
 func (p *Pool[I]) Withdrawn() []I {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,7 +319,7 @@ func (p *Pool[I]) withdrawnLocked() []I {
 	return out
 }
 
-// Empty takes out everything.
+// Empty removes everything.
 func (p *Pool[I]) Empty() []I {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// State reports what the pool holds and wants.
+// State reports what the pool has and wants.
 func (p *Pool[I]) State() hutch.PoolState {
 	short := p.short()
 	p.mu.Lock()

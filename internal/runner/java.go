@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// javaToken is what has to be known of Java's source text to find its types:
-// comments and literals, so that they can be passed over, marks and words.
+// javaToken matches the parts of Java's source text that are needed to find its types: comments and literals, to skip
+// them, marks and words.
 var javaToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}();.]|[\pL_$][\pL\pN_$]*`)
 
 // javaType is a type at the top of a source.
@@ -16,9 +16,8 @@ type javaType struct {
 	public, main bool
 }
 
-// javaNames finds what a Java source has to be called, which is as its public
-// type, and the class to run: the first with a main, else the first. It reads
-// what javac will judge, so it can say anything about text that is not Java.
+// javaNames finds the file name of a Java source, which is that of its public type, and the class to run: the first
+// with a main, else the first. Javac checks the source later, so the result can be wrong for text that is not Java.
 func javaNames(source string) (file, class string) {
 	in, types := javaTypes(source)
 	file, class = "Main", "Main"
@@ -35,7 +34,7 @@ func javaNames(source string) (file, class string) {
 		class = in + "." + class
 	}
 	if len(file) > 90 {
-		file = "Main" // javac says what it thinks of that
+		file = "Main" // javac reports the error
 	}
 	return file + ".java", class
 }
@@ -43,7 +42,7 @@ func javaNames(source string) (file, class string) {
 // javaTypes lists the types of a source, and names its package.
 func javaTypes(source string) (in string, types []javaType) {
 	var depth int
-	var statement, before string // the word that begins what is read; the last token
+	var statement, before string // the first word of the current statement; the last token
 	var public, named bool
 	for _, t := range javaToken.FindAllString(source, -1) {
 		switch {

@@ -26,8 +26,8 @@ var languages = []Language{
 		compile: []string{"go", "build", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
-		// Java's launcher would compile in memory and be quicker, but tells
-		// nobody whether it was the compiler that failed.
+		// Java's launcher would compile in memory and be faster, but does not report whether it was the compiler that
+		// failed.
 		Name: "java", Suffix: ".java",
 		Programs: []string{"java", "javac"}, Package: "default-jdk-headless", version: "-version",
 		compile: []string{"javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xshare:auto", "-nowarn", "-proc:none", "-d", wire.ProgramArg, wire.SourceArg},
@@ -53,8 +53,7 @@ var languages = []Language{
 		Name: "python", Aliases: []string{"py", "python3"}, Suffix: ".py",
 		Programs: []string{"python3"}, Package: "python3", version: "--version",
 		run: []string{"python3", wire.SourceArg},
-		// The modules of the working directory, which "python3 FILE" looks for
-		// beside the file.
+		// The modules of the working directory, which "python3 FILE" looks for next to the file.
 		env: []string{"PYTHONPATH=."},
 	},
 	{
@@ -80,6 +79,5 @@ var languages = []Language{
 	},
 }
 
-// nodeEnv lets require find the packages of the working directory, which Node
-// looks for beside the file.
+// nodeEnv lets require find the packages of the working directory, which Node looks for next to the file.
 var nodeEnv = []string{"NODE_PATH=node_modules"}

@@ -8,12 +8,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// Look is a run that reports which of the languages a sandbox has. Its stdout is
-// for [Found].
+// Look is a run that reports the languages of a sandbox. Its stdout is for [Found].
 //
-// All programs are asked at a time, as some start a virtual machine. One that
-// cannot even print its version does not count. What each says is written by one
-// printf, and so in one piece.
+// All programs are asked at once, because some start a virtual machine. A program that cannot even print its version
+// does not count. The output of each is written by one printf, and so in one piece.
 func Look() wire.Start {
 	var script strings.Builder
 	script.WriteString("cd /\n")
@@ -35,11 +33,10 @@ const look = `look() {
 }
 `
 
-// number finds a version in what a program says of itself.
+// number finds a version in a program's output.
 var number = regexp.MustCompile(`\d+(\.\d+)+|\d+`)
 
-// Found reads what the programs said. They are the sandbox's, and may say
-// anything.
+// Found parses the output of the programs. They are the sandbox's, so their output is untrusted.
 func Found(out []byte) []hutch.Language {
 	said := map[string]string{}
 	for row := range strings.Lines(string(out)) {

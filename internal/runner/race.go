@@ -2,5 +2,5 @@
 
 package runner
 
-// The race detector maps terabytes of address space, so a process under it has no limit of address space that could be enforced.
+// The race detector maps terabytes of address space, so the address space of a process under it cannot be limited.
 const limitsMemory = false

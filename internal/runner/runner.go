@@ -1,9 +1,8 @@
 // Package runner knows languages: how source text becomes a run.
 //
-// A language is data, one entry in a table: adding one adds an entry. What
-// runs is sent to the agent as a [wire.Start]: the agent writes the source to
-// a file, has it compiled where that is needed, and runs it. Nothing of a
-// source is ever put into a command line, and none is run on this side.
+// A language is data, one entry in a table: adding one adds an entry. A run is sent to the agent as a [wire.Start]: the
+// agent writes the source to a file, compiles it where that is needed, and runs it. No part of a source is ever put
+// into a command line, and none is run on this side.
 package runner
 
 import (
@@ -19,8 +18,7 @@ type Language struct {
 	Name    string
 	Aliases []string
 	Suffix  string // suffix of source files, with its dot
-	// Programs are what an image must have, on its PATH. The first is the
-	// interpreter or compiler.
+	// Programs are the programs that an image must have, on its PATH. The first is the interpreter or compiler.
 	Programs []string
 	Package  string // package of Debian, which has the programs
 
@@ -31,10 +29,9 @@ type Language struct {
 	run     []string
 	compile []string
 	env     []string
-	// names says what the source's file has to be called, and which part of
-	// what was compiled is to run.
+	// names returns the name of the source's file, and the part of the compiled program to run.
 	names func(source string) (file, main string)
-	// convert turns the source into what is run, and says its suffix.
+	// convert turns the source into the program to run, and returns its suffix.
 	convert func(source string) (converted, suffix string, err error)
 }
 
@@ -54,8 +51,8 @@ func Lookup(name string) (Language, error) {
 // Languages lists all languages by name.
 func Languages() []Language { return slices.Clone(languages) }
 
-// Start says how the agent is to run source. The error is of kind Invalid
-// when the source cannot be run at all.
+// Start returns the agent's instructions to run source. The error is of kind Invalid when the source cannot be run at
+// all.
 func (l Language) Start(source string) (wire.Start, error) {
 	if strings.Contains(source, "\x00") {
 		return wire.Start{}, hutch.Errorf(hutch.Invalid, "the source holds a NUL byte, which no %s program may: send binary data on stdin", l.Name).

@@ -21,14 +21,13 @@ import (
 	"hutch"
 )
 
-// A source may be made to keep esbuild's parser busy for hours ("x<y<x<y<…"),
-// or to make its stack grow until the program dies ("(((("), and a parser
-// cannot be stopped. So types are stripped in a process of its own: this
-// program once more, under a name by which it knows what it is to do.
+// A source may be made to keep esbuild's parser busy for hours ("x<y<x<y<…"), or to make its stack grow until the
+// program dies ("(((("), and a parser cannot be stopped. So types are stripped in a separate process: this program,
+// started under a special name.
 const (
 	stripperName   = "hutch-strip-types"
 	stripperTime   = 3 * time.Second  // CPU time
-	stripperWait   = 30 * time.Second // in all: a busy machine costs time, and no source is refused for it
+	stripperWait   = 30 * time.Second // elapsed: a busy machine costs time, and no source is refused for it
 	stripperMemory = 2 << 30          // stripper memory of address space; a Go program has a lot that it does not use
 	stripperStack  = 256 << 20
 	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
@@ -41,7 +40,7 @@ func init() {
 	}
 }
 
-// stripped is what the stripper answers: code, or what is wrong where.
+// stripped is the answer of the stripper: code, or an error with its position.
 type stripped struct {
 	Code   string `json:"code,omitempty"`
 	Module bool   `json:"module,omitempty"`
@@ -50,7 +49,7 @@ type stripped struct {
 	Column int    `json:"column,omitempty"` // from 1, in characters
 }
 
-// stripTypes turns TypeScript into JavaScript that Node runs as it is.
+// stripTypes turns TypeScript into JavaScript that Node can run.
 func stripTypes(source string) (string, string, error) {
 	answer, err := parsed(source)
 	switch {
@@ -62,15 +61,14 @@ func stripTypes(source string) (string, string, error) {
 	return answer.Code, ".cjs", nil
 }
 
-// StripTypes turns a piece of TypeScript into JavaScript. Other pieces can
-// use what it declares and imports. The error is of kind Invalid when it is not
-// TypeScript.
+// StripTypes turns a piece of TypeScript into JavaScript. Other pieces can use its declarations and imports. The error
+// is of kind Invalid when it is not TypeScript.
 func StripTypes(source string) (string, error) {
 	answer, err := parsed(source, pieceArg)
 	return answer.Code, err
 }
 
-// parsed runs the stripper, and says what its failures mean.
+// parsed runs the stripper, and explains its failures.
 func parsed(source string, args ...string) (stripped, error) {
 	answer, err := runStripper(source, args...)
 	_, died := errors.AsType[*exec.ExitError](err)
@@ -146,8 +144,8 @@ func strip(source string, piece bool) stripped {
 	return stripped{Code: string(result.OutputFiles[0].Contents), Module: isModule(result.Metafile)}
 }
 
-// sourceMap lets an error at run time name the line of the source. It is
-// larger than the code, so a source that is very large goes without.
+// sourceMap lets an error at run time name the line of the source. It is larger than the code, so very large sources
+// have none.
 func sourceMap(source string) api.SourceMap {
 	if len(source) > 256<<10 {
 		return api.SourceMapNone

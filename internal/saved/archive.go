@@ -20,12 +20,11 @@ import (
 // sandbox: to the daemon it is a stream of bytes, which package compare can read. An image of a registry may have no tar,
 // so there the agent program is one.
 
-// records are 128 KiB of an archive that tar reads and writes at once. Its usual
-// 10 take a sandbox longer than what is in them.
+// records are 128 KiB of an archive that tar reads and writes at once. Its default of 10 KiB costs a sandbox more time
+// than the content.
 const records = "--blocking-factor=256"
 
-// agentProgram is the program of the agent, which starts it: on native it has no path
-// of its own.
+// agentProgram is the agent's own program: on native it has no path.
 const agentProgram = "/proc/self/exe"
 
 // packTime bounds packing and unpacking, in ms.
@@ -57,7 +56,7 @@ func packer(imageName string) []string {
 	return argv
 }
 
-// unpacker is the command that reads what packer's wrote.
+// unpacker is the command that reads the output of packer's command.
 func unpacker(imageName string) []string {
 	if imageName != image.HostName {
 		return []string{agentProgram, "unpack"}
@@ -131,9 +130,8 @@ func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader
 	return nil
 }
 
-// WriteArchive writes at most so many bytes, which fill writes, to a file: under
-// another name first. One that is to be kept is compressed: it may lie beside
-// memory with the same files in it. size is what it was before.
+// WriteArchive writes the output of fill to a file, with a limit on its bytes: under another name first. An archive to
+// keep is compressed: memory with the same files can be next to it. size is its uncompressed size.
 func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error) (size int64, err error) {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -158,10 +156,10 @@ func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error
 	return bounded.size, os.Rename(f.Name(), path)
 }
 
-// Bounded returns a writer to w that refuses what is more than most bytes.
+// Bounded returns a writer to w that refuses more than most bytes.
 func Bounded(w io.Writer, most int64) *BoundedWriter { return &BoundedWriter{Writer: w, most: most} }
 
-// BoundedWriter refuses what is more than an archive of a sandbox may have.
+// BoundedWriter refuses more bytes than an archive of a sandbox can have.
 type BoundedWriter struct {
 	io.Writer
 	size, most int64
@@ -174,16 +172,15 @@ func (w *BoundedWriter) Write(b []byte) (int, error) {
 	return w.Writer.Write(b)
 }
 
-// compressor is as quick as disks are, and takes few MB of memory.
+// compressor is as fast as disks, and uses few MB of memory.
 func compressor(w io.Writer) (*zstd.Encoder, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }
 
 const window = 1 << 20
 
-// expander reads what a compressor wrote, or what was kept before there was one.
-// It is never closed, and holds nothing but memory: who sends it to a place may be
-// reading when that has ended already.
+// expander reads a compressor's output, or an archive from before there was a compressor. It is never closed, and holds
+// only memory: its reader can continue after the instance has ended.
 func expander(f io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	if head, _ := in.Peek(4); string(head) != "\x28\xb5\x2f\xfd" { // RFC 8878

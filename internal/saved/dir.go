@@ -1,10 +1,9 @@
-// Package saved is what is on disk of sandboxes that sleep: an archive of the files
-// of a stopped one, a folder with the memory and the files of a hibernated one.
+// Package saved is the disk state of sleeping sandboxes: an archive of the files of a stopped one, a folder with the
+// memory and the files of a hibernated one.
 //
-// What is saved is whole or not there: it is written under another name, synced
-// and renamed. A sandbox is found by its place, the name that no other sandbox on
-// this host has. Only their records say which of them sleep: [Dir.Sweep]
-// removes the rest.
+// Saved state is complete or absent: it is written under another name, synced and renamed. A sandbox is found by its
+// place, a name that is unique on this host. Only the records of sandboxes say which of them sleep: [Dir.Sweep] removes
+// everything else.
 package saved
 
 import (
@@ -20,22 +19,21 @@ import (
 	"hutch/internal/durable"
 )
 
-// Dir is the folder for all of it. Its methods are safe for concurrent use, for
-// different sandboxes.
+// Dir is the folder of the saved state. Its methods are safe for concurrent use, for different sandboxes.
 type Dir struct {
 	path  string
 	log   *slog.Logger
 	tasks sync.WaitGroup // removals
 }
 
-// Open makes the folder, and removes what no record names.
+// Open makes the folder, and removes state that no record names.
 func Open(path string, log *slog.Logger) (*Dir, error) {
 	d := &Dir{path: path, log: log}
 	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
 	return d, err
 }
 
-// Close waits until everything is removed that is being removed.
+// Close waits until all removals have ended.
 func (d *Dir) Close() { d.tasks.Wait() }
 
 func (d *Dir) files() string  { return filepath.Join(d.path, "files") }
@@ -51,7 +49,7 @@ func (d *Dir) Memory(place string) string { return filepath.Join(d.memory(), pla
 // half is where Memory is written to.
 func (d *Dir) half(place string) string { return d.Memory(place) + ".new" }
 
-// WriteArchive saves the files that fill writes, at most so many bytes.
+// WriteArchive saves the files that fill writes, with a limit on their bytes.
 func (d *Dir) WriteArchive(place string, most int64, fill func(io.Writer) error) error {
 	path := d.Archive(place)
 	if _, err := WriteArchive(path, most, true, fill); err != nil {
@@ -63,7 +61,7 @@ func (d *Dir) WriteArchive(place string, most int64, fill func(io.Writer) error)
 	return nil
 }
 
-// WriteMemory saves what fill writes to a folder.
+// WriteMemory saves the files that fill writes to a folder.
 func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
 	half := d.half(place)
 	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
@@ -78,8 +76,8 @@ func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
 	return durable.Sync(d.memory())
 }
 
-// WriteCopy writes what fill writes to a folder beside the memory of a sandbox, which the caller removes. The next start removes what
-// is left of it.
+// WriteCopy writes the output of fill to a folder next to the memory of a sandbox, which the caller removes. The next
+// start removes a remaining one.
 func (d *Dir) WriteCopy(place string, fill func(dir string) error) (dir string, err error) {
 	dir = d.Memory(place) + ".copy"
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
@@ -123,13 +121,13 @@ func (d *Dir) Shed(dir string) {
 	d.tasks.Go(remove)
 }
 
-// HasMemory reports whether there is a folder of a sandbox with something in it.
+// HasMemory reports whether the memory folder of a sandbox exists and is not empty.
 func (d *Dir) HasMemory(place string) bool {
 	entries, err := os.ReadDir(d.Memory(place))
 	return err == nil && len(entries) > 0
 }
 
-// Has reports whether what a sandbox of that status was is still there.
+// Has reports whether the saved state of a sandbox with that status still exists.
 func (d *Dir) Has(place string, status hutch.Status) bool {
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if status == hutch.Hibernated {
@@ -138,8 +136,8 @@ func (d *Dir) Has(place string, status hutch.Status) bool {
 	return there(d.Archive(place)) || d.HasMemory(place)
 }
 
-// Sweep removes what belongs to no sandbox that sleeps; status is that of the
-// sandbox of a place, and empty when the place has no sandbox.
+// Sweep removes state that belongs to no sleeping sandbox; status returns the status of the sandbox of a place, and
+// empty when the place has no sandbox.
 func (d *Dir) Sweep(status func(place string) hutch.Status) error {
 	err := sweep(d.files(), func(name string) bool {
 		place, whole := strings.CutSuffix(name, ".tar")

@@ -55,7 +55,7 @@ func send(out *archive.Writer, path, name string) error {
 	return err
 }
 
-// Receive saves what Send wrote on another machine. It calls check with the folder before it commits it.
+// Receive saves the data that Send wrote on another machine. It calls check with the folder before it commits it.
 func (d *Dir) Receive(place string, r io.Reader, check func(dir string) error) error {
 	in := archive.NewReader(r)
 	h, err := in.Next()
@@ -84,7 +84,7 @@ func (d *Dir) receiveArchive(place string, h *archive.Header, in *archive.Reader
 	return durable.Sync(d.files())
 }
 
-// receive writes the files of an archive to a folder, the first of which is known. None of them can be elsewhere.
+// receive writes the files of an archive to a folder; the first file is known. All paths must be in that folder.
 func receive(dir string, h *archive.Header, in *archive.Reader) (err error) {
 	for ; err == nil; h, err = in.Next() {
 		if filepath.Base(h.Name) != h.Name || !filepath.IsLocal(h.Name) {

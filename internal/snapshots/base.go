@@ -8,10 +8,9 @@ import (
 	"hutch/internal/driver"
 )
 
-// Base is the layer that the sandboxes of one snapshot share. It is made for the
-// first of them and closed after the last. A daemon that starts again knows of
-// none: it makes another when one is wanted, and the runtime frees the old one
-// with the last sandbox on it.
+// Base is the layer that the sandboxes of one snapshot share. It is made for the first of them and closed after the
+// last. A restarted daemon knows none: it makes a new one when needed, and the runtime frees the old one with the last
+// sandbox on it.
 type Base struct {
 	mu    sync.Mutex // held while the layer is made
 	layer driver.Layer

@@ -14,8 +14,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Bounds on the snapshots of one owner: their number, and the bytes on disk from
-// which on there can be no more.
+// Limits on the snapshots of one owner: their number, and the bytes on disk above which no more can be made.
 const (
 	maxSnapshots = 100
 	maxSize      = 20 << 30
@@ -34,8 +33,7 @@ type Catalog struct {
 	making []hutch.Snapshot     // reserved
 }
 
-// Open finds the snapshots in a folder, and removes what is half made or half
-// deleted.
+// Open finds the snapshots in a folder, and removes unfinished and half-deleted ones.
 func Open(dir string, log *slog.Logger) (*Catalog, error) {
 	c := &Catalog{dir: dir, log: log, all: map[string]*Snapshot{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -74,9 +72,9 @@ func load(dir string) (*Snapshot, error) {
 	return s, err
 }
 
-// Reserve takes the name of a snapshot to be made, and its place among the
-// owner's. The snapshot of the id in over, if there is one, is to lose that name, and does not
-// count if it has no other. The caller calls release when the snapshot is kept, or was given up.
+// Reserve reserves the name of a snapshot to be made, and its place among the owner's. The snapshot with the id in
+// over, if there is one, will lose that name, and does not count if it has no other. The caller calls release when the
+// snapshot is kept, or was given up.
 func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +130,8 @@ func (c *Catalog) Begin(v hutch.Snapshot) (*Snapshot, error) {
 	return s, os.MkdirAll(s.Memory(), 0o700)
 }
 
-// Keep puts a snapshot into the catalog, when all of it is on disk. It takes its name from the snapshot that has it. If that
-// has no other name, it is forgotten and returned, and the caller removes it.
+// Keep adds a snapshot to the catalog, when all of it is on disk. If another snapshot has its name, the name moves. If
+// the other one then has no name, it is forgotten and returned, and the caller removes it.
 func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	if err := s.seal(); err != nil {
 		return nil, err
@@ -157,13 +155,13 @@ func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	}
 	old := c.add(s)
 	replaced, err = c.takeFrom(old, name)
-	if err != nil { // the new one has it all the same: its number is higher
+	if err != nil { // the new one keeps it: its number is higher
 		c.log.Error("take the name of a snapshot", "snapshot", old.Snapshot.ID, "err", err)
 	}
 	return replaced, nil
 }
 
-// add lists a snapshot, and returns the other one of its name, if there is one.
+// add lists a snapshot, and returns the other one with its name, if there is one.
 func (c *Catalog) add(s *Snapshot) (old *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +181,7 @@ func (c *Catalog) Discard(s *Snapshot, why error) error {
 	return errors.Join(why, os.RemoveAll(s.Dir))
 }
 
-// Forget takes a snapshot out of the catalog. Its files stay: see Remove.
+// Forget removes a snapshot from the catalog. Its files stay: see Remove.
 func (c *Catalog) Forget(s *Snapshot) {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -218,7 +216,7 @@ func (c *Catalog) Expired() []*Snapshot {
 	return old
 }
 
-// Viewer is who looks at snapshots. The server itself sees all.
+// Viewer is the owner who looks at snapshots. The server itself sees all.
 type Viewer struct {
 	Owner  string
 	Server bool
@@ -272,7 +270,7 @@ func (c *Catalog) ByID(id string) (*Snapshot, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "there is no snapshot %q any more", id)
 }
 
-// Has reports whether there is a snapshot of an id.
+// Has reports whether there is a snapshot with an id.
 func (c *Catalog) Has(id string) bool {
 	_, err := c.ByID(id)
 	return err == nil

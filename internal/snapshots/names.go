@@ -14,13 +14,14 @@ import (
 	"hutch/internal/durable"
 )
 
-// A snapshot's names are all of it that changes. They are in a file of its folder, each with a number that is higher than
-// that of every name given before. A name that moves is first written for its new snapshot, and then taken from the old
-// one. If the server ends in between, Open finds the name twice and completes the move: the higher number wins.
+// Only the names of a snapshot ever change. They are in a file of its folder, each with a number that is higher than
+// that of every name given before. A name that moves is first written for its new snapshot, and then removed from the
+// old one. If the server ends in between, Open finds the name twice and completes the move: the higher number wins.
 
 const namesFile = "names.json"
 
-// loadNames reads the names of a snapshot. One from before names were in a file has that of its manifest.
+// loadNames reads the names of a snapshot. A snapshot that is older than the file of names has the name in its
+// manifest.
 func (s *Snapshot) loadNames() error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, namesFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -36,7 +37,7 @@ func (s *Snapshot) loadNames() error {
 	return err
 }
 
-// settleNames completes the moves of names that had begun when the server ended. A snapshot that loses its last name is
+// settleNames completes moves of names that the server's end interrupted. A snapshot that loses its last name is
 // removed.
 func (c *Catalog) settleNames() error {
 	holders := map[[2]string]*Snapshot{}
@@ -67,7 +68,7 @@ func (c *Catalog) settleNames() error {
 	return nil
 }
 
-// Record is what is said of a snapshot, with its present names.
+// Record is the snapshot's record, with its present names.
 func (c *Catalog) Record(s *Snapshot) hutch.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +82,8 @@ func (c *Catalog) Record(s *Snapshot) hutch.Snapshot {
 	return v
 }
 
-// Tag gives a snapshot another name. A name that another snapshot of the owner has is Conflict, unless it is to
-// move. If the other snapshot has no name left, it is forgotten and returned, and the caller removes it.
+// Tag gives a snapshot another name. If another snapshot of the owner has the name, that is Conflict, unless the name
+// may move. If the other snapshot then has no name, it is forgotten and returned, and the caller removes it.
 func (c *Catalog) Tag(s *Snapshot, name string, move bool) (lost *Snapshot, err error) {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -114,7 +115,8 @@ func nameTaken(name string) error {
 	return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, replace that one, or delete it first", name).Naming(hutch.AboutField, "name")
 }
 
-// holder returns the snapshot that has a name among those of the owner of s, or nil. It refuses a name that s cannot get.
+// holder returns the owner's snapshot with a name, among those of the owner of s, or nil. It refuses a name that s
+// cannot get.
 func (c *Catalog) holder(s *Snapshot, name string) (old *Snapshot, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +153,8 @@ func (c *Catalog) addName(s *Snapshot, name string) error {
 	return c.writeNames(s, names)
 }
 
-// takeFrom takes a name from a snapshot, which can be nil, and returns it if it has no name left. c.naming is held.
+// takeFrom removes a name from a snapshot, which can be nil, and returns the snapshot if it has no name left. c.naming
+// is held.
 func (c *Catalog) takeFrom(s *Snapshot, name string) (lost *Snapshot, err error) {
 	if s == nil {
 		return nil, nil

@@ -1,10 +1,9 @@
-// Package snapshots keeps snapshots on disk, and knows which there are.
+// Package snapshots keeps snapshots on disk, and lists them.
 //
-// A snapshot is a folder: the written files, what the runtime saved of the
-// memory, and a manifest that names every file with its digest. The folder is
-// complete and synced before it is renamed to the snapshot's id, and nothing in
-// it ever changes but the file of its names. A folder under any other name was never finished, or is being
-// deleted; [Open] removes it.
+// A snapshot is a folder: the written files, the memory that the runtime saved, and a manifest that names every file
+// with its digest. The folder is complete and synced before it is renamed to the snapshot's id, and nothing in it ever
+// changes except the file of its names. A folder under any other name was never finished, or is being deleted; [Open]
+// removes it.
 package snapshots
 
 import (
@@ -26,8 +25,7 @@ import (
 	"hutch/internal/store"
 )
 
-// version is that of the format. Snapshots of another version are listed and not
-// read.
+// version is the version of the format. Snapshots of another version are listed but not read.
 const version = 1
 
 const (
@@ -36,7 +34,7 @@ const (
 	memoryFolder = "memory"
 )
 
-// Manifest says what is in a snapshot's folder.
+// Manifest lists the content of a snapshot's folder.
 type Manifest struct {
 	Version  int            `json:"version"`
 	Build    string         `json:"build"` // build of the runtime that saved the memory (driver.Restorer)
@@ -59,19 +57,19 @@ type Snapshot struct {
 	Dir string
 	// Single is true if exactly one sandbox will start from the snapshot.
 	Single bool
-	// Base is the layer that sandboxes which begin as the snapshot share.
+	// Base is the layer that sandboxes of the snapshot share.
 	Base Base
 
 	names map[string]int // each with its number; never changed in place, and guarded by the catalog
 
 	mu   sync.Mutex
-	seen map[string]stamp // the files that were found intact
+	seen map[string]stamp // the files that were found unchanged
 }
 
 // Archive is the path of the archive of the written files.
 func (s *Snapshot) Archive() string { return filepath.Join(s.Dir, filesArchive) }
 
-// Memory is the path of the folder for what the runtime saves.
+// Memory is the path of the folder for the memory that the runtime saves.
 func (s *Snapshot) Memory() string { return filepath.Join(s.Dir, memoryFolder) }
 
 // Expired reports whether the snapshot's time is over.
@@ -79,8 +77,8 @@ func (s *Snapshot) Expired(now time.Time) bool {
 	return s.Snapshot.ExpiresAt != nil && !now.Before(*s.Snapshot.ExpiresAt)
 }
 
-// Verify checks that the files are those of the manifest. A file that was intact
-// once, and has not been touched since, is not read again.
+// Verify checks that the files are those of the manifest. A file that was intact once, and was not touched since, is
+// not read again.
 func (s *Snapshot) Verify() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
