@@ -1,5 +1,5 @@
-// Package account finds users as the files /etc/passwd and /etc/group know them. Both files are an image's or a
-// sandbox's: what they say is bounded, and nothing in them is trusted.
+// Package account finds users in the files /etc/passwd and /etc/group. Both files are an image's or a sandbox's: their
+// size is limited, and their content is not trusted.
 package account
 
 import (
@@ -11,7 +11,7 @@ import (
 	"hutch"
 )
 
-// User is a user as an image knows it.
+// User is a user of an image, with the ids from its files.
 type User struct {
 	Name   string   `json:"name,omitempty"` // empty for a number that /etc/passwd does not have
 	UID    uint32   `json:"uid"`

@@ -52,12 +52,12 @@ type Backups struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	turns turn.Locks // by owner's folder: one backup at a time, so that together they fit
+	turns turn.Locks // by owner's folder: one backup at a time, so that together they stay within the limit
 }
 
 var _ hutch.Backups = (*Backups)(nil)
 
-// New returns backups of what opt.Service has.
+// New returns the backups of opt.Service.
 func New(opt Options) *Backups {
 	return &Backups{
 		svc: opt.Service, store: opt.Store, room: cmp.Or(opt.Room, DefaultRoom), now: time.Now,
@@ -151,7 +151,7 @@ func (b *Backups) pack(ctx context.Context, of *hutch.Backup, w io.Writer) error
 	return errors.Join(err, z.Close())
 }
 
-// counter counts and hashes what is stored.
+// counter counts and hashes the stored bytes.
 type counter struct {
 	w       io.Writer
 	n, room int64
@@ -171,7 +171,7 @@ func full(room int64) error {
 		With("limit", "backups")
 }
 
-// left is how much room the owner has.
+// left is the owner's remaining limit, in bytes.
 func (b *Backups) left(ctx context.Context, home string) (int64, error) {
 	all, err := b.list(ctx, home)
 	if err != nil {
@@ -265,7 +265,7 @@ func (b *Backups) remove(ctx context.Context, home, id string) error {
 	return errors.Join(b.store.Delete(ctx, home+id+recordSuffix), b.store.Delete(ctx, home+id+archiveSuffix))
 }
 
-// Sweep removes expired backups of all owners, and archives without a record that are too old to be under way.
+// Sweep removes expired backups of all owners, and old archives without a record.
 func (b *Backups) Sweep(ctx context.Context) error {
 	keys, err := b.store.List(ctx, "")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"hutch/internal/pipe"
 )
 
-// aside begins the name of the folder into which a backup is unpacked. It is inside the target folder, because that
-// is on one file system with it and its user can write there.
+// aside begins the name of the folder into which a backup is unpacked. It is inside the target folder, because there it
+// is on the same file system, and the folder's user can write there.
 const aside = "restoring-"
 
 // RestoreBackup implements hutch.Backups.
@@ -62,10 +62,10 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	if err != nil {
 		return err
 	}
-	in := pipe.NewSource(z) // z is not closed, and holds nothing but memory
+	in := pipe.NewSource(z) // z is not closed: it holds only memory
 	err = b.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: dir, Format: hutch.Tar}, in)
 	if err == nil {
-		_, err = io.Copy(io.Discard, in) // what follows the archive's end
+		_, err = io.Copy(io.Discard, in) // data after the archive's end
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -81,7 +81,7 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	return nil
 }
 
-// summed hashes what is read.
+// summed hashes the bytes that are read.
 type summed struct {
 	r   io.Reader
 	sum hash.Hash
@@ -95,7 +95,7 @@ func (s *summed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// replace moves the content of the folder beside into dir, in place of everything there.
+// replace moves the content of the temporary folder into dir, and removes everything that was there.
 func (b *Backups) replace(ctx context.Context, sandbox, dir, beside string) error {
 	old, err := b.names(ctx, sandbox, dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *Backups) replace(ctx context.Context, sandbox, dir, beside string) erro
 	return b.svc.Delete(ctx, sandbox, beside, true)
 }
 
-// names is what is in a folder.
+// names are the names in a folder.
 func (b *Backups) names(ctx context.Context, sandbox, dir string) (all []hutch.FileInfo, err error) {
 	err = b.svc.ListFiles(ctx, sandbox, hutch.ListRequest{Path: dir, Hidden: true, Limit: 1 << 20}, func(f hutch.FileInfo) error {
 		all = append(all, f)

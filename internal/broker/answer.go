@@ -23,7 +23,7 @@ func (x *exchange) answer(res *http.Response) error {
 	return nil
 }
 
-// decode removes an encoding that was not asked for.
+// decode removes an encoding that was not requested.
 func decode(res *http.Response) error {
 	coding := strings.ToLower(strings.Join(res.Header.Values("Content-Encoding"), ","))
 	switch {

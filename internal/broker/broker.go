@@ -1,12 +1,9 @@
-// Package broker forwards requests of sandboxes, with credentials that the
-// sandboxes do not have. To the program inside it is the host, with a certificate of
-// its own [authority.Authority]; to the real host it is a client, over verified TLS. It parses
-// each request and writes a new one from what it understood. In answers it masks
-// every credential that was sent, so that a host which repeats its input reveals
-// nothing to the program.
+// Package broker forwards requests of sandboxes, with credentials that the sandboxes do not have. To the program inside
+// it poses as the host, with a certificate of its own [authority.Authority]; to the real host it is a client, over
+// verified TLS. It parses each request and writes a new one from the result. In answers it masks every credential that
+// was sent, so that a host which repeats its input reveals nothing to the program.
 //
-// It decides nothing: its caller chooses which connections are brokered, and where
-// they go.
+// It makes no decisions: its caller chooses which connections are brokered, and their destinations.
 package broker
 
 import (
@@ -46,7 +43,7 @@ type Broker struct {
 type Route struct {
 	// Sandbox is the sandbox of the connection, for the log.
 	Sandbox string
-	// Host and Port are what the program believes to be connected to.
+	// Host and Port are the destination from the program's view.
 	Host string
 	Port uint16
 	// Credentials returns the host's present credentials, and a redactor for them. Without any, requests are refused.
@@ -70,7 +67,7 @@ type Use struct {
 const (
 	maxHeader  = 64 << 10 // bytes
 	maxStreams = 32       // requests of one connection at once
-	// patience bounds what a machine does without waiting for people: a handshake, a header.
+	// patience limits steps that do not wait for people: a handshake, a header.
 	patience = 10 * time.Second
 	// thinking is how long a host can take before its answer begins.
 	thinking = 15 * time.Minute
@@ -116,7 +113,7 @@ func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 type exchange struct {
 	*Broker
 	Route
-	busy sync.RWMutex // held for reading by every request under way
+	busy sync.RWMutex // held for reading by every open request
 }
 
 // certified accepts handshakes for the host only.

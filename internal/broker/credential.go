@@ -31,7 +31,7 @@ func add(c secret.Credential, out *http.Request) bool {
 	return true
 }
 
-// replace puts the value in the place of the placeholder, in all headers.
+// replace replaces the placeholder by the value, in all headers.
 func replace(c secret.Credential, h http.Header) (found bool) {
 	for _, values := range h {
 		for i, v := range values {
@@ -43,7 +43,7 @@ func replace(c secret.Credential, h http.Header) (found bool) {
 	return found
 }
 
-// replaceIn also replaces inside the one place that clients encode: user and password of basic authentication.
+// replaceIn also replaces inside the one value that clients encode: user and password of basic authentication.
 func replaceIn(text string, c secret.Credential) string {
 	if scheme, coded, ok := strings.Cut(text, " "); ok && strings.EqualFold(scheme, "basic") {
 		if pair, err := base64.StdEncoding.DecodeString(coded); err == nil {

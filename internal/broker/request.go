@@ -17,7 +17,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// request is the state of a request that is under way.
+// request is the state of an open request.
 type request struct {
 	use  Use
 	mask *secret.Redactor // nil before anything was sent
@@ -33,14 +33,14 @@ func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        x.rewrite,
 		Transport:      sender{x, upstream},
-		FlushInterval:  -1, // at once
+		FlushInterval:  -1, // flush at once
 		ModifyResponse: x.answer,
 		ErrorHandler:   x.fail,
 		ErrorLog:       slog.NewLogLogger(x.log.Handler(), slog.LevelDebug),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !x.busy.TryRLock() {
-			return // the connection is gone
+			return // the connection is closed
 		}
 		defer x.busy.RUnlock()
 		made := &request{use: Use{Began: time.Now(), Method: r.Method, Path: r.URL.Path}}
@@ -122,7 +122,7 @@ func (s sender) RoundTrip(out *http.Request) (*http.Response, error) {
 // fail answers if the host did not.
 func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	made := requestOf(r)
-	if r.Context().Err() != nil { // the sandbox has left
+	if r.Context().Err() != nil { // the sandbox has disconnected
 		x.tell(made, 0, context.Cause(r.Context()))
 		panic(http.ErrAbortHandler)
 	}

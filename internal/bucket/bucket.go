@@ -1,7 +1,7 @@
 // Package bucket reads and writes the objects of a bucket of an S3-compatible service.
 //
-// A [Bucket] can be on a service that a user has named. So nothing of its answers is trusted: keys, sizes and texts
-// are bounded, and [Transport] refuses addresses that no user should reach.
+// A user can name the service of a [Bucket]. So its answers are not trusted: keys, sizes and texts have limits, and
+// [Transport] refuses addresses that no user may reach.
 package bucket
 
 import (
@@ -45,10 +45,10 @@ type Object struct {
 	Modified time.Time
 }
 
-// Meta is what an object says about the file that it was written from; empty for other objects.
+// Meta is an object's metadata about the file that it was written from; empty for other objects.
 type Meta struct {
 	Sum  string // SHA-256 of the content, in hexadecimal
-	Mode int64  // permissions; 0 if it says none
+	Mode int64  // permissions; 0 if unknown
 }
 
 // Open returns a bucket. It does not contact the service yet. Without a key it signs nothing, as for public buckets.
@@ -95,7 +95,7 @@ func (b *Bucket) Get(ctx context.Context, o Object) (io.ReadCloser, Meta, error)
 	return &content{body, b, o.Size}, metaOf(info), nil
 }
 
-// content is the content of an object, of exactly so many bytes.
+// content is the content of an object, with exactly the given length.
 type content struct {
 	io.ReadCloser
 	b    *Bucket
@@ -117,7 +117,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, c.b.explain(err)
 }
 
-// Stat returns what an object says about itself.
+// Stat returns an object's metadata.
 func (b *Bucket) Stat(ctx context.Context, o Object) (Meta, error) {
 	info, err := b.core.Client.StatObject(ctx, b.at.Name, b.at.Prefix+o.Key, minio.StatObjectOptions{})
 	return metaOf(info), b.explain(err)
@@ -131,7 +131,7 @@ func metaOf(info minio.ObjectInfo) (m Meta) {
 	return m
 }
 
-// Put writes an object of so many bytes, as a whole or not at all, and returns its ETag.
+// Put writes an object of a given length, completely or not at all, and returns its ETag.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64, m Meta) (etag string, err error) {
 	info, err := b.core.Client.PutObject(ctx, b.at.Name, b.at.Prefix+key, r, size, minio.PutObjectOptions{
 		PartSize: partSize, NumThreads: 1, UserMetadata: map[string]string{sumField: m.Sum, modeField: strconv.FormatInt(m.Mode, 8)},

@@ -24,9 +24,9 @@ const (
 	mostHeaders = 64 << 10
 )
 
-// Transport returns the transport for services that users name, who can be anybody. It connects to public addresses
-// with TLS. The hosts in allowed, written HOST:PORT, can have private and loopback addresses and no TLS. A service that
-// hangs, or answers without end, gets an error.
+// Transport returns the transport for services that users name, which are not trusted. It connects to public addresses
+// with TLS. The hosts in allowed, written HOST:PORT, can have private and loopback addresses and no TLS. If a service
+// hangs, or answers without end, the request fails.
 func Transport(allowed []string) http.RoundTripper {
 	return guarded{allowed, &http.Transport{
 		DialContext:            dialer(allowed),
@@ -100,8 +100,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// bounded is an answer of at most so many bytes, and so many tags: an empty element has ten bytes, and takes a hundred
-// times as much memory when it is decoded.
+// bounded is an answer with limits on its bytes and its tags: an empty element has ten bytes, and takes a hundred times
+// as much memory when it is decoded.
 type bounded struct {
 	io.ReadCloser
 	left, tags int

@@ -122,7 +122,7 @@ type Sandboxes struct {
 	Image image.HostOptions
 
 	Max         int                  // sandboxes at once; default 100
-	MaxLimits   hutch.Limits         // most limits of each
+	MaxLimits   hutch.Limits         // most limits of each sandbox
 	Types       []hutch.InstanceType // default hutch.InstanceTypes
 	Pool        int                  // most to keep ready, 0 for none
 	Warm        []engine.Warm

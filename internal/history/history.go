@@ -44,22 +44,22 @@ type History struct {
 
 type name struct{ owner, sandbox string }
 
-// row is one sandbox: what it uses now, and what it used.
+// row is one sandbox: its current use, and its past use.
 type row struct {
 	now     hutch.Stats
 	samples []reading
 	each    int // readings in a full sample
 }
 
-// reading is a sample in few bytes. The file has it as it is.
+// reading is a sample in a few bytes. The file has the same form.
 type reading struct {
 	Unix              int64
 	CPU, Memory, Disk float32 // averages of as many readings
 	Of                int32
 }
 
-// New returns a history of what accounts reports. It continues the one in the file, if the file exists; an empty name keeps
-// nothing.
+// New returns a history of the use that accounts reports. It continues the history in the file, if the file exists;
+// with an empty name nothing is stored.
 func New(accounts hutch.Accounts, file string, log *slog.Logger) *History {
 	h := &History{accounts: accounts, file: file, log: log, rows: map[name]*row{}}
 	h.load()
@@ -87,7 +87,7 @@ func (h *History) Run(ctx context.Context) {
 	}
 }
 
-// follow keeps what sandboxes use now up to date.
+// follow keeps the current use of sandboxes up to date.
 func (h *History) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.accounts.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: hutch.InSeconds(Step)}, h.take)
@@ -168,8 +168,8 @@ func (x reading) with(y reading) reading {
 	return reading{x.Unix, mean(x.CPU, y.CPU), mean(x.Memory, y.Memory), mean(x.Disk, y.Disk), x.Of + y.Of}
 }
 
-// Of returns the samples of a sandbox from one moment to another, both included, oldest first. A sandbox that sleeps has none of that
-// time.
+// Of returns the samples of a sandbox from one moment to another, both included, oldest first. While a sandbox sleeps,
+// it has no samples.
 func (h *History) Of(owner, sandbox string, from, to time.Time) []Sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"hutch/internal/durable"
 )
 
-// The file has all samples, 10 KB of each sandbox at most. A server that is killed loses those since it was last written.
+// The file has all samples, 10 KB of each sandbox at most. A killed server loses those since the last save.
 const saveEvery = 5 * time.Minute
 
-// savedRow is a row as the file has it.
+// savedRow is a row in the file.
 type savedRow struct {
 	Owner, Sandbox string
 	CreatedAt      int64 // Unix time in ms
@@ -49,7 +49,7 @@ func (h *History) export() []savedRow {
 	return rows
 }
 
-// load reads the file. What cannot be read is forgotten: the samples are no reason not to start.
+// load reads the file. Unreadable samples are dropped: they are no reason not to start.
 func (h *History) load() {
 	if h.file == "" {
 		return

@@ -23,12 +23,12 @@ type link struct {
 	pace  *pace
 
 	mu       sync.RWMutex
-	upstairs stack.NetworkDispatcher // who takes packets
+	upstairs stack.NetworkDispatcher // receives packets
 }
 
 var _ stack.LinkEndpoint = (*link)(nil)
 
-// buffers are read buffers. A link that waits holds none.
+// buffers are read buffers. An idle link holds none.
 var buffers = sync.Pool{New: func() any { return new([tun.MTU]byte) }}
 
 // serve passes packets on until the file is closed.

@@ -60,7 +60,7 @@ type Flow interface {
 type Limits struct {
 	// Flows is the highest number of flows at once, of each protocol (1024).
 	Flows int
-	// Packets is how many packets are read in a second (50,000); others wait, and are lost if there is no room. At
+	// Packets is how many packets are read in a second (50,000); others wait, and are lost if the queue is full. At
 	// full size that is 26 Gbit. Datagrams and new flows count as several: see pace.
 	Packets int
 	// CPU is the sandbox's cores (0 for no limit). A sandbox with less than one core gets that part of Packets,
@@ -179,7 +179,7 @@ const (
 	udpFlows
 )
 
-// begin counts a new flow, if there is room for it; then end must be called.
+// begin counts a new flow, if the limit allows it; then end must be called.
 func (s *Stack) begin(protocol int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

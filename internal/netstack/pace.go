@@ -16,8 +16,7 @@ const (
 	costFlow     = 12
 )
 
-// together paces all sandboxes: they get half of what the machine's cores can do, and the other half is left for
-// everything else.
+// together paces all sandboxes: they get half of the machine's CPU, and the other half is left for everything else.
 var together = newPace(float64(runtime.NumCPU()) * 40_000)
 
 // pace holds one sandbox to its share of the daemon's work. A packet that has to wait

@@ -29,8 +29,8 @@ func bound(t *stack.Stack) tcpip.Error {
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	sack := tcpip.TCPSACKEnabled(true)
-	// With RACK, a connection that loses packets can be left without a timer and wait forever: when gVisor's sender considers all packets
-	// under way lost, it disables the probe's timer and starts no retransmission timer.
+	// With RACK, a connection that loses packets can be left without a timer and wait forever: when gVisor's sender
+	// considers all packets in transit lost, it disables the probe's timer and starts no retransmission timer.
 	recovery := tcpip.TCPRecovery(0)
 	// On this network no packet arrives after the end of its connection.
 	wait := tcpip.TCPTimeWaitTimeoutOption(time.Millisecond)
@@ -75,7 +75,7 @@ func (s *Stack) handleTCP(r *tcp.ForwarderRequest) {
 // tcpFlow implements Flow.
 type tcpFlow struct {
 	stack    *Stack
-	request  *tcp.ForwarderRequest // nil once it is decided
+	request  *tcp.ForwarderRequest // nil once it is accepted or refused
 	id       stack.TransportEndpointID
 	buffer   int
 	queue    waiter.Queue
@@ -104,8 +104,8 @@ func (f *tcpFlow) Accept() (net.Conn, error) {
 	return gonet.NewTCPConn(&f.queue, e), nil
 }
 
-// shake shakes hands with the sandbox. Only an event on its queue ends that early, and an event before it waits is
-// lost.
+// shake does the handshake with the sandbox. Only an event on its queue ends that early, and an event before it waits
+// is lost.
 func (f *tcpFlow) shake() (tcpip.Endpoint, tcpip.Error) {
 	ctx, cancel := context.WithTimeout(f.stack.ctx, handshake)
 	shaken := make(chan struct{})
@@ -137,7 +137,7 @@ func (f *tcpFlow) decide(reset bool) {
 	f.request = nil
 }
 
-// finish closes the connection and waits until nothing of it is left.
+// finish closes the connection and waits until it is completely gone.
 func (f *tcpFlow) finish() {
 	if f.endpoint == nil {
 		return

@@ -12,7 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// How much waits for a reader of datagrams: the largest and some more once there is a reader, and a few before that.
+// How many bytes wait for a reader of datagrams: the largest datagram and some more once there is a reader, and a few
+// before that.
 const (
 	datagramBuffer = 128 << 10
 	undecided      = 4 << 10

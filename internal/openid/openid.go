@@ -1,8 +1,9 @@
-// Package openid signs people in with an OpenID Connect issuer: the authorization code flow, with PKCE, state and nonce.
+// Package openid signs people in with an OpenID Connect issuer: the authorization code flow, with PKCE, state and
+// nonce.
 //
-// A sign-in is one random value, which the browser that begins it holds in a cookie. State, nonce and the verifier of PKCE
-// are derived from that value with a key of this process, so the server needs no memory for sign-ins that never end. The
-// address with code and state is useless without the cookie of that browser.
+// A sign-in is one random value, which the browser that begins it holds in a cookie. State, nonce and the verifier of
+// PKCE are derived from that value with a key of this process, so the server needs no memory for unfinished sign-ins.
+// The address with code and state is useless without the cookie of that browser.
 package openid
 
 import (
@@ -35,9 +36,9 @@ type Options struct {
 	Issuer   string // URL, exactly as its tokens contain it
 	ClientID string
 	Secret   string // secret of the client; "" for a public one
-	Redirect string // URL to which the issuer sends browsers back, as it knows it
+	Redirect string // URL to which the issuer sends browsers back, as registered there
 	Name     string // name of the issuer, for people; default its host name
-	// Scopes are those to ask for, beside openid. offline_access is added where the issuer has it.
+	// Scopes are the scopes to request, in addition to openid. offline_access is added if the issuer supports it.
 	Scopes []string
 }
 
@@ -52,10 +53,10 @@ type Client struct {
 	issuer   *provider // nil until it has been reached
 	refused  error     // why the issuer was not reached
 	asked    time.Time
-	finished map[string]time.Time // states that came back
+	finished map[string]time.Time // used states
 }
 
-// provider is what the issuer says about itself.
+// provider is the issuer's metadata.
 type provider struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
@@ -63,10 +64,10 @@ type provider struct {
 	named    bool   // the issuer names itself when it sends a browser back (RFC 9207)
 }
 
-// Grant is what the issuer says about a person who has signed in.
+// Grant is the issuer's answer about a person who has signed in.
 type Grant struct {
 	Subject, Username string
-	// Scope is what was granted, separated by spaces. Empty when the issuer did not say it.
+	// Scope is the granted scope, separated by spaces. Empty when the issuer did not report it.
 	Scope       string
 	AccessToken string
 	Expires     time.Time // expiry of the access token
@@ -80,8 +81,8 @@ func (g *Grant) Renewable() bool { return g.refresh != "" }
 // The reasons for which a sign-in fails.
 const (
 	Refused     = "refused"     // by the person, or the issuer
-	Stale       = "stale"       // not begun in this browser, or too long ago, or over
-	Invalid     = "invalid"     // what the issuer says is not valid
+	Stale       = "stale"       // not begun in this browser, or too old, or used already
+	Invalid     = "invalid"     // the issuer's answer is not valid
 	Unavailable = "unavailable" // the issuer does not answer
 )
 
@@ -128,7 +129,7 @@ func New(opt Options) (*Client, error) {
 	rand.Read(c.key[:]) // never fails: it ends the program instead
 	c.http = &http.Client{Timeout: answerTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if via[0].Method != http.MethodGet || len(via) > 3 {
-			return http.ErrUseLastResponse // a code or a secret goes to the address that the issuer named, and to no other
+			return http.ErrUseLastResponse // a code or a secret is sent only to the address that the issuer named
 		}
 		return nil
 	}}
@@ -221,8 +222,8 @@ func reasonOf(name string) string {
 	return Invalid
 }
 
-// check checks that a browser comes back from a sign-in that it began a moment ago, and for the first time. It returns
-// where the person wants to go.
+// check checks that a browser returns from a sign-in that it began recently, for the first time. It returns the page
+// that the person requested.
 func (c *Client) check(cookie string, q url.Values) (to string, err error) {
 	for name, values := range q {
 		if len(values) > 1 {
@@ -252,7 +253,7 @@ func (c *Client) check(cookie string, q url.Values) (to string, err error) {
 	return string(text), nil
 }
 
-// first reports whether a state comes back for the first time.
+// first reports whether a state returns for the first time.
 func (c *Client) first(state string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +296,7 @@ func (at *provider) verified(ctx context.Context, t *oauth2.Token, client string
 	return id, nil
 }
 
-// grantOf returns what an answer of the issuer grants.
+// grantOf returns the grant in an issuer's answer.
 func grantOf(t *oauth2.Token, id *oidc.IDToken) *Grant {
 	var c struct {
 		Username string `json:"preferred_username"`
@@ -358,8 +359,8 @@ func failedCall(err error) *Error {
 	return &Error{Invalid, err}
 }
 
-// EndURL returns where a browser signs out of the issuer, and "" where the issuer has no such place. The grant is nil when
-// it is not known any more. The person comes back to the given path here.
+// EndURL returns where a browser signs out of the issuer, or "" if the issuer has no such URL. The grant is nil when it
+// is unknown. The person returns to the given path here.
 func (c *Client) EndURL(g *Grant, path string) string {
 	c.mu.Lock()
 	at := c.issuer

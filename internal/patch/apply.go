@@ -23,10 +23,10 @@ const maxFile = 256 << 20
 
 var maxAll = 1 << 30
 
-// Apply changes the files of a folder. If one of them cannot be changed, because it is different here from what the
-// agent began with, or because it lies where nothing may be written, nothing is changed and the error is Conflict or
-// Denied. All new content is on the disk before the first file changes, so a full disk changes nothing either. Changes
-// of submodules are left out; their paths are returned.
+// Apply changes the files of a folder. If one of them cannot be changed, because it differs from the one that the agent
+// started with, or because its path is forbidden, nothing is changed and the error is Conflict or Denied. All new
+// content is on the disk before the first file changes, so a full disk changes nothing either. Changes of submodules
+// are left out; their paths are returned.
 func (p *Patch) Apply(dir string) (skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *Patch) Apply(dir string) (skipped []string, err error) {
 	return skipped, plan.carryOut()
 }
 
-// plan is what is to be done, found out before anything is changed.
+// plan has the steps, which are determined before anything is changed.
 type plan struct {
 	root  *os.Root
 	steps map[string]*step
@@ -60,9 +60,9 @@ type step struct {
 	path    string
 	mode    string // empty removes it
 	content []byte
-	removes bool        // something is there
+	removes bool        // a file exists
 	was     fs.FileInfo // mode of the existing file, when it was read
-	temp    string      // where the new state waits for its place
+	temp    string      // temporary path of the new state
 }
 
 func (p *plan) add(f *File) error {
@@ -101,14 +101,14 @@ func (p *plan) add(f *File) error {
 	return nil
 }
 
-// old returns what is at the path, which must be what the difference says.
+// old returns the content at the path, which must be the diff's old content.
 func (p *plan) old(s *step, f *File, removed bool) ([]byte, error) {
 	info, err := p.lstat(f.Path)
 	switch {
 	case f.New() && (errors.Is(err, fs.ErrNotExist) || removed):
 		return nil, nil
 	case f.New() && err == nil && info.IsDir():
-		return nil, nil // checkPlace looks at what is in it
+		return nil, nil // checkPlace examines its content
 	case f.New() && err == nil:
 		return nil, conflict(f.Path, errors.New("the agent made this file, and there is one here"))
 	case err != nil:
@@ -132,7 +132,7 @@ func (p *plan) old(s *step, f *File, removed bool) ([]byte, error) {
 	return old, err
 }
 
-// hasID reports whether content is what git calls by that id.
+// hasID reports whether content has git's id.
 func hasID(content []byte, id string) bool {
 	head := fmt.Appendf(nil, "blob %d\x00", len(content))
 	if len(id) == 2*sha256.Size {
@@ -143,7 +143,7 @@ func hasID(content []byte, id string) bool {
 	return hex.EncodeToString(sum[:]) == id
 }
 
-// checkPath refuses a path that leads out of the folder, or to what git keeps for itself.
+// checkPath refuses a path that leads out of the folder, or to git's own files.
 func checkPath(p string) error {
 	if !filepath.IsLocal(p) || path.Clean(p) != p || p == "." || strings.ContainsRune(p, 0) {
 		return denied(p, "the path leads out of the folder")
@@ -156,8 +156,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// gitsOwn reports whether some file system takes a name for .git: it may ignore the case of letters, characters that
-// cannot be seen, or points and blanks at the end.
+// gitsOwn reports whether some file system treats a name as .git: it may ignore the case of letters, invisible
+// characters, or dots and blanks at the end.
 func gitsOwn(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
@@ -170,8 +170,8 @@ func gitsOwn(name string) bool {
 	return name == ".git" || name == "git~1"
 }
 
-// checkLink refuses a link that leads out of the folder. Points that go up may only be at its beginning: after another
-// name they can lead anywhere, because that name can be a link.
+// checkLink refuses a link that leads out of the folder. The part .. is allowed only at its beginning: after another
+// name it can lead anywhere, because that name can be a link.
 func checkLink(p, target string) error {
 	up := true
 	for part := range strings.SplitSeq(target, "/") {
@@ -189,8 +189,8 @@ func checkLink(p, target string) error {
 	return nil
 }
 
-// checkFolders refuses a path through a link, which is here or which the difference makes. A new file can be in a folder
-// that takes the place of a link or a file, and a file that goes can be in one that becomes a file.
+// checkFolders refuses a path through a link, which exists or which the diff makes. A new file can be in a folder that
+// replaces a link or a file, and a removed file can be in a folder that becomes a file.
 func (p *plan) checkFolders(name string, isNew, isGone bool) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		s := p.steps[dir]
@@ -209,7 +209,7 @@ func (p *plan) checkFolders(name string, isNew, isGone bool) error {
 	return nil
 }
 
-// checkPlace looks at a path when all of the difference is known: a folder that becomes a file must not hold anything else.
+// checkPlace checks a path when the whole diff is known: a folder that becomes a file must not contain anything else.
 func (p *plan) checkPlace(s *step) error {
 	if err := p.checkFolders(s.path, !s.removes, s.mode == ""); err != nil {
 		return err
@@ -229,11 +229,11 @@ func (p *plan) checkPlace(s *step) error {
 		if inside, err := fs.ReadDir(here, name); err != nil || len(inside) > 0 {
 			return err
 		}
-		return conflict(s.path, fmt.Errorf("%q is an empty folder here", name)) // git does not know of it
+		return conflict(s.path, fmt.Errorf("%q is an empty folder here", name)) // git does not track it
 	})
 }
 
-// lstat looks at a path. Behind a link there is nothing.
+// lstat examines a path. Behind a link no file exists.
 func (p *plan) lstat(name string) (fs.FileInfo, error) {
 	dir, err := p.folder(name)
 	if err == nil && dir != path.Dir(name) {
@@ -245,7 +245,7 @@ func (p *plan) lstat(name string) (fs.FileInfo, error) {
 	return p.root.Lstat(name)
 }
 
-// folder is the nearest folder of a path that is there.
+// folder is the nearest existing folder of a path.
 func (p *plan) folder(name string) (dir string, err error) {
 	dir = "."
 	for part := range strings.SplitSeq(path.Dir(name), "/") {
@@ -262,8 +262,8 @@ func (p *plan) folder(name string) (dir string, err error) {
 	return dir, nil
 }
 
-// carryOut prepares everything beside its place. Then it removes first, so that a folder can take the place of a file, and
-// the other way round.
+// carryOut prepares all new files under temporary names. Then it removes first, so that a folder can replace a file,
+// and the other way round.
 func (p *plan) carryOut() error {
 	defer p.tidy()
 	for _, prepare := range []func(*step) error{p.checkPlace, p.stage, p.unchanged} {
@@ -283,8 +283,8 @@ func (p *plan) carryOut() error {
 	return nil
 }
 
-// stage makes the new state of a path beside its place, in the nearest folder that is there. Of what goes it makes an empty
-// file for a moment, to learn whether the folder can be changed.
+// stage makes the new state of a path under a temporary name, in the nearest existing folder. For a removal it makes an
+// empty file briefly, to check whether the folder can be changed.
 func (p *plan) stage(s *step) error {
 	dir, err := p.folder(s.path)
 	if err == nil {
@@ -301,7 +301,7 @@ func (p *plan) stage(s *step) error {
 	return nil
 }
 
-// make makes the new state. A file that is there already keeps its permissions, but for those to run it.
+// make makes the new state. An existing file keeps its permissions, except those to run it.
 func (p *plan) make(s *step) error {
 	if s.mode == modeLink {
 		return p.root.Symlink(string(s.content), s.temp)
@@ -340,7 +340,7 @@ func (p *plan) unchanged(s *step) error {
 	return nil
 }
 
-// remove removes what goes, and the folders that it leaves empty.
+// remove removes files, and folders that become empty.
 func (p *plan) remove(s *step) error {
 	if s.mode != "" {
 		return nil
@@ -353,7 +353,7 @@ func (p *plan) remove(s *step) error {
 	return nil
 }
 
-// put moves the new state to its place.
+// put moves the new state to its path.
 func (p *plan) put(s *step) error {
 	if s.mode == "" {
 		return nil
@@ -373,7 +373,7 @@ func (p *plan) put(s *step) error {
 	return err
 }
 
-// tidy removes what waits for a place that it did not get.
+// tidy removes temporary files that were not used.
 func (p *plan) tidy() {
 	for _, s := range p.order {
 		if s.temp != "" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxBinary bounds one file that is not text, in bytes: a few bytes of a difference could otherwise become gigabytes.
+// maxBinary limits one file that is not text, in bytes: a few bytes of a diff could otherwise become gigabytes.
 const maxBinary = 64 << 20
 
 var (
@@ -19,12 +19,12 @@ var (
 
 // binary is the change of a file that is not text: its new content, or instructions that make it of the old one.
 type binary struct {
-	packed []byte // by zlib
-	size   int    // size of what is packed
+	packed []byte // compressed with zlib
+	size   int    // size of the uncompressed data
 	delta  bool
 }
 
-// binary reads the change forwards, and skips the one backwards that git adds.
+// binary reads the forward change, and skips the backward one that git adds.
 func (r *reader) binary() (*binary, error) {
 	forward, err := r.piece()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"hutch"
 )
 
-// Commit puts a difference onto a new branch of a repository of this machine, as one commit on top of what is checked
-// out, and returns its id. The working tree, the index and the branch that is checked out do not change. Git itself does
-// it, with commands that change objects and one reference: hooks, watchers and fetches, which could run programs that
-// the repository names, are turned off.
+// Commit puts a diff onto a new branch of a repository of this machine, as one commit on top of the current one, and
+// returns its id. The working tree, the index and the current branch do not change. Git itself does it, with commands
+// that change objects and one reference: hooks, watchers and fetches, which could run programs that the repository
+// names, are turned off.
 func Commit(ctx context.Context, dir, branch, message string, text []byte) (id string, err error) {
 	p, err := Parse(text)
 	if err != nil {
@@ -45,7 +45,7 @@ func Commit(ctx context.Context, dir, branch, message string, text []byte) (id s
 		return "", hutch.Errorf(hutch.Conflict, "%s is no repository of git with a commit: leave --branch out and use --apply. Git says %q", dir, g.err)
 	}
 	g.do(nil, "read-tree", head)
-	// The names in the difference are those in the folder, which can be one of several in the repository.
+	// The names in the diff are relative to the folder, which can be one of several in the repository.
 	prefix := g.do(nil, "rev-parse", "--show-prefix")
 	g.do(text, "apply", "--cached", "--binary", "--directory="+prefix, "-")
 	if g.err != nil {
@@ -95,8 +95,8 @@ func (g *repository) do(stdin []byte, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// environment is that of this program without what leads git to another repository, or to other settings and programs, than those of
-// its folder: in a hook of git, GIT_DIR is set.
+// environment is that of this program without variables that lead git to another repository, or to other settings and
+// programs, than those of its folder: in a hook of git, GIT_DIR is set.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

@@ -1,12 +1,11 @@
-// Package patch reads a difference of files, and applies it to a folder of this machine.
+// Package patch reads a diff of files, and applies it to a folder of this machine.
 //
-// The difference comes out of a sandbox, so its author is not trusted. Two decisions make it safe to apply. First, one
-// text is both what a person reads and what is applied: there is no second description that could say something
-// else. Second, only what `git diff --binary --full-index --no-renames` writes is understood, and everything else is
-// refused. No program runs, git included: its configuration, hooks and filters are files of a folder that may come from a
-// stranger.
+// The diff comes from a sandbox, so its author is not trusted. Two decisions make it safe to apply. First, a person
+// reads the same text that is applied: there is no second description that could differ. Second, only the output of
+// `git diff --binary --full-index --no-renames` is understood, and everything else is refused. No program runs, git
+// included: its configuration, hooks and filters are files of a folder that may come from a stranger.
 //
-// [Patch.Apply] changes nothing unless every file fits. It follows no link, and touches nothing that git calls its own.
+// [Patch.Apply] changes nothing unless every file fits. It follows no link, and touches none of git's own files.
 package patch
 
 import (
@@ -26,7 +25,7 @@ const (
 	modeModule  = "160000" // a repository in the repository
 )
 
-// Patch is a difference, file by file, in the order of its text.
+// Patch is a diff, file by file, in the order of its text.
 type Patch struct {
 	Files []File
 }
@@ -40,19 +39,19 @@ type File struct {
 	Added, Removed int
 	Binary         bool
 
-	oldID, newID string // what git calls the content before and after; empty when only the mode changes
-	text         string // the pieces of a text file that change, as they were read
+	oldID, newID string // git's ids of the content before and after; empty when only the mode changes
+	text         string // the changed pieces of a text file, as they were read
 	data         *binary
 }
 
-// New and Deleted report whether the file is there only after, or only before.
+// New and Deleted report whether the file exists only after, or only before.
 func (f File) New() bool     { return f.OldMode == "" }
 func (f File) Deleted() bool { return f.NewMode == "" }
 
-// Sum is what a difference changes, in numbers.
+// Sum is the size of a diff, in numbers.
 type Sum struct{ Files, Added, Removed int }
 
-// Count refuses what Parse refuses, and keeps nothing: a line of two bytes costs no more than that.
+// Count refuses the same diffs as Parse, and keeps nothing: a line of two bytes costs no more than that.
 func Count(text []byte) (s Sum, err error) {
 	err = each(text, func(f File) {
 		s = Sum{s.Files + 1, s.Added + f.Added, s.Removed + f.Removed}
@@ -60,7 +59,7 @@ func Count(text []byte) (s Sum, err error) {
 	return s, err
 }
 
-// Parse reads the text of a difference. It refuses everything that git does not write with the options above.
+// Parse parses the text of a diff. It refuses everything that git does not write with the options above.
 func Parse(text []byte) (*Patch, error) {
 	p := &Patch{}
 	if err := each(text, func(f File) { p.Files = append(p.Files, f) }); err != nil {
@@ -81,10 +80,10 @@ func each(text []byte, visit func(File)) error {
 	return nil
 }
 
-// reader takes lines off a text.
+// reader reads the lines of a text.
 type reader struct {
 	rest string
-	line int // the number of the last line that was taken
+	line int // number of the last line that was read
 }
 
 func (r *reader) end() bool { return r.rest == "" }
@@ -104,7 +103,7 @@ func (r *reader) take() string {
 	return line
 }
 
-// after takes the next line if it begins with a prefix, and returns the rest of it.
+// after reads the next line if it begins with a prefix, and returns the rest of it.
 func (r *reader) after(prefix string) (string, bool) {
 	line, ok := strings.CutPrefix(r.peek(), prefix)
 	if !ok {
@@ -217,7 +216,7 @@ func (r *reader) text(f *File) error {
 		absent       bool
 	}{{"--- ", "a/", f.New()}, {"+++ ", "b/", f.Deleted()}} {
 		given, ok := r.after(side.mark)
-		given = strings.TrimSuffix(given, "\t") // git ends a name with a blank in it so
+		given = strings.TrimSuffix(given, "\t") // git ends a name that contains a blank in this way
 		path, named := name(given, side.prefix)
 		if !ok || side.absent != (given == "/dev/null") || !side.absent && (!named || path != f.Path) {
 			return r.refuse("it names another file than %q", f.Path)
@@ -235,7 +234,7 @@ func (r *reader) text(f *File) error {
 	return nil
 }
 
-// count is told what a piece says.
+// count receives the lines of a piece.
 func (f *File) count(mark byte, _ int, _ string) error {
 	switch mark {
 	case '+':
@@ -248,8 +247,8 @@ func (f *File) count(mark byte, _ int, _ string) error {
 
 var hunkLine = regexp.MustCompile(`^@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9})(?:,([0-9]{1,9}))? @@`)
 
-// hunk reads one piece, with as many lines as its head says. It calls see with '@' and how many lines are before the piece
-// in the old file, then with each line and its mark: a blank, '-' or '+'.
+// hunk reads one piece, with as many lines as its head says. It calls see with '@' and how many lines are before the
+// piece in the old file, then with each line and its mark: a blank, '-' or '+'.
 func (r *reader) hunk(see func(mark byte, at int, line string) error) error {
 	m := hunkLine.FindStringSubmatch(r.take())
 	if m == nil {
@@ -257,7 +256,7 @@ func (r *reader) hunk(see func(mark byte, at int, line string) error) error {
 	}
 	at, old, after := number(m[1], 0), number(m[2], 1), number(m[4], 1)
 	if old > 0 {
-		at-- // the first line is 1; a piece without old lines says after which line it comes
+		at-- // the first line is 1; a piece without old lines names the line before it
 	}
 	if at < 0 || old+after == 0 {
 		return r.refuse("a piece begins before its file, or is empty")
@@ -303,7 +302,7 @@ func number(s string, absent int) int {
 	return n
 }
 
-// change returns the new content of a file. The old content must be exactly what the difference says.
+// change returns the new content of a file. The old content must match the diff exactly.
 func (f *File) change(old []byte) ([]byte, error) {
 	if f.Binary {
 		return f.data.change(old)
@@ -327,7 +326,7 @@ type edit struct {
 	rest  string // rest of the old content
 	next  int    // lines before it
 	out   bytes.Buffer
-	ended bool // by a line without an end, after which no other can come
+	ended bool // by a line without an end, after which no other can follow
 }
 
 func (e *edit) follow(mark byte, at int, line string) error {

@@ -134,7 +134,7 @@ const (
 	// idleTime is how long a connection is kept for the next request. It counts as a use of the sandbox, and is
 	// shorter than servers keep theirs: Node's 5 s.
 	idleTime  = 4 * time.Second
-	maxHeader = 64 << 10 // most bytes of the header of an answer, in bytes
+	maxHeader = 64 << 10 // most bytes of the header of an answer
 )
 
 // Close closes idle connections.

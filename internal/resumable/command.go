@@ -1,9 +1,8 @@
-// Package resumable has commands that outlive the connection that started them,
-// and the newest part of their output. A command runs until it ends, is cancelled,
-// or has had no reader for the grace; after its end it is kept for the grace.
+// Package resumable has commands that outlive the connection that started them, and the newest part of their output. A
+// command runs until it ends, is cancelled, or has had no reader for the grace; after its end it is kept for the grace.
 //
-// A command has one reader at a time. It is held back when that reader is slow or
-// away, so its output takes a bounded part of the memory that its caller may use.
+// A command has one reader at a time. It is held back when that reader is slow or away, so its output takes a limited
+// part of its caller's memory budget.
 package resumable
 
 import (
@@ -37,7 +36,7 @@ type Table struct {
 	list []*Command // oldest first
 }
 
-// Options are what a command needs of its runner.
+// Options are a command's needs from its runner.
 type Options struct {
 	Grace  time.Duration           // how long it is kept without a reader
 	Take   func(bytes int) bool    // asks for more memory
@@ -68,7 +67,7 @@ func (t *Table) Add(opt Options) (*Command, *Reader, error) {
 	return x, r, nil
 }
 
-// ID is what a client names the command by.
+// ID is the id by which a client names the command.
 func (x *Command) ID() string { return x.id }
 
 // Output appends output. It waits while the reader is too far behind, until ctx is
@@ -173,7 +172,7 @@ func (t *Table) find(id string, then func(*Command)) (*Command, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "there is no resumable command %.80q: it was never started here, its connection was lost for more than %v, or the server was started again", id, hutch.ExecGrace)
 }
 
-// removeLocked forgets a command, and reports whether it was there.
+// removeLocked forgets a command, and reports whether it was known.
 func (t *Table) removeLocked(x *Command) bool {
 	for i, other := range t.list {
 		if other == x {

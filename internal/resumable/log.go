@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// maxAhead is how far a resumable command may print ahead of its reader.
-	// As much of what the reader was handed is kept, because a connection that
-	// breaks loses what was under way in it.
+	// maxAhead is how far a resumable command can print ahead of its reader. The same amount of output that the reader
+	// already got is kept, because a broken connection loses data in transit.
 	maxAhead  = 512 << 10
 	logStep   = 64 << 10 // by which a log grows
 	logPiece  = 32 << 10 // the longest piece that is kept as one
@@ -24,13 +23,13 @@ const (
 // Positions are cursors, which count bytes of output. Weights are positions
 // that also count the memory of the pieces: they bound the log.
 type outputLog struct {
-	take func(bytes int) bool // whether so much more may be held
+	take func(bytes int) bool // reserves memory for this many more bytes
 
 	mu      sync.Mutex
 	pieces  []piece
-	base    int64 // weight of what was dropped before pieces
+	base    int64 // weight of the output that was dropped before pieces
 	weight  int64 // weight of all output so far
-	handed  int64 // weight of what any reader was handed
+	handed  int64 // weight of the output that any reader got
 	size    int64 // how much may be kept
 	reader  *reader
 	changes int // changes of the reader, and the end of the log
@@ -81,7 +80,7 @@ func (l *outputLog) append(ctx context.Context, p piece) error {
 	}
 	for len(l.pieces) > 0 && l.weight+cost-l.base > l.size {
 		l.base = l.pieces[0].weight
-		l.pieces[0] = piece{} // its data is free at once
+		l.pieces[0] = piece{} // its data can be freed at once
 		l.pieces = l.pieces[1:]
 	}
 	l.weight += cost
@@ -91,8 +90,8 @@ func (l *outputLog) append(ctx context.Context, p piece) error {
 	return nil
 }
 
-// fitsLocked reports whether more can be appended without losing what the reader
-// has not read, and with half of the log for what was handed to a reader.
+// fitsLocked reports whether more can be appended without losing unread output, and with half of the log for output
+// that a reader already got.
 func (l *outputLog) fitsLocked(cost int64) bool {
 	for l.weight+cost-l.base > l.size && l.size < 2*maxAhead && l.take(logStep) {
 		l.size += logStep
@@ -153,7 +152,7 @@ func (l *outputLog) detach(r *reader) bool {
 	return true
 }
 
-// count counts how often a reader came or went, and the end.
+// count counts how often a reader connected or disconnected, and the end.
 func (l *outputLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +168,7 @@ func (l *outputLog) attended() bool {
 
 var errTakenOver = hutch.Errorf(hutch.Conflict, "another connection resumed this command, and reads its output now: one connection reads it at a time")
 
-// follow hands output to out from r's cursor to the end of the command.
+// follow passes output to out from r's cursor to the end of the command.
 func (l *outputLog) follow(ctx context.Context, r *reader, out func(hutch.Output) error) error {
 	for {
 		o, err := l.next(ctx, r)
@@ -210,7 +209,7 @@ func (l *outputLog) readLocked(r *reader) hutch.Output {
 	for _, p := range l.pieces[first:] {
 		r.weight = p.weight
 		l.handed = max(l.handed, p.weight)
-		l.wakeLocked() // there is room for more
+		l.wakeLocked() // there is space for more
 		if p.end <= r.cursor {
 			continue // the client has it already
 		}

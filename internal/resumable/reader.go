@@ -13,8 +13,8 @@ type Reader struct {
 	reader  reader
 }
 
-// Read hands output to out and returns how the command ended. When ctx ends, the
-// command continues, unless the cause is an error that ends it too.
+// Read passes output to out and returns how the command ended. When ctx ends, the command continues, unless the cause
+// is an error that ends it too.
 func (r *Reader) Read(ctx context.Context, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	x := r.command
 	defer r.leave()
@@ -30,8 +30,8 @@ func (r *Reader) Read(ctx context.Context, out func(hutch.Output) error) (hutch.
 	return x.result, x.err
 }
 
-// cancels reports whether the end of a call by that cause ends its command too:
-// the caller said so, or may no longer run it.
+// cancels reports whether the end of a call with that cause ends its command too: the caller cancelled, or lost the
+// right to run it.
 func cancels(cause error) bool {
 	e, ok := errors.AsType[*hutch.Error](cause)
 	return ok && (e.Kind == hutch.Conflict || e.Kind == hutch.Denied)

@@ -29,12 +29,12 @@ const (
 	keyPause = 2 * time.Millisecond
 	// clickPause is between the clicks of a double click: longer than programs ignore, shorter than they take for two.
 	clickPause = 40 * time.Millisecond
-	// dragSteps is how many points the pointer passes in a drag, and dragPause is between them: programs begin a drag only
-	// when they see the pointer move, and a window manager follows it only after a round trip to X.
+	// dragSteps is how many points the pointer passes in a drag, and dragPause is between them: programs begin a drag
+	// only when they see the pointer move, and a window manager follows it only after a round trip to X.
 	dragSteps = 10
 	dragPause = 15 * time.Millisecond
-	// A keyboard of X has some 140 places for characters that it lacks, and setxkbmap clears them. Programs look up what a
-	// key means when they get to it, so before that they have settleTime to catch up.
+	// A keyboard of X has about 140 places for characters that it lacks, and setxkbmap clears them. Programs look up
+	// the meaning of a key when they handle it, so before clearing they have settleTime to catch up.
 	maxAdded   = 80
 	settleTime = 500 * time.Millisecond
 	firstPause = 50 * time.Millisecond
@@ -60,7 +60,7 @@ func (d Desk) Control(ctx context.Context, req hutch.ControlRequest) (hutch.Cont
 		d.state(ctx, r)
 		shown := lastPicture(req)
 		for i, a := range req.Actions {
-			if pictures(a) && i != shown { // nobody would see it
+			if pictures(a) && i != shown { // no caller would see it
 				continue
 			}
 			if err := h.do(a, &res); err != nil {
@@ -84,7 +84,7 @@ func pictures(a hutch.ScreenAction) bool {
 	return a.Action == hutch.TakeScreenshot || a.Action == hutch.ZoomIn
 }
 
-// lastPicture is the index of the last action that takes a picture, whose picture is the result's; -1 for none.
+// lastPicture is the index of the last action that takes a picture, which becomes the result's; -1 for none.
 func lastPicture(req hutch.ControlRequest) int {
 	for i, a := range slices.Backward(req.Actions) {
 		if pictures(a) {
@@ -94,7 +94,7 @@ func lastPicture(req hutch.ControlRequest) int {
 	return -1
 }
 
-// typingTime is what the actions of a request may take beside [talkTime].
+// typingTime is how long the actions of a request may take, in addition to [talkTime].
 func typingTime(req hutch.ControlRequest) time.Duration {
 	total := time.Duration(0)
 	for _, a := range req.Actions {
@@ -122,7 +122,7 @@ func (h hands) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
 	return h.mouse(a)
 }
 
-// shoot takes a picture for the result. It costs the caller's memory twice more in JSON.
+// shoot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
 func (h hands) shoot(part *hutch.Region, res *hutch.ControlResult) error {
 	shot, err := shoot(h.ctx, h.rfb, part)
 	if err == nil && !caller.From(h.ctx).Budget.Take(2*len(shot.PNG)) {
@@ -225,7 +225,7 @@ func (h hands) drag(from, to image.Point) error {
 	}
 	for i := range dragSteps + 2 { // and it rests at the end
 		if err := h.pause(dragPause); err != nil {
-			break // the button goes up all the same
+			break // the button is released in any case
 		}
 		if err := h.pointer(from.Add(to.Sub(from).Mul(min(i, dragSteps)).Div(dragSteps)), h.buttons); err != nil {
 			return err
@@ -234,7 +234,7 @@ func (h hands) drag(from, to image.Point) error {
 	return errors.Join(h.hold(h.cursor, h.buttons&^left), context.Cause(h.ctx))
 }
 
-// press presses keys together and lets them go, one chord after the other. Each is held for a while.
+// press presses keys together and releases them, one chord after the other. Each is held for a while.
 func (h hands) press(text string, hold time.Duration) error {
 	list, err := chords(text)
 	if err != nil {
@@ -263,7 +263,7 @@ func (h hands) holding(text string, f func() error) error {
 	return h.down(list[0], f)
 }
 
-// down holds keys while f runs, and lets them go in any case.
+// down holds keys while f runs, and releases them in any case.
 func (h hands) down(keys []uint32, f func() error) (err error) {
 	for i, sym := range keys {
 		if err := h.key(sym, true); err != nil {
@@ -274,7 +274,7 @@ func (h hands) down(keys []uint32, f func() error) (err error) {
 	return f()
 }
 
-// typeText types characters. Those that no key has are added to the keyboard by the screen.
+// typeText types characters. The screen adds characters without a key to the keyboard.
 func (h hands) typeText(text string) error {
 	added := map[rune]bool{}
 	for _, c := range text {
@@ -297,7 +297,7 @@ func (h hands) typeText(text string) error {
 	return nil
 }
 
-// clear takes the added characters from the keyboard, when programs have got to what was typed. A screen without
+// clear removes the added characters from the keyboard, when programs have handled the typed text. A screen without
 // setxkbmap keeps them.
 func (h hands) clear(first bool) error {
 	if err := h.sync(); err != nil {
@@ -314,7 +314,7 @@ func (h hands) clear(first bool) error {
 	return err
 }
 
-// pause waits. The pause after a key is for the programs, not for us: what was written is under way meanwhile.
+// pause waits. The pause after a key is for the programs, not for us: meanwhile the written messages are in transit.
 func (h hands) pause(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

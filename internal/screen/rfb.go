@@ -54,7 +54,7 @@ type rfb struct {
 	width, height int
 	// layout are the screens that ExtendedDesktopSize reported, 16 bytes each; nil before.
 	layout  []byte
-	resized bool // the server reported a size since it was asked
+	resized bool // the server has reported a size since the request
 	refused int  // why the server did not take a size
 	cursor  image.Point
 	placed  bool // cursor and buttons are known
@@ -125,7 +125,7 @@ func (r *rfb) init() error {
 	if err := r.size(); err != nil {
 		return err
 	}
-	if err := r.skip(16); err != nil { // its pixel format: ours is set below
+	if err := r.skip(16); err != nil { // its pixel format: ours is set later
 		return err
 	}
 	n, err := r.u32()
@@ -183,8 +183,9 @@ func (r *rfb) picture(part image.Rectangle) (*image.RGBA, error) {
 	for i := 3; i < len(picture.Pix); i += 4 {
 		picture.Pix[i] = 0xff
 	}
-	// Xtigervnc answers the first question with its size alone. The pixels then count as changed, and come with the answer to
-	// a second question, which is for changes. A server that draws the same pixels twice gets a picture with holes, which is its own.
+	// Xtigervnc answers the first request only with its size. The pixels then count as changed, and come with the
+	// answer to a second request, which is for changes. A server that draws the same pixels twice gets a picture with
+	// holes, which is its own fault.
 	missing := part.Dx() * part.Dy()
 	for i := range maxUpdates {
 		if err := r.ask(part, i > 0); err != nil {
@@ -208,7 +209,7 @@ func (r *rfb) sync() error {
 	return err
 }
 
-// ask requests the content of part of the screen, or what of it has changed.
+// ask requests the content of part of the screen, or its changes.
 func (r *rfb) ask(part image.Rectangle, changes bool) error {
 	b := []byte{toUpdateRequest, 0}
 	if changes {
@@ -220,7 +221,8 @@ func (r *rfb) ask(part image.Rectangle, changes bool) error {
 	return r.write(b)
 }
 
-// update reads messages up to an update, and draws what of it lies in picture. It returns the number of pixels drawn.
+// update reads messages up to an update, and draws the part of it that is in picture. It returns the number of pixels
+// drawn.
 func (r *rfb) update(picture *image.RGBA) (drawn int, err error) {
 	if err := r.untilUpdate(); err != nil {
 		return 0, err
@@ -314,7 +316,7 @@ func (r *rfb) raw(picture *image.RGBA, at image.Rectangle) (int, error) {
 	switch {
 	case at.Max.X > r.width || at.Max.Y > r.height: // an empty rectangle is In every other one
 		return 0, lie("it draws outside of its screen, at %v", at)
-	case at.Empty(): // its rows would cost time and no byte, and a deadline ends only what waits for bytes
+	case at.Empty(): // its rows would cost time without reading a byte, and a deadline ends only reads
 		return 0, nil
 	}
 	inside := at.Intersect(picture.Rect)
@@ -343,7 +345,7 @@ func (r *rfb) raw(picture *image.RGBA, at image.Rectangle) (int, error) {
 	return inside.Dx() * inside.Dy(), nil
 }
 
-// sizeRectangle reads a report of the server's size: x says who changed it, y whether that failed.
+// sizeRectangle reads a report of the server's size: x says which client changed it, y whether that failed.
 func (r *rfb) sizeRectangle(at image.Rectangle, refused int) error {
 	n, err := r.u8()
 	if err != nil {
@@ -365,7 +367,7 @@ func (r *rfb) sizeRectangle(at image.Rectangle, refused int) error {
 
 // setSize asks for another size, and waits for the server's answer.
 func (r *rfb) setSize(width, height int) error {
-	if err := r.sync(); err != nil { // with the answer comes the present layout
+	if err := r.sync(); err != nil { // the answer contains the present layout
 		return err
 	}
 	if len(r.layout) < 16 || len(r.layout) > 16*255 {

@@ -1,12 +1,12 @@
 // Package screen is the screen of a sandbox: pictures, mouse, keyboard, clipboard and viewers.
 //
-// A screen needs nothing new in the agent or a runtime. It is a VNC server inside, on a port of the
-// sandbox's loopback, and this package is its client, on top of existing verbs: DialPort reaches it,
-// StartProcess starts it, Exec runs the two small programs for which VNC has no messages (xclip, setxkbmap). So a screen
-// sleeps, wakes, forks and ends as every process does, works on every runtime, and needs no state in the daemon: each
-// call makes a connection of its own, which takes a millisecond.
+// A screen needs no support in the agent or a runtime. It is a VNC server inside, on a port of the sandbox's loopback,
+// and this package is its client, on top of existing verbs: DialPort reaches it, StartProcess starts it, Exec runs the
+// two small programs for which VNC has no messages (xclip, setxkbmap). So a screen sleeps, wakes, forks and ends as
+// every process does, works on every runtime, and needs no state in the daemon: each call makes a connection of its
+// own, which takes a millisecond.
 //
-// The other end is in a hostile sandbox. rfb.go and x11.go read its messages with a bound on every length, and each
+// The other end is in a hostile sandbox. rfb.go and x11.go read its messages with a limit on every length, and each
 // connection has a deadline.
 package screen
 
@@ -156,7 +156,7 @@ func (d Desk) talk(ctx context.Context, more time.Duration, f func(*rfb) error) 
 	return d.explain(ctx, err)
 }
 
-// explain turns an error of a conversation into words for the caller.
+// explain turns an error of a conversation into a message for the caller.
 func (d Desk) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -183,8 +183,8 @@ func (d Desk) state(ctx context.Context, r *rfb) hutch.Screen {
 	return hutch.Screen{Width: r.width, Height: r.height, Cursor: hutch.Point{X: r.cursor.X, Y: r.cursor.Y}}
 }
 
-// pointer asks X where the pointer is, and which buttons are down, as VNC does not say. For a screen that is not X it is
-// the middle.
+// pointer asks X for the position of the pointer and the pressed buttons, because VNC does not report them. For a
+// screen that is not X it is the middle.
 func (d Desk) pointer(ctx context.Context, r *rfb) (image.Point, byte) {
 	middle := image.Pt(r.width/2, r.height/2)
 	conn, err := d.verbs.DialPort(ctx, d.sandbox, x11Port)
@@ -253,7 +253,7 @@ func (d Desk) ReadClipboard(ctx context.Context) (string, error) {
 		return "", err
 	case res.ExitCode == 127:
 		return "", d.noClipboard()
-	case res.ExitCode != 0: // nothing was copied, or a program has copied something else than text
+	case res.ExitCode != 0: // no text was copied, or a program has copied something else
 		return "", nil
 	case res.Truncated || len(res.Stdout) > hutch.MaxClipboard:
 		return "", hutch.Errorf(hutch.Exhausted, "the clipboard of the sandbox %q has more than %d bytes: save it to a file inside, and read that", d.sandbox, hutch.MaxClipboard)
@@ -270,7 +270,7 @@ func (d Desk) needed(ctx context.Context) error {
 	return err
 }
 
-// WriteClipboard makes text the clipboard. A process hands it out to programs that paste, until another program copies.
+// WriteClipboard makes text the clipboard. A process provides it to programs that paste, until another program copies.
 func (d Desk) WriteClipboard(ctx context.Context, text string) error {
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (d Desk) WriteClipboard(ctx context.Context, text string) error {
 	return hutch.Errorf(hutch.Conflict, "the clipboard of the sandbox %q cannot be written; the last words of xclip: %s", d.sandbox, d.words(ctx, p.ID))
 }
 
-// clipCommand hands out the text of its input until another program copies something. It says when it has begun.
+// clipCommand provides the text of its input until another program copies something. It reports when it has begun.
 const clipCommand = "exec xclip -verbose -selection clipboard -in"
 
 var display = map[string]string{"DISPLAY": ":0"}
@@ -315,7 +315,7 @@ func (d Desk) Open(ctx context.Context, address string) (hutch.Process, error) {
 	if err != nil {
 		return p, err
 	}
-	// Whether there is a browser shows at once: the script ends, or becomes it.
+	// Whether there is a browser shows at once: the script ends, or is replaced by the browser.
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Timeout: openTime})
 	switch code := done.Process.ExitCode; {
 	case err != nil || code == nil || *code == 0: // it runs, or has passed the page to a browser that runs

@@ -23,8 +23,8 @@ func (d Desk) View(ctx context.Context, control bool) (net.Conn, error) {
 	return d.dial(ctx)
 }
 
-// handshake has the lengths of a viewer's three messages before the others: its version, the kind of security, and that it
-// shares the screen. The server answers each before the viewer sends the next.
+// handshake has the lengths of a viewer's first three messages: its version, the kind of security, and that it shares
+// the screen. The server answers each before the viewer sends the next.
 var handshake = []int{12, 1, 1}
 
 // watcher is the connection of a viewer that only watches. It passes on messages that change nothing and drops the others. An
@@ -35,7 +35,7 @@ type watcher struct {
 	head []byte // head of the message that is coming, until its length is known
 	need int    // bytes of head until the next decision
 	left int64  // bytes of the message after its head
-	pass bool   // the message goes to the screen
+	pass bool   // the message is passed to the screen
 }
 
 // CloseWrite ends the viewer's side of the connection.
@@ -131,7 +131,7 @@ func message(head []byte) (fixed int, pass bool, more int64, err error) {
 		fixed = 8
 	case toPointer:
 		fixed = 6
-		if len(head) >= 2 && head[1]&0x80 != 0 { // one of 7 bytes, or of 6 with an eighth button: only the server's answers would tell
+		if len(head) >= 2 && head[1]&0x80 != 0 { // of 7 bytes, or of 6 with an eighth button: only the server's answers would show which
 			return 0, false, 0, hutch.Errorf(hutch.Invalid, "the viewer sent an eighth or further mouse button: use buttons 1 to 7, or connect with control")
 		}
 	case toCutText: // of negative length with formats

@@ -11,11 +11,11 @@ import (
 // x11Port is where display :0 listens.
 const x11Port = 6000
 
-// maxSetup bounds what an X server says of itself, in bytes.
+// maxSetup limits an X server's description of itself, in bytes.
 const maxSetup = 64 << 10
 
-// queryPointer asks an X server where its pointer is and which of the buttons 1 to 5 are down, as RFB's mask has them.
-// https://www.x.org/releases/X11R7.7/doc/xproto/x11protocol.html
+// queryPointer asks an X server for the position of its pointer and which of the buttons 1 to 5 are pressed, as RFB's
+// mask. https://www.x.org/releases/X11R7.7/doc/xproto/x11protocol.html
 func queryPointer(conn net.Conn) (image.Point, byte, error) {
 	order := binary.LittleEndian
 	if _, err := conn.Write([]byte{'l', 0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0}); err != nil { // version 11, no credentials

@@ -94,7 +94,7 @@ func (l List) At(address *url.URL) (Server, bool) {
 	return l.Servers[i], true
 }
 
-// Put adds a server, in place of the one of that name, and makes it current.
+// Put adds a server, replaces one with the same name, and makes it current.
 func (l *List) Put(s Server) {
 	l.Remove(s.Name)
 	l.Servers = append(l.Servers, s)

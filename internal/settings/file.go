@@ -22,7 +22,7 @@ type entry struct {
 	texts []string
 }
 
-// read reads a file. It returns what is right in it also when something is wrong.
+// read reads a file. If the file has an error, it still returns the valid part.
 func (p Program) read(flags *pflag.FlagSet, file string) (map[string]entry, error) {
 	doc, err := parse(file)
 	if err != nil || doc == nil {
@@ -56,7 +56,7 @@ func (p Program) read(flags *pflag.FlagSet, file string) (map[string]entry, erro
 	return found, errors.Join(wrong...)
 }
 
-// parse returns the document in a file; nil if there is nothing in it.
+// parse returns the document in a file; nil if the file is empty.
 func parse(file string) (*yaml.Node, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -114,7 +114,7 @@ func scalar(f *pflag.Flag, n *yaml.Node) ([]string, error) {
 		fits = n.Tag == "!!int"
 	case "float64":
 		fits = n.Tag == "!!int" || n.Tag == "!!float"
-	case "time": // 0 is one, and the flag says what a number without a unit lacks
+	case "time": // 0 is valid, and the flag reports a number without a unit
 		fits = fits || n.Tag == "!!int" || n.Tag == "!!float"
 	default:
 		fits = fits || n.Tag == "!!bool" && f.NoOptDefVal != ""
@@ -132,7 +132,7 @@ func items(typ string, list *yaml.Node) (texts []string, err error) {
 			return nil, fmt.Errorf("has an item that is %s: it takes a list of texts; quotes make a text of a number", kind(n))
 		}
 		text := n.Value
-		if typ == "stringSlice" { // whose flag splits at commas
+		if typ == "stringSlice" { // its flag splits at commas
 			text = record(text)
 		}
 		texts = append(texts, text)

@@ -1,10 +1,10 @@
-// Package settings gives the flags of a program further sources: its environment and a configuration file.
+// Package settings reads the flags of a program from further sources: its environment and a configuration file.
 //
 // The set of flags is the only list of settings. A key of the file is the name of a flag; a variable is a prefix and
-// that name in upper case, with _ for -. So a new flag is a setting at once, and a setting that is not a flag does not
-// exist. A flag of the command line wins over the environment, that over the file, and that over the default.
+// that name in upper case, with _ for -. So a new flag is a setting at once, and there are no other settings. The
+// command line overrides the environment, the environment overrides the file, and the file overrides the default.
 //
-// Apply is strict: it refuses a key that no flag has, and a value of another type than the flag's, also where a stronger
+// Apply is strict: it refuses a key that no flag has, and a value of another type than the flag's, even if another
 // source overrides that value.
 package settings
 
@@ -24,9 +24,9 @@ type Program struct {
 	Variables map[string]string
 	// Not are flags that are not settings.
 	Not []string
-	// Getenv is os.Getenv, or another environment. An empty value is as none.
+	// Getenv is os.Getenv, or another environment. An empty value counts as missing.
 	Getenv func(string) string
-	// Meant returns a question whether a name was meant that is like an unknown one; "" if none is like it.
+	// Meant returns a question that suggests a known name for an unknown one; "" if none is similar.
 	Meant func(name string, names []string) string
 }
 
@@ -83,7 +83,7 @@ func (p Program) Names(flags *pflag.FlagSet) (names []string) {
 }
 
 // Apply sets those flags that the command line did not set, from the environment and from a file; the file "" is none.
-// It returns the origin of each setting. An error names everything that is wrong, one thing in each line.
+// It returns the origin of each setting. An error lists all faults, one in each line.
 func (p Program) Apply(flags *pflag.FlagSet, file string) (map[string]Origin, error) {
 	var wrong []error
 	written := map[string]entry{}
@@ -156,7 +156,7 @@ func set(f *pflag.Flag, texts []string) error {
 	return nil
 }
 
-// needs says what a flag takes that refused a value.
+// needs describes the values of a flag that refused one.
 func needs(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "bool":

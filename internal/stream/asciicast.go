@@ -17,12 +17,12 @@ const AsciicastType = "application/x-asciicast"
 // Asciicast writes the output of a terminal as a recording that players of asciicast version 2 show: a line with the
 // size, then a line for each piece of output with its time since the beginning.
 //
-// A recording is text. Bytes that are no UTF-8 become U+FFFD; a character that two pieces share is kept whole.
+// A recording is text. Bytes that are not UTF-8 become U+FFFD; a character that two pieces share is kept whole.
 type Asciicast struct {
 	w     io.Writer
 	began time.Time
-	last  time.Duration // last of the newest line: a clock that was set back must not lead a player back
-	held  []byte        // the beginning of a character
+	last  time.Duration // time of the newest line: a clock that was set back must not move a player back
+	held  []byte        // the first bytes of an incomplete character
 }
 
 // NewAsciicast returns the recording of a process, and writes its first line.
@@ -54,7 +54,7 @@ func (a *Asciicast) Output(o hutch.Output) error {
 	return a.text(data[:whole])
 }
 
-// Close writes what is left.
+// Close writes the remaining bytes.
 func (a *Asciicast) Close() error { return a.text(a.held) }
 
 func (a *Asciicast) text(data []byte) error {

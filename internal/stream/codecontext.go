@@ -8,11 +8,10 @@ import (
 	"hutch/internal/problem"
 )
 
-// Run is the body of a run call, with the standard input that
-// hutch.RunRequest has not in JSON. As events, output is as that of a command;
-// a value is a result, an error of the code an exception, a wish for input an
-// input, and the last event is end with the hutch.RunResult, or error with
-// problem details. Over a WebSocket all but the output is a [RunNote].
+// Run is the body of a run call, with the standard input, which hutch.RunRequest does not have in JSON. As events,
+// output has the form of a command's; a value is a result, an error of the code an exception, a request for input an
+// input, and the last event is end with the hutch.RunResult, or error with problem details. Over a WebSocket everything
+// except the output is a [RunNote].
 type Run struct {
 	hutch.RunRequest
 	Text   string `json:"stdin,omitempty"`
@@ -23,7 +22,7 @@ type Run struct {
 // RunNote is a server's text message about a run. One field is set; End and
 // Error are the last.
 type RunNote struct {
-	Stdin     int64               `json:"stdin,omitempty"` // bytes taken so far
+	Stdin     int64               `json:"stdin,omitempty"` // bytes read so far
 	Result    *hutch.CodeResult   `json:"result,omitempty"`
 	Exception *hutch.CodeError    `json:"exception,omitempty"`
 	Input     *hutch.InputRequest `json:"input,omitempty"`

@@ -8,8 +8,7 @@ import (
 	"hutch"
 )
 
-// FileHeader is the header that says, as JSON in ASCII, what a file was when it
-// was opened to be read.
+// FileHeader is the header with the record of a file when it was opened, as JSON in ASCII.
 const FileHeader = "Hutch-File"
 
 // FormatFile is the value of the header.

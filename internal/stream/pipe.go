@@ -18,8 +18,8 @@ import (
 type Pipe struct {
 	conn *websocket.Conn
 
-	r       io.Reader // of the message under way
-	some    bool      // some of it has been read
+	r       io.Reader // rest of the current message
+	some    bool      // part of it was read
 	eof     bool
 	reading deadline
 	writing deadline
@@ -80,7 +80,7 @@ func (p *Pipe) Write(b []byte) (n int, err error) {
 	return n, p.writing.fault(err)
 }
 
-// CloseWrite ends what the other side reads.
+// CloseWrite ends the data for the other side.
 func (p *Pipe) CloseWrite() error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -98,7 +98,7 @@ func (p *Pipe) Close() error {
 	return p.conn.CloseNow()
 }
 
-// LocalAddr and RemoteAddr are names: what lies between is not known.
+// LocalAddr and RemoteAddr are only names: the addresses are unknown.
 func (p *Pipe) LocalAddr() net.Addr  { return pipeAddr{} }
 func (p *Pipe) RemoteAddr() net.Addr { return pipeAddr{} }
 
@@ -120,7 +120,7 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "hutch" }
 func (pipeAddr) String() string  { return "sandbox" }
 
-// deadline is a context whose end can be put off, until it has come.
+// deadline is a context whose end can be postponed, until it has ended.
 type deadline struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -145,7 +145,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// fault is err as those who set deadlines know it.
+// fault is err in the form that users of deadlines expect.
 func (d *deadline) fault(err error) error {
 	if err != nil && d.ctx.Err() != nil {
 		return os.ErrDeadlineExceeded
@@ -153,9 +153,8 @@ func (d *deadline) fault(err error) error {
 	return err
 }
 
-// Join carries bytes between two connections until both directions have ended,
-// one of them breaks or ctx is done, and closes both. A direction that ends
-// leaves the other one open.
+// Join copies bytes between two connections until both directions have ended, one of them breaks or ctx is done, and
+// closes both. A direction that ends leaves the other one open.
 func Join(ctx context.Context, a, b net.Conn) {
 	end := func() {
 		a.Close()

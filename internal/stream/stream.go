@@ -89,8 +89,7 @@ import (
 // MaxRequest is the longest body of a request and first message, in bytes.
 const MaxRequest = 8 << 20
 
-// StdinWindow is how many bytes of stdin a client may send ahead of what the
-// program has taken.
+// StdinWindow is how many bytes of stdin a client may send ahead of the program.
 const StdinWindow = 256 << 10
 
 // Piece is a hutch.Output in JSON.
@@ -188,10 +187,9 @@ type Control struct {
 	Cancel bool `json:"cancel,omitempty"`
 }
 
-// Note is a server's text message. One field is set; all but Stdin and Exec end
-// what is under way.
+// Note is a server's text message. One field is set; all except Stdin and Exec end the command.
 type Note struct {
-	Stdin  int64             `json:"stdin,omitempty"`  // bytes taken so far
+	Stdin  int64             `json:"stdin,omitempty"`  // bytes read so far
 	Exec   string            `json:"execId,omitempty"` // exec of a resumable command
 	Result *hutch.ExecResult `json:"result,omitempty"`
 	End    *End              `json:"end,omitempty"` // end of logs
@@ -204,24 +202,24 @@ const (
 	MaxWindow = 8 << 20
 )
 
-// View is a client's text message about a process that it looks at: a size, or how many bytes of output it has taken on
+// View is a client's text message about a process that it views: a size, or how many bytes of output it has consumed on
 // this connection.
 type View struct {
 	hutch.Size
 	Taken *int64 `json:"taken,omitempty"`
 }
 
-// Screen is a server's text message about a process that is looked at.
+// Screen is a server's text message about a process that is viewed.
 type Screen struct {
 	// Replayed is the cursor up to which output had been printed when the client connected. A client that answers the
-	// queries of programs, as terminals do, has no answer for those before it.
+	// queries of programs, as terminals do, must not answer those before it.
 	Replayed int64            `json:"replayed,omitempty"`
 	Cursor   *int64           `json:"cursor,omitempty"`
 	Lost     int64            `json:"lost,omitempty"` // bytes before the cursor
 	Input    *problem.Details `json:"inputError,omitempty"`
 	Exit     *hutch.Process   `json:"exit,omitempty"`
 	Error    *problem.Details `json:"error,omitempty"`
-	// Size is that of the terminal, for a client that can only look.
+	// Size is the size of the terminal, for a client that can only watch.
 	Size *hutch.Size `json:"size,omitempty"`
 }
 

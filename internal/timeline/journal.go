@@ -32,8 +32,8 @@ type journal struct {
 	pace    pace
 }
 
-// track is a part of a journal with a size of its own. Its newest lines are in one file. When that is full, it replaces the file with the
-// lines before.
+// track is a part of a journal with its own size limit. Its newest lines are in one file. When that is full, it
+// replaces the file with the older lines.
 type track struct {
 	name string
 	most int64    // bytes of each of the two files
@@ -67,8 +67,8 @@ func newJournal(dir string, open *atomic.Int32) *journal {
 func (j *journal) newer(t *track) string { return filepath.Join(j.dir, t.name+".jsonl") }
 func (j *journal) older(t *track) string { return filepath.Join(j.dir, t.name+".old.jsonl") }
 
-// trackOf is where an entry goes: programs can cause as many entries of the network and of their memory as they like. So can they and the
-// visitors of a port of sleep and waking, if no caller asked for it.
+// trackOf is the track of an entry: programs can cause any number of entries about the network and their memory.
+// Programs and the visitors of a port can also cause sleep and waking that no caller requested.
 func trackOf(e hutch.TimelineEntry) int {
 	switch e.Event {
 	case Allowed, Denied, Skipped, MemoryLimit:
@@ -158,7 +158,7 @@ func (j *journal) closeLocked(t *track) {
 	}
 }
 
-// endLocked makes the journal one that is not used again.
+// endLocked makes the journal unusable.
 func (j *journal) endLocked() {
 	j.removed = true
 	for i := range j.tracks {
@@ -201,7 +201,7 @@ func (j *journal) loadLocked() error {
 	return nil
 }
 
-// eachLine decodes lines. A line that is none of ours is skipped.
+// eachLine decodes lines. It skips invalid lines.
 func eachLine(b []byte, do func(hutch.TimelineEntry)) {
 	for line := range bytes.Lines(b) {
 		var e hutch.TimelineEntry
@@ -246,7 +246,7 @@ func (j *journal) read(from *[2]position) (list []hutch.TimelineEntry, changed <
 	return list, j.changed, nil
 }
 
-// bytesLocked returns the lines of a track after a position, as far as they are kept.
+// bytesLocked returns the lines of a track after a position, if they are still kept.
 func (j *journal) bytesLocked(t *track, p position) ([]byte, error) {
 	if p.begun && p.turn == t.turn {
 		return readFrom(j.newer(t), p.at, t.size)
@@ -263,7 +263,7 @@ func (j *journal) bytesLocked(t *track, p position) ([]byte, error) {
 	return append(before, b...), err
 }
 
-// readFrom reads a part of a file; one that is missing is empty.
+// readFrom reads a part of a file; a missing file is empty.
 func readFrom(path string, at, end int64) ([]byte, error) {
 	if at >= end {
 		return nil, nil

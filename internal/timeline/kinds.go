@@ -10,7 +10,7 @@ import (
 const (
 	Allowed     = "Allowed"     // by the network's rules
 	Denied      = "Denied"      // by the network's rules
-	Skipped     = "Skipped"     // events of the network that came too fast
+	Skipped     = "Skipped"     // events of the network over the rate limit
 	MemoryLimit = "MemoryLimit" // programs were ended, because the sandbox had no memory left
 	Woken       = "Woken"
 	Hibernated  = "Hibernated"
@@ -18,8 +18,8 @@ const (
 	Destroyed   = "Destroyed"
 )
 
-// kinds says which verbs are on record, and what they are about. Verbs that only look are not, and neither are those that carry the
-// input and output of something that is on record.
+// kinds lists the recorded verbs, and their subjects. Verbs that only read are not recorded, and neither are those that
+// transfer the input and output of a recorded call.
 var kinds = kindsOf(map[hutch.TimelineKind][]string{
 	hutch.TimelineLife:     {"Update", "Destroy", "Pause", "Hibernate", "Resume"},
 	hutch.TimelineCommand:  {"Exec", "CancelExec", "StartProcess", "Signal", "CleanProcesses", "StartScreen", "ControlScreen", "WriteClipboard", "OpenURL"},
@@ -46,7 +46,7 @@ func kindsOf(lists map[hutch.TimelineKind][]string) map[string]hutch.TimelineKin
 	return all
 }
 
-// isLife reports whether the engine records a successful call of the verb itself, as what has happened.
+// isLife reports whether the engine itself records a successful call of the verb, as an event.
 func isLife(verb string) bool {
 	return slices.Contains([]string{"Destroy", "Pause", "Hibernate", "Resume"}, verb)
 }

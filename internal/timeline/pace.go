@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// How many events of its network a sandbox can have on record: so many at once, and so many in a second.
+// How many network events of a sandbox are recorded: at once, and in a second.
 const (
 	burst     = 50
 	perSecond = 5
@@ -46,7 +46,7 @@ func (j *journal) takeSkipped() int {
 	return n
 }
 
-// noteSkippedLocked tells a reader how many events were left out since the last one that was written.
+// noteSkippedLocked records how many events were left out since the last one that was written.
 func (j *journal) noteSkippedLocked() {
 	n := j.pace.skipped
 	if n == 0 || !j.pace.take(time.Now()) {

@@ -66,7 +66,7 @@ func (t *Timelines) follow(ctx context.Context, j *journal, q *hutch.TimelineQue
 	}
 }
 
-// chosen sorts entries, and leaves out what q does not ask for, what is too old, and lines that a later one replaces.
+// chosen sorts entries, and leaves out those that q does not match, old ones, and lines that a later one replaces.
 func (t *Timelines) chosen(q hutch.TimelineQuery, list []hutch.TimelineEntry) []hutch.TimelineEntry {
 	newest := map[int64]int64{}
 	for _, e := range list {
@@ -83,7 +83,7 @@ func (t *Timelines) chosen(q hutch.TimelineQuery, list []hutch.TimelineEntry) []
 	return list
 }
 
-// bounded keeps as many entries as q asks for: the first ones after a cursor, or else the newest.
+// bounded keeps as many entries as q requests: the first ones after a cursor, or else the newest.
 func bounded(q hutch.TimelineQuery, list []hutch.TimelineEntry) []hutch.TimelineEntry {
 	switch n := cmp.Or(q.Limit, hutch.DefaultTimeline); {
 	case len(list) <= n:

@@ -30,7 +30,7 @@ func (t *Timelines) Around(ctx context.Context, c verb.Call, result any, run fun
 	owner, _ := caller.OwnerOf(ctx)
 	p := &pending{t: t, ctx: ctx, call: c, kind: kind, owner: owner.ID, began: time.Now()}
 	timer := time.AfterFunc(slow, p.begin)
-	err = errPanicked // what is written if run does not return
+	err = errPanicked // written if run does not return
 	defer func() { timer.Stop(); p.end(result, err) }()
 	err = run(ctx)
 	return err
@@ -38,7 +38,7 @@ func (t *Timelines) Around(ctx context.Context, c verb.Call, result any, run fun
 
 var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
 
-// pending is a call that is under way.
+// pending is a call in progress.
 type pending struct {
 	t     *Timelines
 	ctx   context.Context
@@ -64,13 +64,13 @@ func (p *pending) begin() {
 	p.id = p.t.write(name{p.owner, p.call.Sandbox}, false, e)
 }
 
-// end writes how the call has ended. A sandbox that is not there has no timeline to write to.
+// end records how the call has ended. A missing sandbox has no timeline to write to.
 func (p *pending) end(result any, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 	if p.id == 0 && (isLife(p.call.Verb) && err == nil || hutch.KindOf(err) == hutch.NotFound && isSandbox(err)) {
-		return // the engine has written what happened, or there is no such sandbox
+		return // the engine has recorded it, or the sandbox does not exist
 	}
 	e := p.entry()
 	e.ID, e.Duration, e.Result = p.id, hutch.InSeconds(time.Since(p.began)), audit.ResultOf(err)
@@ -100,7 +100,7 @@ func (p *pending) entry() hutch.TimelineEntry {
 	return by(p.ctx, e)
 }
 
-// by adds who did it, and through which door.
+// by adds the caller, and the API of the call.
 func by(ctx context.Context, e hutch.TimelineEntry) hutch.TimelineEntry {
 	from := caller.From(ctx)
 	e.Surface, e.Request = audit.Head(from.Origin.Surface, 64), audit.Head(from.Origin.Request, 128)
@@ -115,7 +115,7 @@ func (t *Timelines) text(owner, s string, most int) string {
 	return audit.Head(t.opt.Redact(owner, s), most)
 }
 
-// outcome adds what the call returned.
+// outcome adds the result of the call.
 func (p *pending) outcome(e *hutch.TimelineEntry, result any, err error) {
 	switch r := result.(type) {
 	case *hutch.ExecResult:
@@ -163,7 +163,7 @@ func (t *Timelines) Happened(ctx context.Context, owner, sandbox string, e hutch
 	t.write(name{owner, sandbox}, true, e)
 }
 
-// Connected records a line of a sandbox's network log that is complete. Lines that come too fast are counted.
+// Connected records a complete line of a sandbox's network log. Lines over the rate limit are only counted.
 func (t *Timelines) Connected(owner, sandbox string, c hutch.Connection) {
 	if c.Protocol == "dns" && c.Verdict == hutch.Allowed {
 		return // the connection that follows says more

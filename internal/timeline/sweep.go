@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds on the journals of one owner. The journals that were written to least recently go first.
+// Limits on the journals of one owner. The journals that were written to least recently are removed first.
 const (
 	mostJournals = 10_000
 	mostBytes    = 1 << 30
@@ -24,8 +24,8 @@ type stored struct {
 	newest time.Time
 }
 
-// sweep removes journals and files that are older than they are kept, and those that an owner has too many of. It forgets journals that
-// were not used for a while.
+// sweep removes expired journals and files, and those over the owner's limit. It forgets journals that were not used
+// for a while.
 func (t *Timelines) sweep(now time.Time) error {
 	t.forgetUnused(now)
 	owners, err := os.ReadDir(t.opt.Dir)
@@ -107,7 +107,7 @@ func (j *journal) remove() {
 	j.endLocked()
 }
 
-// unusedTime is for how long a journal stays in memory without use.
+// unusedTime is for how long an unused journal stays in memory.
 const unusedTime = time.Hour
 
 func (t *Timelines) forgetUnused(now time.Time) {

@@ -1,19 +1,21 @@
-// Package timeline keeps what happened in each sandbox, in order: what callers did, what the engine did, and what the network allowed and
-// denied.
+// Package timeline keeps what happened in each sandbox, in order: what callers did, what the engine did, and what the
+// network allowed and denied.
 //
-// A sandbox has one journal: a folder with two tracks, to which lines of JSON are appended. Callers and the engine write to the track
-// "calls"; what programs inside can cause as often as they like goes to the track "programs". Each track has a bounded size, so a program
-// that floods its journal removes only what programs did, and never what callers did to the sandbox.
+// A sandbox has one journal: a folder with two tracks, to which lines of JSON are appended. Callers and the engine
+// write to the track "calls"; events that programs inside can cause without limit go to the track "programs". Each
+// track has a limited size, so a program that floods its journal removes only entries of programs, never those of
+// callers.
 //
-// A line is a [hutch.TimelineEntry]. Most entries are written once, when they have ended. A call that takes long is written when it has
-// run for a second, and again with the same id when it has ended: the later line replaces the earlier one. So a short call costs one
-// write(2), and a long one is there after a kill -9 of the server. Nothing is synced: a power cut can lose the newest entries.
+// A line is a [hutch.TimelineEntry]. Most entries are written once, when they have ended. A long call is written when
+// it has run for a second, and again with the same id when it has ended: the later line replaces the earlier one. So a
+// short call costs one write(2), and a long one is recorded after a kill -9 of the server. Nothing is synced: a power
+// failure can lose the newest entries.
 //
-// Journals belong to the owner of the sandbox and stay when it is destroyed. A later sandbox of the same owner and id continues the
-// journal. A journal is removed when its newest entry is older than the audit log keeps its lines.
+// Journals belong to the owner of the sandbox and are kept when it is destroyed. A later sandbox of the same owner and
+// id continues the journal. A journal is removed when its newest entry is older than the audit log keeps its lines.
 //
 //	timeline/OWNER/SANDBOX/calls.jsonl      the newest lines of a track; OWNER is a hash
-//	timeline/OWNER/SANDBOX/calls.old.jsonl  the lines before
+//	timeline/OWNER/SANDBOX/calls.old.jsonl  the older lines
 package timeline
 
 import (
@@ -35,10 +37,10 @@ import (
 
 // Options configure the timelines. Dir is required.
 type Options struct {
-	Dir  string        // a folder of its own, made when missing
+	Dir  string        // a folder of its own, created when missing
 	Keep time.Duration // how long entries are kept; default 30 days, negative for ever
-	// Redact removes the secrets of an owner from a text; nil changes nothing. Those of others stay: that they are replaced would tell the
-	// owner that it has guessed one.
+	// Redact removes the secrets of an owner from a text; nil changes nothing. Secrets of others stay: replacing one
+	// would confirm the owner's guess.
 	Redact func(owner, text string) string
 	Log    *slog.Logger
 }
@@ -51,7 +53,7 @@ type Timelines struct {
 	files atomic.Int32 // files that journals keep open
 
 	mu       sync.Mutex
-	journals map[name]*journal // those that were used lately
+	journals map[name]*journal // those that were used recently
 	made     int               // since the last sweep
 }
 
@@ -118,8 +120,9 @@ func (t *Timelines) noteMadeLocked() {
 	}
 }
 
-// write adds an entry to the journal of a sandbox, and returns its id. Without create, a sandbox that has no journal gets none. An entry
-// that cannot be written is lost: the audit log refuses what it cannot record, and has the same calls.
+// write adds an entry to the journal of a sandbox, and returns its id. Without create, a sandbox that has no journal
+// gets none. An entry that cannot be written is lost: the audit log refuses calls that it cannot record, and has the
+// same calls.
 func (t *Timelines) write(n name, create bool, e hutch.TimelineEntry) (id int64) {
 	for range 2 { // a sweep can remove the journal in between
 		j, err := t.find(n, create)
@@ -142,7 +145,7 @@ func (t *Timelines) write(n name, create bool, e hutch.TimelineEntry) (id int64)
 	return 0
 }
 
-// Close closes what is open.
+// Close closes open files.
 func (t *Timelines) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +156,7 @@ func (t *Timelines) Close() error {
 	return nil
 }
 
-// Run removes what is too old or too much. It returns when ctx is done.
+// Run removes old and excess journals. It returns when ctx is done.
 func (t *Timelines) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()

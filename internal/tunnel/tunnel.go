@@ -30,7 +30,7 @@ type End interface {
 	CloseWrite() error
 }
 
-// maxHead is how much is held back, in bytes. Browsers send longer addresses, and hardly a server takes them.
+// maxHead is how many bytes are held back. Browsers send longer addresses, but hardly any server accepts them.
 const maxHead = 64 << 10
 
 var errRefused = errors.New("the request is for another server of the client's machine")
@@ -38,10 +38,10 @@ var errRefused = errors.New("the request is for another server of the client's m
 // Guard is an End that refuses requests by names of other servers.
 type Guard struct {
 	End
-	head  head   // as far as it is held back
+	head  head   // the part that is held back
 	known func() // ends the wait for the verdict
 
-	verdict chan struct{} // closed when it is known
+	verdict chan struct{} // closed when the host is known
 	refused atomic.Bool
 	answer  []byte // the first bytes that the program sent
 }
@@ -53,14 +53,14 @@ func New(e End) *Guard {
 	return g
 }
 
-// Read returns what the client sends.
+// Read returns the client's data.
 func (g *Guard) Read(p []byte) (int, error) {
 	for !g.isKnown() {
 		n, err := g.End.Read(p)
 		switch host, done := g.head.add(p[:n]); {
 		case done && isOthers(host), !done && len(g.head.bytes) > maxHead:
 			g.refuse(host)
-		case done || err != nil: // the next call has the error again
+		case done || err != nil: // the next call gets the error again
 			g.known()
 		}
 	}
@@ -85,7 +85,8 @@ func (g *Guard) isKnown() bool {
 	}
 }
 
-// Write sends the client what the program says. An answer before the request waits: it would be a page of that name.
+// Write sends the program's data to the client. An answer before the request is held back: it would be a page of that
+// name.
 func (g *Guard) Write(p []byte) (int, error) {
 	if !g.isKnown() {
 		g.answer = append(g.answer, p[:min(len(p), max(0, answerStart-len(g.answer)))]...)
@@ -94,7 +95,7 @@ func (g *Guard) Write(p []byte) (int, error) {
 		}
 	}
 	if g.refused.Load() {
-		<-g.verdict // after an error the caller closes the connection, and with it a refusal that is not yet sent
+		<-g.verdict // after an error the caller closes the connection, and with it an unsent refusal
 		return 0, errRefused
 	}
 	return g.End.Write(p)
@@ -138,15 +139,15 @@ func isOthers(host string) bool {
 // methods are those of browsers.
 var methods = []string{"GET /", "POST /", "HEAD /", "PUT /", "DELETE /", "OPTIONS /", "PATCH /"}
 
-// head is the beginning of what a client says.
+// head is the beginning of a client's data.
 type head struct {
 	bytes []byte
-	line  int // where the line begins that has not ended
+	line  int // start of the incomplete line
 	lines int // lines that have ended
 }
 
-// add adds bytes. It returns the host that the request is for: "" if it names none, or is not one of HTTP/1 to a server.
-// While more bytes can say more, it is not done.
+// add adds bytes. It returns the host of the request: "" if it names none, or is not HTTP/1 to a server. It is not done
+// while more bytes can change the result.
 func (h *head) add(b []byte) (host string, done bool) {
 	looked := len(h.bytes)
 	h.bytes = append(h.bytes, b...)
@@ -178,7 +179,7 @@ func (h *head) add(b []byte) (host string, done bool) {
 // answerStart is how far browsers look for the beginning of an answer, in bytes.
 const answerStart = 8
 
-// isAnswer reports whether the first bytes of a program are, or can become, those of an answer of HTTP/1.
+// isAnswer reports whether the first bytes of a program are, or can become, an HTTP/1 answer.
 func isAnswer(b []byte) bool {
 	text := strings.ToLower(string(b))
 	if strings.Contains(text, "http") {
@@ -205,5 +206,5 @@ func (c conn) Read(p []byte) (int, error)  { return c.guard.Read(p) }
 func (c conn) Write(p []byte) (int, error) { return c.guard.Write(p) }
 func (c conn) Close() error                { return c.guard.Close() }
 
-// CloseWrite ends what the program says.
+// CloseWrite ends the program's data.
 func (c conn) CloseWrite() error { return c.guard.CloseWrite() }

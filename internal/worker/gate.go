@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gate counts the calls that run, and lets no more in once it is closed.
+// gate counts running calls, and admits no more once it is closed.
 type gate struct {
 	mu      sync.Mutex
 	running int
@@ -34,7 +34,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close lets no more calls in, and waits for those that run, at most for a time.
+// close admits no more calls, and waits for running ones, for a limited time.
 func (g *gate) close(patience time.Duration) {
 	g.mu.Lock()
 	g.closed = true

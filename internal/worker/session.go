@@ -35,7 +35,7 @@ const (
 	SessionLabel     = "claude.session"
 	EnvironmentLabel = "claude.environment"
 
-	shell = "claude" // the code context that the tool bash runs in
+	shell = "claude" // the code context of the tool bash
 )
 
 // sleepAfter is how long the sandbox of a session waits for the next call before it hibernates, in seconds. It wakes
@@ -45,9 +45,9 @@ const sleepAfter = 30
 // session is a session while this worker has its lease.
 type session struct {
 	*worker
-	id        string // the API's
+	id        string // the API's id
 	sandbox   string
-	downloads string // a folder of this machine for what the SDK downloads: the skills of the agent
+	downloads string // a folder of this machine for the SDK's downloads: the skills of the agent
 
 	mu      sync.Mutex
 	ready   bool   // the sandbox exists, and has the skills
@@ -75,7 +75,7 @@ func SandboxID(environment, session string) string {
 	return "claude-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
 }
 
-// prepare makes the sandbox of the session when it is missing. It is called with every call of a tool, so a session
+// prepare creates the sandbox of the session when it is missing. It is called with every call of a tool, so a session
 // whose agent uses no tool has no sandbox, and a failure is reported to the agent, which can try again.
 func (s *session) prepare(ctx context.Context) error {
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *session) forget() {
 	s.ready = false
 }
 
-// copySkills copies what the SDK downloaded into the working folder.
+// copySkills copies the SDK's downloads into the working folder.
 func (s *session) copySkills(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.downloads, "skills")); err != nil {
 		return nil
@@ -151,8 +151,8 @@ func (s *session) findOutputs(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// maxOutputs is the most that a session can put on this machine's disk, in bytes. A file can be much longer than the
-// place that it takes in its sandbox.
+// maxOutputs is the most bytes that a session can put on this machine's disk. A sparse file can be much longer than its
+// size on the sandbox's disk.
 var maxOutputs int64 = 4 << 30
 
 // collect copies the files of the outputs folder to a folder of the session below dir. It needs to be done if this worker
@@ -181,8 +181,8 @@ func (s *session) collect(ctx context.Context, dir string, over bool) (err error
 	go func() {
 		w.CloseWithError(s.svc.Pack(ctx, s.sandbox, hutch.PackRequest{Dir: outputs, Format: hutch.Tar}, w))
 	}()
-	// What is packed comes out of a sandbox: package files refuses entries that would land elsewhere, and leaves out
-	// links that lead elsewhere.
+	// The archive comes from a sandbox: package files refuses entries outside of the folder, and leaves out links that
+	// point outside.
 	return (&files.FS{Dir: target, Most: maxOutputs}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, r)
 }
 
@@ -199,7 +199,7 @@ func (s *session) rest(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// tools returns the tools of a session: those that agent_toolset_20260401 names.
+// tools returns the tools of a session: those of agent_toolset_20260401.
 func (s *session) tools(*agenttoolset.AgentToolContext) []anthropic.BetaTool {
 	return []anthropic.BetaTool{
 		newTool(s, "bash", "Run a command in a shell that keeps its state.", runBash),
@@ -211,8 +211,8 @@ func (s *session) tools(*agenttoolset.AgentToolContext) []anthropic.BetaTool {
 	}
 }
 
-// withhold answers the request that posts a result in place of the API when the call was not run to its end: the API
-// keeps the call open then, and gives it to the next worker. The SDK takes the answer as final.
+// withhold answers the request that posts a result, instead of the API, when the call was not run to its end: the API
+// keeps the call open then, and gives it to the next worker. The SDK treats the answer as final.
 func (s *session) withhold(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/events") || !s.withheld.Load() {
 		return next(req)

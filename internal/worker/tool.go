@@ -16,7 +16,7 @@ import (
 // maxText is the most text of one result, in bytes.
 const maxText = 100 << 10
 
-// tool is one of the six: In is its input.
+// tool is one of the six; In is its input.
 type tool[In any] struct {
 	*session
 	name, about string
@@ -38,14 +38,14 @@ func (t *tool[In]) InputSchema() anthropic.BetaToolInputSchemaParam {
 // errHandedBack is the result of a call that is not posted.
 var errHandedBack = errors.New("the session was handed back before the call ended")
 
-// Execute runs one call. An error is what the agent reads.
+// Execute runs one call. The agent reads an error of it.
 func (t *tool[In]) Execute(ctx context.Context, raw json.RawMessage) ([]anthropic.BetaToolResultBlockParamContentUnion, error) {
 	if !t.calls.enter() {
 		t.withheld.Store(true)
 		return nil, errHandedBack
 	}
 	defer t.calls.leave()
-	t.withheld.Store(false) // an earlier call can have been interrupted by the user; its session goes on
+	t.withheld.Store(false) // the user may have interrupted an earlier call; its session continues
 	text, err := t.call(ctx, raw)
 	if errors.Is(ctx.Err(), context.Canceled) { // the worker stops, the lease is lost, or the user interrupts
 		t.withheld.Store(true)

@@ -63,8 +63,8 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 	return bashResult(res, string(out.Bytes()), out.Cut(), limit)
 }
 
-// bashLimit is how long a command can take: as long as the agent asks for, but it ends before the SDK gives up on the call.
-// To make the sandbox, or to wake it, has taken a part of that time.
+// bashLimit is how long a command can take: as long as the agent requests, but less than the SDK's time limit for the
+// call. Creating or waking the sandbox has used a part of that time.
 func bashLimit(ctx context.Context, asked int64) time.Duration {
 	limit := bashTime
 	if asked > 0 && asked < bashTime.Milliseconds() {
@@ -79,7 +79,7 @@ func bashLimit(ctx context.Context, asked int64) time.Duration {
 // merged sends both outputs of a command through one pipe, which keeps their order.
 func merged(command string) string { return "{ " + command + "\n} 2>&1" }
 
-// bashResult is what the agent reads of a command.
+// bashResult is the agent's text about a command.
 func bashResult(res hutch.RunResult, text string, cut bool, limit time.Duration) (string, error) {
 	if cut {
 		text += "\n[the middle of the output was left out: write long output to a file, and read parts of it]"

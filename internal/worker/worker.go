@@ -1,13 +1,13 @@
-// Package worker runs the tools of agents that live elsewhere in sandboxes of ours. It is a self-hosted environment of
-// Claude Managed Agents: Anthropic runs the agent, and this worker runs its tools.
+// Package worker runs the tools of hosted agents in our sandboxes. It is a self-hosted environment of Claude Managed
+// Agents: Anthropic runs the agent, and this worker runs its tools.
 //
-// The worker dials out. It claims work items from the queue of an environment; each item names a session. It keeps the
-// lease of the item alive, follows the events of the session, runs each call of a tool, and posts the result. Anthropic's
-// SDK does all that. Two ideas are ours:
+// The worker connects to the API. It claims work items from the queue of an environment; each item names a session. It
+// keeps the lease of the item alive, follows the events of the session, runs each call of a tool, and posts the result.
+// Anthropic's SDK does all that. Two ideas are ours:
 //
-//   - A session is a sandbox. Its id is made of the environment and the session, so every worker that gets the session
-//     finds the same sandbox again, with its files and its shell. Between turns the sandbox hibernates. The six tools are
-//     calls of [hutch.Service]; no program of the sandbox sees the key of the environment.
+//   - A session is a sandbox. Its id is computed from the environment and the session, so every worker that gets the
+//     session finds the same sandbox again, with its files and its shell. Between turns the sandbox hibernates. The six
+//     tools are calls of [hutch.Service]; no program of the sandbox sees the key of the environment.
 //   - A call is answered by the worker that has the lease, or not at all. When the worker stops, or loses a lease, it
 //     posts nothing for a call that it did not finish. The call stays open, and the next worker runs it.
 package worker
@@ -33,17 +33,17 @@ import (
 
 // Options configure [Run].
 type Options struct {
-	// Environment is the id of the self-hosted environment, and Key its key. The key goes to the API only.
+	// Environment is the id of the self-hosted environment, and Key its key. The key is sent only to the API.
 	Environment, Key string
 	// URL is the base URL of the API; "" is Anthropic's.
 	URL string
-	// Name is what the API calls this worker; default: the name of the host and a random number.
+	// Name is the API's name for this worker; default: the name of the host and a random number.
 	Name string
 	// Sessions is the highest number of sessions at once; default 4.
 	Sessions int
-	// Sandbox is what kind of sandbox a session gets. ID and Labels are set by the worker.
+	// Sandbox describes a session's sandbox. ID and Labels are set by the worker.
 	Sandbox hutch.CreateRequest
-	// Idle is how long a session keeps its place after its turn has ended; default one minute.
+	// Idle is how long a session counts towards the limit after its turn has ended; default one minute.
 	Idle time.Duration
 	// Drain is how long calls that run can continue after the worker was told to stop; default one minute.
 	Drain time.Duration
@@ -71,9 +71,9 @@ type worker struct {
 	calls  *gate
 }
 
-// Run serves the sessions of an environment until ctx is done. Then it claims no more work, lets calls that run finish
-// for the time Drain, and hands its sessions back: the API gives them to another worker, or to the next one. An
-// environment that does not exist and a key that is refused are errors of kind Denied.
+// Run serves the sessions of an environment until ctx is done. Then it claims no more work, lets running calls finish
+// for the time Drain, and returns its sessions: the API gives them to another worker, or to the next one. An
+// environment that does not exist and a refused key are errors of kind Denied.
 func Run(ctx context.Context, svc hutch.Service, opt Options) error {
 	w := &worker{Options: opt.withDefaults(), svc: svc, calls: newGate()}
 	if err := w.check(); err != nil {
@@ -124,8 +124,8 @@ func (w *worker) check() error {
 	return w.Sandbox.Check()
 }
 
-// clientOptions are those of the SDK's client: nothing is taken from the environment of the process, which can have
-// another key.
+// clientOptions are the options of the SDK's client: it reads nothing from the environment of the process, which can
+// have another key.
 func (w *worker) clientOptions() []option.RequestOption {
 	list := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithAuthToken(w.Key)}
 	if w.URL != "" {
@@ -157,7 +157,7 @@ func (w *worker) serveSlot(claiming, serving context.Context, slot int) error {
 	return poller.Err()
 }
 
-// pause waits after so many failures in turn.
+// pause waits after a number of failures in a row.
 func pause(ctx context.Context, failures int) {
 	const longest = time.Minute
 	t := time.NewTimer(min(time.Second<<min(failures, 10), longest))
@@ -171,7 +171,7 @@ func pause(ctx context.Context, failures int) {
 // serveItem serves one work item: a session, until it ends, is idle, or is taken away.
 func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
 	log := w.Log.With("session", work.Data.ID, "work", work.ID)
-	if kind := string(work.Data.Type); kind != "session" { // the queue has health checks, too: they need an end only
+	if kind := string(work.Data.Type); kind != "session" { // the queue has health checks, too, which only have to be ended
 		log.Debug("no session", "type", kind)
 		return w.stopItem(ctx, work)
 	}
@@ -200,7 +200,7 @@ func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWo
 func (w *worker) stopItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()
-	var answer *http.Response // it has no body, which the SDK would not take
+	var answer *http.Response // it has no body, which the SDK would not accept
 	_, err := w.client.Beta.Environments.Work.Stop(ctx, work.ID, anthropic.BetaEnvironmentWorkStopParams{
 		EnvironmentID: work.EnvironmentID, BetaSelfHostedWorkStopRequest: anthropic.BetaSelfHostedWorkStopRequestParam{Force: param.NewOpt(true)},
 	}, option.WithResponseBodyInto(&answer))
@@ -210,13 +210,13 @@ func (w *worker) stopItem(ctx context.Context, work *anthropic.BetaSelfHostedWor
 	return err
 }
 
-// afterTime bounds what is done when an item has ended, and overTime the question whether its session has.
+// afterTime limits the work after an item has ended, and overTime the question whether its session has ended.
 const (
 	afterTime = 2 * time.Minute
 	overTime  = 10 * time.Second
 )
 
-// after collects what a session left in its outputs folder, and destroys the sandbox of a session that has ended.
+// after collects the files of a session's outputs folder, and destroys the sandbox of a session that has ended.
 func (w *worker) after(s *session, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), afterTime)
 	defer cancel()
@@ -240,7 +240,7 @@ func (w *worker) after(s *session, log *slog.Logger) {
 	log.Info("session has ended", "sandbox", s.sandbox)
 }
 
-// over reports whether a session has ended for good. When the API does not say so, the session may continue.
+// over reports whether a session has ended. When the API does not say so, the session may continue.
 func (w *worker) over(ctx context.Context, session string) bool {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()
@@ -251,7 +251,7 @@ func (w *worker) over(ctx context.Context, session string) bool {
 	return err == nil && (got.Status == anthropic.BetaManagedAgentsSessionStatusTerminated || !got.ArchivedAt.IsZero())
 }
 
-// refused says what to do about an error that ends the worker.
+// refused describes an error that ends the worker, and the next step.
 func (w *worker) refused(err error) error {
 	answer, ok := errors.AsType[*anthropic.Error](err)
 	if !ok {
