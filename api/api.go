@@ -1,4 +1,4 @@
-// Package api is the description of the REST API: an OpenAPI document, which the server serves as it is, as JSON and
+// Package api is the description of the REST API: an OpenAPI document, which the server serves unchanged, as JSON and
 // as a page for people. Tests compare it with the server.
 package api
 
@@ -58,7 +58,7 @@ func must(err error) {
 	}
 }
 
-// document is what the page shows of it.
+// document is the part of the document that the page shows.
 type document struct {
 	Info struct {
 		Title, Summary, Description string
@@ -125,7 +125,7 @@ func (s schema) Name() string {
 	return s.Ref[strings.LastIndex(s.Ref, "/")+1:]
 }
 
-// Kind says in a word what a value is.
+// Kind names the kind of a value.
 func (s schema) Kind() string {
 	switch {
 	case s.Items != nil && s.Items.Ref == "":
@@ -145,7 +145,7 @@ func (s schema) Needs(name string) bool {
 	return slices.Contains(s.Required, name)
 }
 
-// ordered is a mapping in the order in which it is written.
+// ordered is a mapping that keeps its order.
 type ordered[T any] []item[T]
 
 type item[T any] struct {
@@ -164,7 +164,7 @@ func (o *ordered[T]) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// section is what the page shows under one heading.
+// section is the content of the page under one heading.
 type section struct {
 	Name, Description string
 	Operations        []operation

@@ -105,7 +105,7 @@ func (o operation) Curl() string {
 	return `curl -sS -H "Authorization: Bearer $HUTCH_TOKEN"` + o.method() + args + o.data() + ` "$HUTCH_URL` + path + query + `"`
 }
 
-// method is the flag for it, where curl would not use it by itself.
+// method is curl's flag for it, unless curl uses it by default.
 func (o operation) method() string {
 	if o.Method == "GET" || o.Method == "POST" && o.RequestBody != nil {
 		return ""
@@ -139,7 +139,7 @@ func formFlags(example string) string {
 		Context string
 	}
 	if err := json.Unmarshal([]byte(example), &parts); err != nil {
-		panic(err) // the document is ours
+		panic(err) // the document is our own
 	}
 	return " -F " + quoted("request="+string(parts.Request)) + " -F " + quoted("context="+parts.Context)
 }

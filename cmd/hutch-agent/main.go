@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run chooses the sub-command. It includes those that build the place around the agent before they become the agent.
+// run chooses the sub-command, including those that build the instance around the agent before they become the agent.
 func run(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -63,7 +63,7 @@ func run(args []string) error {
 			return err
 		}
 		boot.Offer = true
-		boot.Filter = nil // what the agent starts inherits it
+		boot.Filter = nil // the agent's children inherit it
 		return agent.Run(boot)
 	}
 	if handled, err := place.Main(args[0], agent.Run); handled {

@@ -1,6 +1,6 @@
 // Hutch-gofer opens the files of an image for one gVisor sandbox. No person starts it: hutch-runsc becomes it, see
-// package gofer. A starting sandbox also uses it to unmount /proc, which is faster than with hutch-runsc, a program
-// of ten times the size.
+// package gofer. A starting sandbox also uses it to unmount /proc, which is faster than with hutch-runsc, a program of
+// ten times the size.
 package main
 
 import (

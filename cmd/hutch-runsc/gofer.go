@@ -25,7 +25,7 @@ import (
 	"hutch/internal/driver/gvisor/gofer"
 )
 
-// openGofer opens hutch-gofer, a program beside this one. If it is missing, the result is nil, and this program does
+// openGofer opens hutch-gofer, a program in the same folder. If it is missing, the result is nil, and this program does
 // its work.
 func openGofer() *os.File {
 	self, err := os.Executable()
@@ -59,9 +59,8 @@ func (s *successor) TryHandleMount(*specs.Spec, *specs.Mount, string, bool) (lis
 // the files that this process has open.
 const servedRoot, processFiles = "/root", sandboxsetup.ProcFDBindMount
 
-// PrepareGofer returns only with an error, or when hutch-gofer is missing. It does
-// what gVisor's gofer does from there on until it serves, except for what only
-// hutch-gofer can do for itself.
+// PrepareGofer returns only with an error, or when hutch-gofer is missing. It does the work of gVisor's gofer up to the
+// point where it serves, except for steps that only hutch-gofer itself can do.
 func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.GoferPrepareResult, error) {
 	err := hideLater(c.Spec)
 	if err == nil {
@@ -81,9 +80,8 @@ func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.Gof
 	return extension.GoferPrepareResult{}, s.become(service)
 }
 
-// meetingRoom bounds what a sandbox can put where daemon and agent meet: a socket, and
-// little else. The agent makes a new socket after each save, and gVisor closes the
-// files of deleted ones a hundred at a time.
+// meetingRoom limits what a sandbox can put into the folder of the agent's socket: a socket, and little else. The agent
+// makes a new socket after each save, and gVisor closes the files of deleted ones a hundred at a time.
 const meetingRoom = "mode=0700,size=64k,nr_inodes=256"
 
 // boundWritable covers each writable bind of the bundle with a small file system in

@@ -53,7 +53,7 @@ var commands = map[util.SubCommand]string{
 	new(cmd.Gofer):        "internal",
 	new(sentrycmd.Boot):   "internal",
 	new(sentrycmd.Umount): "internal",
-	// For people who look into a sandbox.
+	// For people who examine a sandbox.
 	new(cmd.Debug): "debug",
 	new(cmd.Exec):  "debug",
 	new(cmd.List):  "debug",
@@ -86,8 +86,8 @@ func makeNetwork() {
 	if _, err := unix.FcntlInt(contract.NetworkFD, unix.F_GETFD, 0); err == nil {
 		return // this process has executed itself again
 	}
-	// The network namespace belongs to this sandbox. If the kernel still forbids this to ordinary users, the queue
-	// has 10.
+	// The network namespace belongs to this sandbox. If the kernel still forbids this to ordinary users, the queue has
+	// 10.
 	_ = os.WriteFile("/proc/sys/net/unix/max_dgram_qlen", []byte(strconv.Itoa(queue)), 0)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The image masks names below the host's folders, such as /usr/pip.conf. A name that exists when a sandbox is made is
-// covered by a mount of the bundle. The others are hidden here, so that a file that the host gets later is not seen:
-// the gofer shows a folder with such names through an overlay, whose upper layer marks them as deleted.
+// The image masks names below the host's folders, such as /usr/pip.conf. A name that exists when a sandbox is created
+// is covered by a mount of the bundle. The others are hidden here, so that a file that the host gets later is not
+// visible: the gofer shows a folder with such names through an overlay, whose upper layer marks them as deleted.
 
-// marksPoint is a folder for the layers of overlays, outside of what is served.
+// marksPoint is a folder for the layers of overlays, outside of the served files.
 const marksPoint = "/marks"
 
-// hideLater hides the masks of the bundle that no mount covers. A kernel that makes no such overlay (before 5.11, for
-// an ordinary user) shows what comes later.
+// hideLater hides the masks of the bundle that no mount covers. A kernel without such overlays (before 5.11, for an
+// ordinary user) shows files that appear later.
 func hideLater(spec *specs.Spec) error {
 	var masks []string
 	if text := spec.Annotations[contract.Masks]; text == "" {
@@ -59,12 +59,12 @@ func hideLater(spec *specs.Spec) error {
 	return nil
 }
 
-// uncovered returns the masks that are not a mount of their own, by the mount that shows them, relative to it.
+// uncovered returns the masks that are not mounts themselves, by the mount that shows them, relative to it.
 func uncovered(mounts []specs.Mount, masks []string) map[string][]string {
 	hidden := map[string][]string{}
 	for _, mask := range masks {
 		shower := ""
-		for _, m := range mounts { // the last one shows
+		for _, m := range mounts { // the last one counts
 			if m.Type == "bind" && (mask == m.Destination || strings.HasPrefix(mask, m.Destination+"/")) {
 				shower = m.Destination
 			}
@@ -76,7 +76,7 @@ func uncovered(mounts []specs.Mount, masks []string) map[string][]string {
 	return hidden
 }
 
-// overlay shows a folder of the image without some names, with all that is mounted below it.
+// overlay shows a folder of the image without some names, with all mounts below it.
 func overlay(bench mount.Tree, name, target string, hidden []string) error {
 	served := servedRoot + target
 	inner, err := mountsBelow(served)
@@ -110,7 +110,7 @@ func overlay(bench mount.Tree, name, target string, hidden []string) error {
 	return replace(served, made, inner)
 }
 
-// replace lays a tree over a path, and on it the mounts that were below the path.
+// replace mounts a tree over a path, and on it the mounts that were below the path.
 func replace(path string, made mount.Tree, inner []string) error {
 	trees := make([]mount.Tree, len(inner))
 	for i, below := range inner {

@@ -49,9 +49,9 @@ var (
 	sets   [2]unix.CapUserData
 )
 
-// shed empties the bounding set of all threads, except for what gVisor leaves there. Each capability costs a system
-// call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor knows
-// that there is nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
+// shed empties the bounding set of all threads, except for the capabilities that gVisor keeps. Each capability costs a
+// system call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor
+// knows that it has nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
 // empties.
 func shed() {
 	if err := unix.Capget(&header, &sets[0]); err != nil {

@@ -1,5 +1,5 @@
-// Command agent is a whole AI agent in one file: a loop that gives a model the tools of a sandbox, runs what the model
-// asks for, and gives it the results, until the model answers.
+// Command agent is a whole AI agent in one file: a loop that gives a model the tools of a sandbox, runs the calls that
+// the model requests, and returns the results, until the model answers.
 //
 // The model here is a script of three steps, so that the program runs without an account anywhere. To use a real one,
 // write a type with the method next that sends the tools and the results to it.
@@ -65,7 +65,7 @@ func newSandbox(ctx context.Context, s *mcp.ClientSession) (id string, err error
 	return id, nil
 }
 
-// converse is the loop of every agent: ask the model, call the tool that it wants, give it the result.
+// converse is the loop of every agent: ask the model, call the tool that it requests, return the result.
 func converse(ctx context.Context, s *mcp.ClientSession, m model) error {
 	list, err := s.ListTools(ctx, nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func (m script) python(code string) *mcp.CallToolParams {
 	return &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"sandboxId": m.sandbox, "language": "python", "command": code}}
 }
 
-// text is what a model reads of a result.
+// text is a result's text for a model.
 func text(res *mcp.CallToolResult) string {
 	var all []string
 	for _, c := range res.Content {
@@ -119,7 +119,7 @@ func text(res *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// output is what the program printed, for the person at the terminal.
+// output is the program's output, for the person at the terminal.
 func output(res *mcp.CallToolResult) string {
 	fields, _ := res.StructuredContent.(map[string]any)
 	return fmt.Sprint(fields["stdout"], fields["stderr"])
@@ -129,8 +129,8 @@ func indent(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// connect begins a session with the server. Every example that speaks MCP has this function and the type bearer: each is
-// one file that can be copied and run as it is.
+// connect begins a session with the server. Every example for MCP has this function and the type bearer: each is one
+// file that can be copied and run.
 func connect(ctx context.Context) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	return client.Connect(ctx, &mcp.StreamableClientTransport{

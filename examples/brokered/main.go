@@ -1,9 +1,7 @@
-// Command brokered has code in a sandbox call an API that wants a key, without
-// the key being inside.
+// Command brokered lets code in a sandbox call an API that needs a key, without giving it the key.
 //
-// It sets a secret that is brokered for the API's host, makes a sandbox that asks
-// for it, and runs a program there that sends what it has: a placeholder. The
-// server puts the key in its place on the way out.
+// It sets a secret that is brokered for the API's host, makes a sandbox that requests it, and runs a program there that
+// sends its value: a placeholder. The server replaces it by the key on the way out.
 //
 //	API_KEY=… HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=… go run ./examples/brokered https://api.example.com/v1/whoami
 package main
@@ -18,7 +16,7 @@ import (
 	"hutch/client"
 )
 
-// program sends the variable as any program would, and says what it is.
+// program sends the variable as any program would, and prints it.
 const program = `
 import json, os, sys, urllib.request
 key = os.environ["API_KEY"]
@@ -50,7 +48,7 @@ func run(ctx context.Context, api, key string) error {
 	if _, err := c.SetSecret(ctx, "API_KEY", secret); err != nil {
 		return err
 	}
-	// The host is allowed because the secret is asked for; nothing else is.
+	// The host is allowed because the secret is requested; no other host is.
 	s, err := c.Open(ctx, hutch.CreateRequest{Secrets: []string{"API_KEY"}})
 	if err != nil {
 		return err

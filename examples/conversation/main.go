@@ -1,6 +1,5 @@
-// Command conversation is a chat's back end in small: it has a conversation
-// run code twice, with what the first run left in /data there for the second,
-// and downloads the file that came of it. It needs nothing but HTTP.
+// Command conversation is a small back end of a chat: it runs code twice in a conversation, where the second run uses
+// the first one's files in /data, and downloads the resulting file. It needs only HTTP.
 //
 //	PUBLIC_BASE_URL=http://localhost:8080 MCP_API_TOKEN=... go run ./examples/conversation
 package main
@@ -97,7 +96,7 @@ func read(answer io.Reader) (res result, err error) {
 	return message.Result.StructuredContent, nil
 }
 
-// download shows a file by its link, which is all that it takes.
+// download shows a file by its link, without a token.
 func download(name, link string) error {
 	resp, err := http.Get(link)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command preview starts a web application in a sandbox, gives it a URL, opens
-// that in a browser without a screen, and takes a picture of it.
+// Command preview starts a web application in a sandbox, gives it a URL, opens that URL in a headless browser, and
+// takes a picture of it.
 //
 //	HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=... go run ./examples/preview picture.png
 //
-// It needs Chromium, and examples/weather beside it for the data.
+// It needs Chromium, and the data in examples/weather.
 package main
 
 import (
@@ -76,7 +76,7 @@ func start(ctx context.Context, box *client.Sandbox) error {
 	return err
 }
 
-// photograph opens a URL in a browser with a profile of its own.
+// photograph opens a URL in a browser with a new profile.
 func photograph(ctx context.Context, url, picture string) error {
 	profile, err := os.MkdirTemp("", "preview-")
 	if err != nil {
@@ -85,7 +85,7 @@ func photograph(ctx context.Context, url, picture string) error {
 	defer os.RemoveAll(profile)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	// Root has no sandbox for its browser; what it opens here is ours.
+	// Chromium has no sandbox for root; the page is our own.
 	browser := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--user-data-dir="+profile, "--window-size=820,430", "--timeout=5000", "--screenshot="+picture, url)
 	if out, err := browser.CombinedOutput(); err != nil {

@@ -1,6 +1,5 @@
-// Command weather is an MCP client that does what most agents do with a
-// sandbox: it puts a file there, runs code on it, starts a server beside it,
-// looks at what runs, and cleans up.
+// Command weather is an MCP client that does what most agents do with a sandbox: it writes a file, runs code on it,
+// starts a server, lists the processes, and cleans up.
 //
 //	HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=... go run ./examples/weather
 package main
@@ -80,7 +79,7 @@ func run(ctx context.Context) error {
 // hutch calls Hutch's tools.
 type hutch struct{ *mcp.ClientSession }
 
-// result is what exec answers.
+// result is the result of exec.
 type result struct {
 	SandboxID      string
 	ExitCode       int
@@ -117,8 +116,8 @@ func (h hutch) call(ctx context.Context, tool string, args map[string]any, answe
 	return json.Unmarshal(b, answer)
 }
 
-// connect begins a session with the server. Every example that speaks MCP has this function and the type bearer: each is
-// one file that can be copied and run as it is.
+// connect begins a session with the server. Every example for MCP has this function and the type bearer: each is one
+// file that can be copied and run.
 func connect(ctx context.Context) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "weather", Version: "1"}, nil)
 	return client.Connect(ctx, &mcp.StreamableClientTransport{

@@ -26,11 +26,11 @@ import (
 	"hutch/internal/durable"
 )
 
-// Purpose is what an authority is for.
+// Purpose is the purpose of an authority.
 type Purpose struct {
 	Name string // in its certificate
-	// Domain, when set, is the only one that the certificates can be for, with all names below it. Who trusts the
-	// authority need not fear that it signs for other hosts.
+	// Domain, when set, is the only one that the certificates can be for, with all names below it. Trusting the
+	// authority then does not affect other hosts.
 	Domain string
 }
 
@@ -115,7 +115,7 @@ func create(path string, p Purpose, put func(path string, content []byte) error)
 		NotBefore:    time.Now().Add(-skew), NotAfter: time.Now().Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-		PermittedDNSDomainsCritical: true, // as all of the constraints
+		PermittedDNSDomainsCritical: true, // like all constraints
 		ExcludedIPRanges:            []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
 	}
 	if p.Domain != "" {

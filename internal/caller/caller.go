@@ -1,4 +1,4 @@
-// Package caller is on whose behalf a call is made, as one value in the call's context.
+// Package caller describes on whose behalf a call is made, as one value in the call's context.
 //
 // The guard sets it once for each request. A surface adds its name, policy changes the owner when a sandbox is shared,
 // and a tracer adds its span. Policy, audit, quota, the redactor, the engine and the surfaces read it. A context
@@ -12,14 +12,15 @@ import (
 	"hutch/internal/room"
 )
 
-// Caller is who calls, from where, and what the call is charged to. The zero value is the server itself.
+// Caller is the caller of a call, its origin, and the account that it is charged to. The zero value is the server
+// itself.
 type Caller struct {
-	// Principal is what the call's token stands for; nil for a call without a token.
+	// Principal is the principal of the call's token; nil for a call without a token.
 	Principal *Principal
 	// Owner has the sandboxes that the call can see: the principal's own, or those of an owner that shares a sandbox
 	// with the principal. nil is the server, which sees those of every owner.
 	Owner *Owner
-	// OwnOnly says that sandboxes which others share with the principal are to the call as if they were not.
+	// OwnOnly hides sandboxes that others share with the principal from the call.
 	OwnOnly bool
 	Origin  Origin
 	// Trace is the traceparent of the call, as W3C Trace Context has it, or empty.
@@ -40,7 +41,7 @@ type Owner struct {
 type Origin struct {
 	Surface string // "mcp", "rest", "conversation"; "console" for a browser that calls REST
 	Remote  string // address of the client
-	Request string // id of the HTTP request, which no other one has
+	Request string // id of the HTTP request, which is unique
 	// ClientRequest is the id that the client gave the request.
 	ClientRequest string
 }
@@ -96,8 +97,8 @@ func WithoutOwner(ctx context.Context) context.Context {
 	return With(ctx, c)
 }
 
-// OwnerOf returns the owner whose sandboxes the calls of ctx are about. For the server, which sees those of every
-// owner, it returns the zero Owner and false.
+// OwnerOf returns the owner for the calls of ctx. For the server, which sees the sandboxes of every owner, it returns
+// the zero Owner and false.
 func OwnerOf(ctx context.Context) (Owner, bool) {
 	if o := From(ctx).Owner; o != nil {
 		return *o, true

@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// Principal is what a token stands for. It is shared and must not be modified.
+// Principal is the owner and the rights of a token. It is shared and must not be modified.
 type Principal struct {
 	ID     string // of the token
 	Name   string
@@ -18,7 +18,7 @@ type Principal struct {
 	Limits hutch.TokenLimits // hutch.Unlimited for no limit, never 0
 	// Network is the most that its sandboxes can reach; nil for the server's.
 	Network *hutch.Network
-	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is no such place.
+	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is none.
 	Metadata string
 
 	Expires time.Time       // zero for never
@@ -36,8 +36,8 @@ func (p *Principal) Has(scopes ...hutch.Scope) bool {
 	return slices.ContainsFunc(scopes, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
 }
 
-// Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a
-// challenge (RFC 6750).
+// Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a challenge
+// (RFC 6750).
 func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
 	err := hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", p.Name, p.Scopes, verb, scopes).
 		With("needs", scopes)

@@ -1,11 +1,11 @@
 // Package ceiling decides how much of the network a caller can give to a sandbox. There are two ceilings:
 //
-//   - A token can have one. Nothing that its sandboxes reach is above it: neither what a request asks for, nor what a copy
-//     inherits, nor the server's default.
-//   - The server has one, its default network. It holds for what a request asks for, where the token has no ceiling. A
-//     copy can reach what its original reaches. A caller with the scope admin has no such ceiling.
+//   - A token can have one. Its sandboxes reach nothing above it: neither by a request, nor by a copy's inherited rules,
+//     nor by the server's default.
+//   - The server has one, its default network. It applies to requests if the token has no ceiling. A copy can reach
+//     what its original reaches. A caller with the scope admin has no such ceiling.
 //
-// Policy calls Ask before anything else happens, so that a refusal is on record. The engine calls Give, because only the
+// Policy calls Ask before anything else happens, so that a refusal is recorded. The engine calls Give, because only the
 // engine knows what a copy inherits.
 package ceiling
 
@@ -32,9 +32,9 @@ func Ask(who *caller.Principal, asked, server hutch.Network) error {
 	return within(asked, server)
 }
 
-// Give returns the network of a sandbox whose creator asked for one, on a server with the given default. An empty
-// request becomes the default or, if that allows more than the token's ceiling, the ceiling. A request above the ceiling
-// is refused.
+// Give returns the network of a sandbox whose creator requested one, on a server with the given default. An empty
+// request becomes the default or, if that allows more than the token's ceiling, the ceiling. A request above the
+// ceiling is refused.
 func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, error) {
 	if token == nil {
 		return Fill(asked, server).Canonical()
@@ -82,8 +82,8 @@ func within(n, ceiling hutch.Network) error {
 	return nil
 }
 
-// firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names.
-// A rule about addresses always needs a rule of the ceiling, because it can name private networks.
+// firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names. A
+// rule about addresses always needs a rule of the ceiling, because it can name private networks.
 func firstBeyond(n, ceiling hutch.Network) (beyond hutch.NetworkRule, ok bool) {
 	rules := indexRules(ceiling.Allow)
 	for _, rule := range n.Allow {

@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// ruleIndex finds the rules that cover another rule. A lookup takes time by the length of a name or prefix, not by the
-// number of rules.
+// ruleIndex finds the rules that cover another rule. The time of a lookup depends on the length of a name or prefix,
+// not on the number of rules.
 type ruleIndex struct {
 	names map[string][]hutch.NetworkRule // rules without *, by name
 	below map[string][]hutch.NetworkRule // rules with *, by name
@@ -17,7 +17,7 @@ type ruleIndex struct {
 	bits  []int // the prefix lengths in use
 }
 
-// indexRules makes an index. It skips unread rules: they cover nothing.
+// indexRules makes an index. It skips invalid rules: they cover nothing.
 func indexRules(rules hutch.NetworkRules) ruleIndex {
 	x := ruleIndex{map[string][]hutch.NetworkRule{}, map[string][]hutch.NetworkRule{}, map[netip.Prefix][]hutch.NetworkRule{}, nil}
 	for _, rule := range rules {

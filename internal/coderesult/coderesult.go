@@ -1,5 +1,4 @@
-// Package coderesult collects what a run of code gives: output, results and an
-// error. What it keeps is bounded.
+// Package coderesult collects the result of a run of code: output, values and an error, within limits.
 package coderesult
 
 import (
@@ -8,13 +7,13 @@ import (
 	"hutch/internal/kernel"
 )
 
-// Limits on what is kept of the results of one run.
+// Limits on the kept results of one run.
 const (
 	maxResults     = 1000
 	maxResultBytes = 32 << 20
 )
 
-// Record keeps what a run gives, and hands it on.
+// Record keeps the results of a run, and passes them on.
 type Record struct {
 	kept    *excerpt.Output
 	take    func(bytes int) bool
@@ -43,14 +42,13 @@ func (r *Record) hand(e hutch.RunEvent) error {
 	return r.out(e)
 }
 
-// Output takes output of the code.
+// Output handles output of the code.
 func (r *Record) Output(o hutch.Output) error {
 	r.kept.Add(o)
 	return r.hand(hutch.RunEvent{Output: &o})
 }
 
-// Message takes a message of the interpreter. One that cannot be read is dropped, as
-// anything may be written where they come from.
+// Message handles a message of the interpreter. It drops invalid messages, because user code can write there, too.
 func (r *Record) Message(m []byte) error {
 	e, err := kernel.Parse(m)
 	if err != nil {
@@ -69,7 +67,7 @@ func (r *Record) Message(m []byte) error {
 	return r.hand(e)
 }
 
-// Result is what was kept.
+// Result is the kept result.
 func (r *Record) Result() hutch.RunResult {
 	res := hutch.RunResult{Results: r.results, Error: r.fault}
 	res.Stdout, res.Stderr, res.Truncated = r.kept.Result()

@@ -1,5 +1,5 @@
 // Package credential finds the token of a request. Clients of different APIs send it in different places, and every
-// place takes every token:
+// place accepts every token:
 //
 //	Authorization: Bearer TOKEN
 //	Authorization: token TOKEN    as clients of Jupyter write it
@@ -11,9 +11,9 @@
 //	Sec-WebSocket-Protocol: hutch, hutch.token.TOKEN
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
 //
-// The first place that holds anything counts. A header that is there twice counts as no token, because a proxy before
-// the server might have read the other one. Nor does a password count that a browser adds to the request of a page of
-// another site: the page does not know it.
+// The first place with a value counts. A repeated header counts as no token, because a proxy before the server might
+// have read the other one. A password that a browser adds to the request of another site's page does not count either:
+// the page does not know it.
 package credential
 
 import (
@@ -32,14 +32,14 @@ const (
 	jupyterParameter = "token"
 )
 
-// The cookies of a browser that is signed in to the console; the second is the one over TLS. They are no tokens: package
-// console says which requests can act by them.
+// The cookies of a browser that is signed in to the console; the second is the one over TLS. They are not tokens:
+// package console decides which requests can use them.
 const (
 	SessionCookie     = "hutch_session"
 	HostSessionCookie = "__Host-" + SessionCookie
 )
 
-// headers are the headers that can hold a token, each with what reads the token in its value.
+// headers are the headers that can hold a token, each with the function that reads the token from its value.
 var headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace, authHeader: strings.TrimSpace}
 
 // Of returns the token of a request, or "".
@@ -61,7 +61,7 @@ func Of(r *http.Request) string {
 	return inSubprotocols(r.Header)
 }
 
-// None reports whether a request has nothing in any of these places, not even something that counts as no token.
+// None reports whether a request has nothing in any of these places, not even a value that counts as no token.
 func None(r *http.Request) bool {
 	for name := range headers {
 		if len(r.Header.Values(name)) > 0 {
@@ -73,8 +73,8 @@ func None(r *http.Request) bool {
 
 func isBasic(value string) bool { return len(value) > 5 && strings.EqualFold(value[:6], "Basic ") }
 
-// addedByBrowser reports whether a request is one that a page of another site can have made without asking: a browser
-// adds the password that a person once gave to it, and an Origin only to requests that the server allows by it.
+// addedByBrowser reports whether a page of another site can have made a request without the person: a browser adds the
+// password that a person once entered, and an Origin only to requests that the server allows by it.
 func addedByBrowser(r *http.Request) bool {
 	from := r.Header.Get("Sec-Fetch-Site")
 	return r.Header.Get("Origin") == "" && (from == "cross-site" || from == "same-site")
@@ -101,8 +101,8 @@ func inAuthorization(value string) string {
 	return name
 }
 
-// parameterOf returns the name of the parameter that can hold the token of a request. Jupyter's name is one that other
-// programs use for other things, so it counts only where Jupyter's clients call.
+// parameterOf returns the name of the parameter that can hold the token of a request. Other programs use Jupyter's name
+// for other things, so it counts only where Jupyter's clients call.
 func parameterOf(u *url.URL) string {
 	if strings.HasPrefix(u.Path, "/jupyter/") && !u.Query().Has(parameter) {
 		return jupyterParameter
@@ -144,7 +144,7 @@ func inSubprotocols(h http.Header) string {
 	return token
 }
 
-// Hide removes the token from the URL of a request, so that nothing after this point writes it down or refuses it.
+// Hide removes the token from the URL of a request, so that no later code logs it or refuses it.
 func Hide(r *http.Request) {
 	if r.URL.RawQuery == "" {
 		return
@@ -162,7 +162,7 @@ func Hide(r *http.Request) {
 	r.RequestURI = r.URL.RequestURI()
 }
 
-// Strip removes the tokens that known reports from every place of a request, and leaves all else as it is.
+// Strip removes the tokens that known reports from every place of a request, and changes nothing else.
 func Strip(r *http.Request, known func(token string) bool) {
 	for name, token := range headers {
 		if given := r.Header[name]; len(given) > 0 {

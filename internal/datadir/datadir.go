@@ -1,19 +1,18 @@
-// Package datadir is the data folder of Hutch on a machine: where each thing is
-// kept, and who uses a part of it now.
+// Package datadir is the data folder of Hutch on a machine: the path of each file, and which process uses a part of it
+// now.
 //
-//	token          the token of this machine's user, when the environment gives none
-//	images/        root file systems, shared by all that runs here
+//	token          the token of this machine's user, when the environment sets none
+//	images/        root file systems, shared by all sandboxes of this machine
 //	oci/           the images of registries, and those that were loaded, built or committed
 //	server/        the daemon's: its lock, its store, its engine, drivers and volumes
-//	conversation/  the same of `hutch conversation`
+//	conversation/  the same for `hutch conversation`
 //	conversations/ the files that conversations keep
 //	file-secret    the key that signs links to these files
 //	embedded/      a folder for each engine of `hutch run` and `hutch mcp`
 //	flows/         a folder for each run of a workflow
 //
-// Sandboxes run as other users and walk through the data folder to their
-// images. Its folders can therefore be walked through by all; secret files can be
-// read by their owner only.
+// Sandboxes run as other users and reach their images through the data folder. So everyone can traverse its folders;
+// secret files can be read only by their owner.
 package datadir
 
 import (
@@ -62,7 +61,7 @@ func (f Folder) Images() string { return f.Path("images") }
 // Token is the path of the token of this machine's user.
 func (f Folder) Token() string { return f.Path("token") }
 
-// Make makes one of the folders in it when it is missing, and returns its path.
+// Make creates one of the folders in it when it is missing, and returns its path.
 func (f Folder) Make(name string) (string, error) {
 	path := f.Path(name)
 	if err := os.MkdirAll(path, 0o711); err != nil {
@@ -71,8 +70,7 @@ func (f Folder) Make(name string) (string, error) {
 	return path, nil
 }
 
-// Secret reads a secret file of the folder. A missing one is written with what
-// mint returns; fresh says so.
+// Secret reads a secret file of the folder. A missing one is written with the result of mint; fresh says so.
 func (f Folder) Secret(name string, mint func() string) (secret string, fresh bool, err error) {
 	path := f.Path(name)
 	b, err := os.ReadFile(path)
@@ -146,8 +144,8 @@ func Authority(server string) string { return filepath.Join(server, "authority.p
 // ServerAuthority is the file with the authority for a server's own names.
 func ServerAuthority(server string) string { return filepath.Join(server, "server-authority.pem") }
 
-// SSHHostKey and SSHAuthority are the files, in a server's folder, with the key by which SSH clients recognize the server,
-// and with the one that signs their certificates.
+// SSHHostKey and SSHAuthority are the files, in a server's folder, with the key by which SSH clients recognize the
+// server, and with the one that signs their certificates.
 const (
 	SSHHostKey   = "ssh_host_ed25519_key"
 	SSHAuthority = "ssh_user_ca"
@@ -156,10 +154,10 @@ const (
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 
-// Metrics is the file with what a server's sandboxes used over time.
+// Metrics is the file with the sandboxes' use over time.
 func Metrics(server string) string { return filepath.Join(server, "metrics") }
 
-// Timelines is the folder with what happened in a server's sandboxes.
+// Timelines is the folder with the sandboxes' timelines.
 func Timelines(server string) string { return filepath.Join(server, "timeline") }
 
 // Volumes is the folder of a server's volumes.

@@ -13,8 +13,8 @@ import (
 	"hutch/internal/durable"
 )
 
-// lockTime is how long LockPatiently tries: a client takes the lock for an
-// instant to see whether a server runs.
+// lockTime is how long LockPatiently tries: a client takes the lock for an instant to check whether a server is
+// running.
 const lockTime = time.Second
 
 func lockFile(dir string) string { return filepath.Join(dir, "lock") }
@@ -48,8 +48,8 @@ func LockPatiently(dir string) (f *os.File, free bool, err error) {
 	}
 }
 
-// HasLock reports whether a process has the lock file of a folder open. By the time
-// that an address is read, its process id can be that of another program.
+// HasLock reports whether a process has the lock file of a folder open. Its process id in the address can be that of
+// another program by now.
 func HasLock(pid int, dir string) bool {
 	want, err := os.Stat(lockFile(dir))
 	if err != nil {
@@ -64,7 +64,7 @@ func HasLock(pid int, dir string) bool {
 	return false
 }
 
-// Address is where a running server answers, as it says in its folder.
+// Address is the address of a running server, from its folder.
 type Address struct {
 	URL string `json:"url"`
 	PID int    `json:"pid"`

@@ -1,6 +1,5 @@
-// Package docker copies labelled images from a Docker engine into the store of
-// images, so that an image which somebody has built with Docker on this machine is
-// there for sandboxes. Nothing runs in Docker.
+// Package docker copies labelled images from a Docker engine into the store of images, so that sandboxes can use images
+// built with Docker on this machine. Nothing runs in Docker.
 package docker
 
 import (
@@ -17,8 +16,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// every is how often the engine is asked. A question is one request to a socket of
-// this machine.
+// every is how often the engine is asked. Each time takes one request to a socket of this machine.
 const every = 10 * time.Second
 
 // Store is the part of the images that a copy needs.
@@ -60,8 +58,8 @@ func Open(store Store, log *slog.Logger) (*Engine, error) {
 // Close ends the connections.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Follow copies the images that have a label, such as sandbox.runner=true, now and whenever there is a new one, until
-// ctx is done. An engine that does not answer is asked again.
+// Follow copies the images with a label, such as sandbox.runner=true, now and whenever there is a new one, until ctx is
+// done. If an engine does not answer, it is asked again later.
 func (e *Engine) Follow(ctx context.Context, label string) {
 	for {
 		e.report(ctx, e.Copy(ctx, label))
@@ -115,7 +113,7 @@ func (e *Engine) try(ctx context.Context, id string, tags []string) error {
 	return err
 }
 
-// copy copies one image, unless it is in the store. There it has a name of its Docker id, and its own names.
+// copy copies one image, unless it is in the store. There it has a name with its Docker id, and its own names.
 func (e *Engine) copy(ctx context.Context, id string, tags []string) error {
 	name := "docker.engine.internal/image:" + strings.TrimPrefix(id, "sha256:")
 	if _, err := e.store.Image(ctx, name); hutch.KindOf(err) != hutch.NotFound {

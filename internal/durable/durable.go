@@ -1,5 +1,5 @@
-// Package durable writes small files that no other user can read. Each is written as a whole or not at all, also if
-// the machine loses power. It also syncs files that other code wrote, and recognizes a full disk.
+// Package durable writes small files that no other user can read. Each is written completely or not at all, even if the
+// machine loses power. It also syncs files that other code wrote, and recognizes a full disk.
 package durable
 
 import (

@@ -9,13 +9,13 @@ const Default = 1 << 20
 
 // Output keeps both ends of each stream for a result. A nil Output keeps nothing.
 //
-// Each call has one: that of the outermost layer which changes the output. The layers below are asked for the stream
-// only, so that output is kept, and charged, once.
+// Each call has only one, in the outermost layer that changes the output. That layer requests only the stream from
+// lower layers, so that output is kept, and charged, once.
 type Output struct {
 	out, err Ends
 }
 
-// For returns what a command's result keeps: nil for a request that wants the stream only.
+// For returns the Output for a command's result: nil for a request that wants only the stream.
 func For(req hutch.ExecRequest, take func(bytes int) bool) *Output {
 	if req.StreamOnly {
 		return nil
@@ -37,7 +37,7 @@ func New(limit int, take func(bytes int) bool) *Output {
 	return &Output{out: Ends{Limit: limit, Take: take}, err: Ends{Limit: limit, Take: take}}
 }
 
-// Add takes the next piece.
+// Add adds the next piece.
 func (k *Output) Add(o hutch.Output) {
 	if k == nil {
 		return
@@ -49,7 +49,7 @@ func (k *Output) Add(o hutch.Output) {
 	}
 }
 
-// Tee returns a function that takes pieces, and hands them to out, which can be nil.
+// Tee returns a function that adds pieces, and passes them to out, which can be nil.
 func (k *Output) Tee(out func(hutch.Output) error) func(hutch.Output) error {
 	return func(o hutch.Output) error {
 		k.Add(o)
@@ -68,7 +68,7 @@ func (k *Output) Fill(res *hutch.ExecResult) {
 	}
 }
 
-// Result returns what was kept, and whether something is missing.
+// Result returns the kept output, and whether something is missing.
 func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	if k == nil {
 		return nil, nil, false
@@ -91,7 +91,7 @@ type Ends struct {
 	total int64
 }
 
-// Add takes the next bytes.
+// Add adds the next bytes.
 func (e *Ends) Add(b []byte) {
 	e.total += int64(len(b))
 	if e.tail == nil { // the head is not full yet
@@ -110,7 +110,7 @@ func (e *Ends) Add(b []byte) {
 	}
 }
 
-// room returns how many of n bytes a half can keep that has some of its most.
+// room returns how many of n bytes a half can keep, when it already has some of its maximum.
 func (e *Ends) room(has, most, n int) int {
 	n = max(min(n, most-has), 0)
 	if free := min(n, max(little-has, 0)); free < n {
@@ -128,7 +128,7 @@ func (e *Ends) Cut() bool { return e.total > int64(len(e.head)+len(e.tail)) }
 // Short reports whether Take has refused: then less than Limit bytes can be kept.
 func (e *Ends) Short() bool { return e.short }
 
-// Bytes returns what was kept. Add must not be called after it.
+// Bytes returns the kept output. Add must not be called after it.
 func (e *Ends) Bytes() []byte {
 	all := append(e.head, e.tail[e.next:]...)
 	return append(all, e.tail[:e.next]...)

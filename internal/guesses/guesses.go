@@ -1,5 +1,5 @@
-// Package guesses counts wrong credentials by the address that they come from. After many in a minute, that address is
-// answered no more until the minute is over, also if it then sends a right one.
+// Package guesses counts wrong credentials by their address. After many in a minute, that address gets no answer until
+// the minute is over, even if it then sends a right one.
 package guesses
 
 import (
@@ -24,14 +24,14 @@ type Counter struct {
 	by    map[netip.Addr]map[[sha256.Size]byte]struct{}
 }
 
-// Over reports whether an address has sent so many wrong credentials that it gets no answer.
+// Over reports whether an address has sent too many wrong credentials to get an answer.
 func (c *Counter) Over(addr netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Before(c.until) && len(c.by[c.countedLocked(addr)]) >= Most
 }
 
-// Wrong counts a wrong credential, and reports whether it is another guess than those that are counted in this minute.
+// Wrong counts a wrong credential, and reports whether it differs from those already counted in this minute.
 func (c *Counter) Wrong(addr netip.Addr, guess string) (another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *Counter) Wrong(addr netip.Addr, guess string) (another bool) {
 
 func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {
 	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
-		addr = network.Addr() // one customer of a provider has at least so many addresses
+		addr = network.Addr() // one customer of a provider has at least this many addresses
 	}
 	if c.by[addr] == nil && len(c.by) >= maxAddresses {
 		return netip.Addr{}

@@ -10,9 +10,9 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// Gateways returns the function that makes the gateway of one sandbox for an engine.
-// The gateways share the resolver's answers; dns is the server that it asks, or ""
-// for those of this machine. complete, if it is not nil, sets further options.
+// Gateways returns the function that makes the gateway of one sandbox for an engine. The gateways share the resolver's
+// cache; dns is the server that the resolver asks, or "" for those of this machine. complete, if it is not nil, sets
+// further options.
 func Gateways(dns string, observe egress.Observer, complete func(engine.Exit, *egress.Options)) func(engine.Exit) (engine.Gateway, error) {
 	var ask func(ctx context.Context, network, address string) (net.Conn, error)
 	if dns != "" {

@@ -9,8 +9,8 @@ import (
 	"hutch/internal/image"
 )
 
-// imageFresh is how long a host image is used before the machine is looked at again:
-// its programs can change while the daemon runs.
+// imageFresh is how long a host image is used before the machine is examined again: its programs can change while the
+// daemon runs.
 const imageFresh = time.Minute
 
 // Images returns the function that gives an engine the root file system of an

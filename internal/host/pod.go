@@ -8,7 +8,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// podFixes are what to do in a pod of Kubernetes about a finding of a runtime, by the finding's name. The runtimes' own fixes are for machines.
+// podFixes are the fixes for a finding of a runtime in a Kubernetes pod, by the finding's name. The runtimes' own fixes
+// are for machines.
 var podFixes = map[string]string{
 	"control groups":    "no pod without privileges can do this: bound all sandboxes of the node together by the pod's resources.limits, or use the preset privileged (docs/kubernetes.md)",
 	"sandbox":           "let the pod make user namespaces: securityContext.seccompProfile {type: Localhost, localhostProfile: hutch.json}, with that profile on the machine (seccomp.install of the chart); where AppArmor is on, add appArmorProfile {type: Unconfined}",
@@ -18,7 +19,7 @@ var podFixes = map[string]string{
 	"files of the host": "use gvisor, or machines with Linux 5.11 or newer",
 }
 
-// Check examines a runtime. In a pod its fixes are in the words of Kubernetes.
+// Check examines a runtime. In a pod, its fixes are for Kubernetes.
 func Check(ctx context.Context, d driver.Driver) driver.Report {
 	r := d.Check(ctx)
 	if hosts, _ := os.ReadFile("/etc/hosts"); inPod(string(hosts)) {

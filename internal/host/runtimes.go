@@ -1,7 +1,6 @@
-// Package host is what an engine takes from the machine that it runs on: the
-// runtimes that work there, the image with the machine's programs, and the
-// networks of sandboxes. The daemon, the engines of single commands and `hutch
-// doctor` all take it from here.
+// Package host has the parts of an engine that depend on its machine: the runtimes that work there, the image with the
+// machine's programs, and the networks of sandboxes. The daemon, the engines of single commands and `hutch doctor` all
+// use it.
 package host
 
 import (
@@ -39,7 +38,7 @@ func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	return []driver.Driver{g, n, c}, nil
 }
 
-// onRequest is the runtime that is used only where it was chosen: the way to its engine is the way to everything
+// onRequest is the runtime that is used only where it was chosen, because access to its engine is access to everything
 // on the host.
 const onRequest = "docker"
 
@@ -113,7 +112,8 @@ func Working(ctx context.Context, all []driver.Driver, want string, inhabited []
 	return ok, nil
 }
 
-// sweepAll removes what an earlier server has left of a runtime that this one does not use. No record claims any of it.
+// sweepAll removes remains of a runtime that an earlier server used and this one does not. No record claims any of
+// them.
 func sweepAll(ctx context.Context, d driver.Driver, log *slog.Logger) {
 	if _, err := d.Sweep(ctx, func(string) bool { return false }); err != nil && log != nil {
 		log.Warn("what an earlier server left of a runtime could not be removed", "driver", d.Name(), "err", err)

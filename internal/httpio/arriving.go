@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Arriving is the content of a file as a client sends it, and why it does not come. A write that fails can leave one Read of
-// its content under way.
+// Arriving is the content of a file while a client sends it, and the error if it stops. A failed write can leave one
+// Read of its content running.
 type Arriving struct {
 	from  io.Reader
 	fault func(error) error
@@ -16,7 +16,8 @@ type Arriving struct {
 	err     error
 }
 
-// NewArriving returns what arrives from a reader. fault says what an error of it, which is not the end, is for the client.
+// NewArriving returns the content from a reader. fault returns the error for the client, from an error of the reader
+// that is not the end.
 func NewArriving(from io.Reader, fault func(error) error) *Arriving {
 	return &Arriving{from: from, fault: fault}
 }
@@ -35,14 +36,14 @@ func (a *Arriving) Read(b []byte) (int, error) {
 	return n, a.err
 }
 
-// Err returns why the content does not come, or nil.
+// Err returns the error of the content, or nil.
 func (a *Arriving) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// Wait waits until no Read is under way. Then others can read on from the client.
+// Wait waits until no Read is running. Then others can continue to read from the client.
 func (a *Arriving) Wait() {
 	a.reading.Lock()
 	defer a.reading.Unlock()

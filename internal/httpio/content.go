@@ -32,8 +32,8 @@ func ContentRange(from, to, size int64) string {
 	return "bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to-1, 10) + "/" + strconv.FormatInt(size, 10)
 }
 
-// WriteContentHeader writes the header of an answer with content. ranged says that the request had a range, which
-// began at offset; size is that of the whole content, 0 or less if that is unknown or nothing.
+// WriteContentHeader writes the header of an answer with content. ranged says that the request had a range, which began
+// at offset; size is the size of the whole content, 0 or less if that is unknown.
 func WriteContentHeader(w http.ResponseWriter, ranged bool, offset, size int64) {
 	switch {
 	case w.Header().Get("Content-Range") != "":

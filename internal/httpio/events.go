@@ -34,8 +34,7 @@ type Events struct {
 	buf   []byte
 }
 
-// NewEvents starts to send comments every so often. The handler calls Close
-// before it returns.
+// NewEvents starts to send comments at an interval. The handler calls Close before it returns.
 func NewEvents(w *Writer, every time.Duration) *Events {
 	es := &Events{w: w, every: every, stop: make(chan struct{})}
 	es.ping.Go(es.keepAlive)

@@ -1,7 +1,6 @@
-// Package httpio reads bodies and writes answers of any length over HTTP. A
-// whole body or answer has no time limit, but each piece of it has one: a
-// client that neither sends nor reads cannot hold a request for ever. Events
-// are answers that are written in this way while something happens.
+// Package httpio reads bodies and writes answers of any length over HTTP. A whole body or answer has no time limit, but
+// each piece of it has one: a client that neither sends nor reads cannot hold a request for ever. Events are answers
+// that are written in this way while something happens.
 package httpio
 
 import (
@@ -23,8 +22,7 @@ type Writer struct {
 	clear bool
 }
 
-// NewWriter returns a writer of the answer to r. The client may take as long as
-// limit to make room for a piece.
+// NewWriter returns a writer of the answer to r. The client may take up to limit to read a piece.
 func NewWriter(w http.ResponseWriter, r *http.Request, limit time.Duration) *Writer {
 	// HTTP/2 resets a stream at its limit even when nothing is being written: a
 	// stream that is silent would end. Over HTTP/1 the limit must stay, because the
@@ -63,8 +61,7 @@ func (w *Writer) begin() (done func()) {
 	return func() { rc.SetWriteDeadline(time.Time{}) }
 }
 
-// Body reads the body of a request, which may take as long as it likes while
-// something of it comes.
+// Body reads the body of a request, without a time limit as long as data arrives.
 type Body struct {
 	io.ReadCloser
 	ctx     context.Context
@@ -81,8 +78,8 @@ func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Bod
 	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), silence: silence}
 }
 
-// limit sets when a read ends. Not every ResponseWriter can have one. A reader can read once more when the request has been
-// answered, because nothing interrupts a Read; and what net/http has for a request of HTTP/2 is then nil, and panics.
+// limit sets when a read ends. Some ResponseWriters cannot have one. A reader can read once more when the request has
+// been answered, because nothing interrupts a Read; and net/http's value for an HTTP/2 request is then nil, and panics.
 func (b *Body) limit(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,14 +102,14 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	b.limit(time.Now().Add(b.silence))
-	// Checked after the limit is set: the code that ends the context may set a limit of
-	// its own at that moment, which must not be extended.
+	// Checked after the limit is set: the code that ends the context may set its own limit at that moment, which must
+	// not be extended.
 	if err := context.Cause(b.ctx); err != nil {
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.limit(time.Time{}) // what follows has its own
+		b.limit(time.Time{}) // the rest has its own limit
 	}
 	return n, err
 }

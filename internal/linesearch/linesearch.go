@@ -1,5 +1,4 @@
-// Package linesearch looks for a text or a pattern in the output of a program, as
-// it comes.
+// Package linesearch looks for a text or a pattern in the output of a program, while it arrives.
 package linesearch
 
 import (
@@ -15,19 +14,18 @@ import (
 
 const (
 	maxLine  = 16 << 10 // bytes of a line that are searched together
-	overlap  = 1 << 10  // bytes of a longer one that are searched again with what follows
+	overlap  = 1 << 10  // bytes of a longer one that are searched again with the following bytes
 	maxMatch = 1 << 10  // bytes of a line that are shown
 	// quiet is after how long without output a line that has not ended is
 	// taken for a whole one, such as a prompt.
 	quiet = 200 * time.Millisecond
 )
 
-// ErrFound ends an attach whose search has come to its end.
+// ErrFound ends an attach whose search is complete.
 var ErrFound = errors.New("found")
 
-// Search looks for a line in output as it comes. A line that has not ended is
-// kept, up to a bound, for each stream: what a program writes to one may come
-// in the middle of a line on the other.
+// Search looks for a line in output while it arrives. An incomplete line is kept, up to a limit, for each stream:
+// output of one stream can arrive in the middle of a line on the other.
 type Search struct {
 	text    []byte
 	pattern *regexp.Regexp
@@ -36,12 +34,12 @@ type Search struct {
 	mu     sync.Mutex
 	lines  [2]line // lines of stdout and stderr
 	timer  *time.Timer
-	cursor int64 // cursor of all that was seen
+	cursor int64 // cursor after all output so far
 	behind int64 // behind of complete lines
 	match  *match
 }
 
-// line is the part of a line that has come, and where it was searched up to.
+// line is the received part of a line, and the position up to which it was searched.
 type line struct {
 	data []byte
 	done int
@@ -58,7 +56,7 @@ func New(text string, pattern *regexp.Regexp, cursor int64, found func()) *Searc
 	return &Search{text: []byte(text), pattern: pattern, found: found, cursor: cursor, behind: cursor}
 }
 
-// Output takes a piece of output.
+// Output handles a piece of output.
 func (s *Search) Output(o hutch.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +85,8 @@ func (s *Search) Output(o hutch.Output) error {
 	return nil
 }
 
-// takeLocked adds the next part of rest, up to the end of a line, to l, and
-// returns what comes after it. end is the cursor after rest.
+// takeLocked adds the next part of rest, up to the end of a line, to l, and returns the remaining part. end is the
+// cursor after rest.
 func (s *Search) takeLocked(l *line, rest []byte, end int64) []byte {
 	n := min(len(rest), maxLine-len(l.data))
 	whole := false
@@ -170,7 +168,7 @@ func (s *Search) Finish(over bool) {
 	}
 }
 
-// Result is what was found so far, and the cursor from which to continue.
+// Result is the result so far, and the cursor from which to continue.
 func (s *Search) Result() hutch.WaitResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,21 +11,19 @@ import (
 	"time"
 )
 
-// Gate accepts a bounded number of connections and shares them out.
+// Gate accepts a limited number of connections and shares them among callers.
 //
-// A connection belongs to a stranger until one of its requests has identified the
-// caller (see Claim). Idle strangers are closed after StrangerIdle, and earlier to
-// make room: the one that has been idle longest first. So clients with a token find
-// room, however many connections strangers open. A claimed connection belongs to a
-// class, such as the connections of one owner, and no class holds more than its
-// share.
+// A connection belongs to a stranger until one of its requests has identified the caller (see Claim). Idle strangers
+// are closed after StrangerIdle, and earlier when connections run out: the one that has been idle longest first. So
+// clients with a token can always connect, however many connections strangers open. A claimed connection belongs to a
+// class, such as the connections of one owner, and no class holds more than its share.
 //
-// A connection is idle when no request of it is being served: also during its TLS
-// handshake and before the head of its first request has arrived.
+// A connection is idle when no request of it is being served: also during its TLS handshake and before the head of its
+// first request has arrived.
 type Gate struct {
 	net.Listener
 	opt    GateOptions
-	freed  chan struct{} // signalled when there can be room again
+	freed  chan struct{} // signalled when another connection may be accepted
 	closed chan struct{}
 	close  func()
 
@@ -101,7 +99,7 @@ func (g *Gate) Close() error {
 // strangerPrefix begins the class names of strangers, which contain the address.
 const strangerPrefix = "stranger "
 
-// admit counts a stranger, if there is room for it or room can be made.
+// admit counts a stranger, if the limit allows it or another one can be closed.
 func (g *Gate) admit(c *guest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +109,7 @@ func (g *Gate) admit(c *guest) bool {
 	g.total++
 	g.joinLocked(c, c.class)
 	if of := g.classes[c.class]; c.class != "" && of.count > g.opt.Share {
-		evict(&of.idle) // of this address, if any; the newcomer is not in the idle list yet
+		evict(&of.idle) // of this address, if any; the new one is not in the idle list yet
 	}
 	g.restLocked(c)
 	return true
@@ -162,8 +160,8 @@ func (c *guest) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http tell a client that no more data comes, before it closes a connection on which data can
-// still be in transit.
+// CloseWrite lets net/http end the data for a client, before it closes a connection on which data can still be in
+// transit.
 func (c *guest) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -171,7 +169,7 @@ func (c *guest) CloseWrite() error {
 	return c.Close()
 }
 
-// dropLocked closes the connection to make room. The server's further use of it fails.
+// dropLocked closes the connection to free its slot. The server's further use of it fails.
 func (c *guest) dropLocked() {
 	c.leaveLocked()
 	c.Conn.Close()
@@ -197,7 +195,7 @@ func (c *guest) expire() {
 	}
 }
 
-// joinLocked puts a connection into a class, partLocked takes it out.
+// joinLocked adds a connection to a class, partLocked removes it.
 func (g *Gate) joinLocked(c *guest, name string) {
 	c.class = name
 	if g.classes[name] == nil {
@@ -242,7 +240,7 @@ func (g *Gate) stirLocked(c *guest) {
 	c.inClass, c.inAll = nil, nil
 }
 
-// signal wakes the accept that waits for room.
+// signal wakes the accept that waits for a free slot.
 func (g *Gate) signal() {
 	select {
 	case g.freed <- struct{}{}:
@@ -289,13 +287,13 @@ func (g *Gate) end(c *guest) {
 }
 
 // Claim assigns the connection of a request to the named class. It returns false if the class uses its whole share
-// already; then the caller refuses the request. Without a gate nothing is bounded.
+// already; then the caller refuses the request. Without a gate there are no limits.
 func Claim(ctx context.Context, name string) bool {
 	c, ok := ctx.Value(guestKey{}).(*guest)
 	return !ok || c.gate.claim(c, "of "+name)
 }
 
-// ClaimConn assigns an accepted connection to the named class, for servers that do not speak HTTP. It is then busy until
+// ClaimConn assigns an accepted connection to the named class, for servers that do not use HTTP. It is then busy until
 // it is closed. It returns false if the class uses its whole share already; then the caller closes the connection.
 func (g *Gate) ClaimConn(conn net.Conn, name string) bool {
 	c, ok := conn.(*guest)
@@ -321,7 +319,7 @@ func (g *Gate) claim(c *guest, name string) bool {
 	return true
 }
 
-// addrOf is the address of who connected.
+// addrOf is the address of the client.
 func addrOf(conn net.Conn) netip.Addr {
 	tcp, _ := conn.RemoteAddr().(*net.TCPAddr)
 	return tcp.AddrPort().Addr().Unmap()

@@ -1,4 +1,4 @@
-// Package listen makes listeners: with a bound on connections, or for a single existing connection; their protocols;
+// Package listen makes listeners: with a limit on connections, or for a single existing connection; their protocols;
 // and TLS, with files that are read again when they change, with certificates from an ACME server, or with our own.
 package listen
 

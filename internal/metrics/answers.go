@@ -9,14 +9,14 @@ import (
 	"hutch/internal/audit"
 )
 
-// Answers counts what models answer to questions.
+// Answers counts the answers of models.
 type Answers struct {
 	took   *prometheus.HistogramVec
 	tokens *prometheus.CounterVec
 	cost   prometheus.Counter
 }
 
-// NewAnswers returns one that has counted nothing.
+// NewAnswers returns an empty one.
 func NewAnswers() *Answers {
 	a := &Answers{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -1,8 +1,7 @@
-// Package metrics counts what happens, in the form that Prometheus reads.
+// Package metrics counts events, in the form that Prometheus reads.
 //
-// It learns of calls as an observer, and asks for the use of sandboxes when it
-// is read. Whatever a client chooses is kept out of labels, and owners are
-// bounded: the number of series does not grow with use.
+// It gets calls as an observer, and reads the use of sandboxes when it is read itself. Values that a client chooses are
+// kept out of labels, and the number of owners is limited: the number of series does not grow with use.
 package metrics
 
 import (
@@ -21,16 +20,16 @@ import (
 	"hutch/internal/audit"
 )
 
-// Options are what metrics are made from; the zero value works.
+// Options are the settings of metrics; the zero value works.
 type Options struct {
 	Version string
-	// Usage is asked when the metrics are read; nil leaves sandboxes out.
+	// Usage is called when the metrics are read; nil leaves sandboxes out.
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
-	// Answers gets what models answer; nil leaves it out.
+	// Answers counts the answers of models; nil leaves them out.
 	Answers *Answers
-	// Traffic gets what goes over sandboxes' networks; nil leaves it out.
+	// Traffic counts the sandboxes' network traffic; nil leaves it out.
 	Traffic *Traffic
 	Log     *slog.Logger
 }
@@ -47,7 +46,7 @@ type Metrics struct {
 // build.
 var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// New returns metrics that have counted nothing.
+// New returns empty metrics.
 func New(opt Options) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -119,7 +118,7 @@ func sum(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help+", by owner.", []string{"owner"}, nil)
 }
 
-// maxOwners is how many have series of their own: those that used the most.
+// maxOwners is how many owners have separate series: those with the highest use.
 const maxOwners = 100
 
 // Describe implements prometheus.Collector.
@@ -155,7 +154,7 @@ func (s *sandboxes) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// bounded is the owners that used the most CPU, and the others as one.
+// bounded returns the owners with the highest CPU use, and all others as one.
 func bounded(owners []hutch.Usage) []hutch.Usage {
 	if len(owners) <= maxOwners {
 		return owners

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// pool reads what is kept ready when it is asked.
+// pool reads which sandboxes are kept ready.
 type pool func(context.Context) (hutch.PoolState, error)
 
 var (

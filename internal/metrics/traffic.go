@@ -6,15 +6,14 @@ import (
 	"hutch"
 )
 
-// Traffic counts what goes over the networks of all sandboxes. It learns of it, like
-// an observer of theirs.
+// Traffic counts the network traffic of all sandboxes, as an observer of their networks.
 type Traffic struct {
 	decided        *prometheus.CounterVec
 	bytes          *prometheus.CounterVec
 	sent, received prometheus.Counter
 }
 
-// NewTraffic returns one that has counted nothing.
+// NewTraffic returns an empty one.
 func NewTraffic() *Traffic {
 	t := &Traffic{
 		decided: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -17,7 +17,7 @@ import (
 // Store keeps objects by key: names of letters, digits, dots and hyphens, with slashes between them. Its methods are
 // safe for concurrent use.
 type Store interface {
-	// Put stores all that r gives under a key or, on any error, nothing.
+	// Put stores everything that r returns under a key or, on any error, nothing.
 	Put(ctx context.Context, key string, r io.Reader) error
 
 	// Get opens an object. The error is fs.ErrNotExist when the object does not exist.
@@ -30,12 +30,12 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// Folder is a store in a folder of this machine that nothing else writes to.
+// Folder is a store in a folder of this machine that no other process writes to.
 type Folder string
 
-const half = ".new" // the end of what is being written
+const half = ".new" // the end of the name of an incomplete file
 
-// OpenFolder opens a folder, and creates it if it is missing. It removes what a killed server left half written.
+// OpenFolder opens a folder, and creates it if it is missing. It removes incomplete files of a killed server.
 func OpenFolder(path string) (Folder, error) {
 	f := Folder(path)
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -99,7 +99,7 @@ func (f Folder) List(_ context.Context, prefix string) (keys []string, err error
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // nothing was stored yet
+		err = nil // the store is still empty
 	}
 	return keys, err
 }

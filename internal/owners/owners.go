@@ -1,5 +1,5 @@
-// Package owners shows an administrator what each owner has, and deletes it. It calls the verbs that the owner itself
-// would call, in the owner's name, so it knows nothing of how things are kept.
+// Package owners lists for an administrator what each owner has, and deletes it. It calls the same verbs as the owner
+// itself, in the owner's name, so it does not know how data is stored.
 package owners
 
 import (
@@ -80,7 +80,7 @@ func (s *Service) ids(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" }), nil
 }
 
-// belongings are what one owner has.
+// belongings are the data of one owner.
 type belongings struct {
 	boxes   []hutch.Sandbox
 	snaps   []hutch.Snapshot
@@ -90,7 +90,7 @@ type belongings struct {
 	secrets []hutch.Secret
 }
 
-// of lists what an owner has, and not what others share with it.
+// of lists an owner's data, without data that others share with the owner.
 func (s *Service) of(ctx context.Context, owner string) (b belongings, err error) {
 	ctx = caller.WithOwner(ctx, caller.Owner{ID: owner})
 	var errs [6]error
@@ -107,7 +107,7 @@ func (s *Service) of(ctx context.Context, owner string) (b belongings, err error
 	return b, errors.Join(errs[:]...)
 }
 
-// owned counts what an owner has.
+// owned counts an owner's data.
 func (s *Service) owned(ctx context.Context, owner string) (hutch.Owned, error) {
 	b, err := s.of(ctx, owner)
 	o := hutch.Owned{
@@ -162,7 +162,7 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	return left, cmp.Or(err, failed)
 }
 
-// deleteAll deletes what an owner has. Sandboxes are first: they hold volumes and images.
+// deleteAll deletes an owner's data. Sandboxes are first: they hold volumes and images.
 func (s *Service) deleteAll(ctx context.Context, b belongings) error {
 	var errs []error
 	try := func(err error) {

@@ -9,8 +9,8 @@ import (
 
 var errReaderLeft = errors.New("the rest of the stream is not read")
 
-// Through runs write and read at the same time: read gets what write writes. It returns when both have. The error of
-// one ends the other, and is the one returned; when read ends early without an error, there is none.
+// Through runs write and read at the same time: read gets what write writes. It returns when both have returned. The
+// error of one ends the other, and is the one returned; when read ends early without an error, there is none.
 func Through(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
@@ -27,7 +27,7 @@ func Through(write func(io.Writer) error, read func(io.Reader) error) error {
 	return err
 }
 
-// Source remembers whether its reader failed. What it is read for can fail as well, or later. It is safe for
+// Source remembers whether its reader failed. The code that reads from it can fail as well, or later. It is safe for
 // concurrent use.
 type Source struct {
 	mu  sync.Mutex

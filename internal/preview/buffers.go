@@ -12,7 +12,7 @@ const (
 	long        = 1 << 20 // answers from this length on get a large buffer
 )
 
-// buffers are lent for copying answers. A long answer is copied in large pieces, because waking its program, this one
+// buffers are reused for copying answers. A long answer is copied in large pieces, because waking its program, this one
 // and its reader costs the same for a small piece.
 type buffers struct {
 	some, large sync.Pool // of *[]byte

@@ -26,9 +26,9 @@ const (
 	callWindow = 128 << 10
 )
 
-// callTransport speaks HTTP/2 with servers inside. It waits for an answer as long as the caller does: a stream can
-// begin with an hour's silence, and the caller sets the deadline. If data that it sends is not read in time, it ends
-// the connection, because abandoned calls could not be ended otherwise.
+// callTransport uses HTTP/2 with servers inside. It waits for an answer as long as the caller does: a stream can begin
+// with an hour's silence, and the caller sets the deadline. If data that it sends is not read in time, it ends the
+// connection, because abandoned calls could not be ended otherwise.
 type callTransport struct{ *http.Transport }
 
 func newCallTransport(like *http.Transport) callTransport {
@@ -122,7 +122,7 @@ func deadlineOf(r *http.Request) time.Time {
 // late reports whether a visit's deadline has passed.
 func (v *visit) late() bool { return !v.deadline.IsZero() && !time.Now().Before(v.deadline) }
 
-// calls counts calls under way, by label.
+// calls counts open calls, by label.
 type calls struct {
 	mu sync.Mutex
 	of map[string]int

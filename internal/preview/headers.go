@@ -23,7 +23,7 @@ const (
 var ourCookies = []string{cookieName, credential.SessionCookie, credential.HostSessionCookie}
 
 // rewrite addresses a request to the server inside. It keeps the client's host, so that redirects and links lead back
-// here, unless the preview has a host of its own.
+// here, unless the preview has a separate host.
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL

@@ -105,7 +105,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, n notice) {
 	noticePage.Execute(w, n)
 }
 
-// ours sets the headers of a page of our own, which runs no scripts.
+// ours sets the headers of one of our own pages, which run no scripts.
 func ours(header http.Header) {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Cache-Control", "no-store")

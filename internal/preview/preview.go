@@ -1,18 +1,16 @@
-// Package preview shows servers in sandboxes to browsers. Each exposed port has its
-// own host name, LABEL.DOMAIN (see hutch.Port), so a browser treats it as a separate
-// origin, which shares nothing with the daemon's or with another preview's.
+// Package preview shows servers in sandboxes to browsers. Each exposed port has its own host name, LABEL.DOMAIN (see
+// hutch.Port), so a browser treats it as a separate origin, which shares nothing with the daemon's or with another
+// preview's.
 //
-// Both sides are hostile. Requests are bounded in size and time, and open nothing
-// without the label, which is a secret. A private port also needs a token, a signed
-// link, or the cookie that either of them set. Answers from a sandbox keep their
-// meaning, except for effects beyond their own host: cookies for other hosts, wiped
-// storage. No credential of the daemon goes in.
+// Both sides are hostile. Requests are limited in size and time, and open nothing without the label, which is a secret.
+// A private port also needs a token, a signed link, or the cookie that either of them set. Answers from a sandbox keep
+// their meaning, except for effects beyond their own host: cookies for other hosts, wiped storage. No credential of the
+// daemon is passed in.
 //
-// gRPC calls go in by HTTP/2, everything else by HTTP/1.1.
+// gRPC calls are passed in over HTTP/2, everything else over HTTP/1.1.
 //
-// Clients without names below the domain can use paths, /preview/LABEL/, on the
-// daemon's own host. The browser is then told to give every such page a unique
-// origin (CSP sandbox): see docs/decisions/previews.md.
+// Clients without names below the domain can use paths, /preview/LABEL/, on the daemon's own host. The browser is then
+// told to give every such page a unique origin (CSP sandbox): see docs/decisions/previews.md.
 package preview
 
 import (
@@ -43,7 +41,7 @@ type Sandboxes interface {
 type Options struct {
 	Sandboxes Sandboxes
 	// Domain is the domain below which labels are; default localhost, whose subdomains lead browsers to this machine
-	// without set-up (RFC 6761).
+	// without setup (RFC 6761).
 	Domain string
 	// Login is the URL of the server on which people log in to private previews: its own, without a path.
 	Login string
@@ -240,8 +238,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	h.forward(sw, r, v)
 }
 
-// forward hands a request to the server inside, for as long as the port is
-// exposed.
+// forward passes a request to the server inside, for as long as the port is exposed.
 func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
 	defer cancel()
@@ -284,7 +281,7 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if v.prefix != "" {
 		isolate(w.Header(), r)
 	}
-	if r.Context().Err() != nil && v.Life.Err() == nil { // the client has gone
+	if r.Context().Err() != nil && v.Life.Err() == nil { // the client has disconnected
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
@@ -319,14 +316,13 @@ func noServer(e *hutch.Error) bool {
 	return e.Kind == hutch.Unavailable && about == hutch.AboutPort
 }
 
-// stall is how long a client may leave what is sent to it unread; silence how
-// long nothing of a body may come.
+// stall is how long a client may leave data unread; silence how long a body may bring no data.
 const (
 	stall   = 5 * time.Minute
 	silence = time.Minute
 )
 
-// answer is what a browser gets. It notes the status for the log.
+// answer is the answer to a browser. It records the status for the log.
 type answer struct {
 	*httpio.Writer
 	status int

@@ -95,8 +95,8 @@ func cookieOpens(r *http.Request, v *visit) bool {
 	return false
 }
 
-// login is a page on the daemon's own host, where people show their token. It is not on the preview's host: its
-// server could imitate the page, and people should not get used to that.
+// login is a page on the daemon's own host, where people enter their token. It is not on the preview's host: its server
+// could imitate the page, and people should not get used to that.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(silence))
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)

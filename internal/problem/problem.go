@@ -1,6 +1,5 @@
-// Package problem is how errors look over HTTP: problem details (RFC 9457)
-// with the kind of the error and its data beside them. The one table of kinds
-// and statuses is here; the server writes with it and the client reads.
+// Package problem is the format of errors over HTTP: problem details (RFC 9457) with the kind of the error and its
+// data. The only table of kinds and statuses is here; the server writes with it and the client reads.
 package problem
 
 import (
@@ -18,13 +17,13 @@ const ContentType = "application/problem+json"
 
 // Details is the body of an error answer.
 type Details struct {
-	Type   string         `json:"type"` // always "about:blank": the kind says what it is
+	Type   string         `json:"type"` // always "about:blank": the kind identifies it
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail"`
 	Kind   hutch.Kind     `json:"kind"`
 	Data   map[string]any `json:"data,omitempty"`
-	// Result is what a command printed until the error ended it.
+	// Result is a command's output until the error ended it.
 	Result *hutch.ExecResult `json:"result,omitempty"`
 }
 
@@ -88,9 +87,8 @@ func retryAfter(h http.Header, data map[string]any) {
 	}
 }
 
-// Challenge tells a client, in the header WWW-Authenticate, which scope its
-// token lacks (RFC 6750) and where the client can ask for it. It is empty for data
-// of errors that are about something else.
+// Challenge tells a client, in the header WWW-Authenticate, which scope its token lacks (RFC 6750) and where the client
+// can request it. It is empty for data of other errors.
 func Challenge(data map[string]any) string {
 	scope, _ := data["scope"].(string)
 	if scope == "" {
@@ -122,9 +120,8 @@ func (d Details) Err() *hutch.Error {
 	return &hutch.Error{Kind: d.Kind, Message: d.Detail, Data: d.Data}
 }
 
-// Read makes sense of the body of an answer with an error status. What is not
-// problem details came from something on the way, a proxy say: its status
-// then chooses the kind.
+// Read parses the body of an answer with an error status. A body without problem details came from another server on
+// the way, such as a proxy: its status then chooses the kind.
 func Read(status int, body []byte) Details {
 	var d Details
 	if err := json.Unmarshal(body, &d); err == nil && statuses[d.Kind] != 0 {

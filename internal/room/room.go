@@ -1,10 +1,9 @@
-// Package room bounds the memory that a server holds for its callers: bodies of
-// requests, and output that is kept for a result until the client has read it.
+// Package room limits the memory that a server holds for its callers: bodies of requests, and output that is kept for a
+// result until the client has read it.
 //
-// Every request has a Tab, which its caller carries (package caller). Memory for the request is charged to its
-// owner's share and to the total, and is given back when the request ends. So a client
-// that does not read its answers blocks no other client. Calls that come from no request
-// have no Tab, and are not bounded here.
+// Every request has a Tab, which its caller carries (package caller). Memory for the request is charged to its owner's
+// share and to the total, and is given back when the request ends. So a client that does not read its answers blocks no
+// other client. Calls without a request have no Tab, and are not limited here.
 package room
 
 import "sync"
@@ -78,11 +77,11 @@ func (t *Tab) Take(n int) bool {
 	return true
 }
 
-// aValue is about what a value in a list or an object of JSON takes when it is decoded, beside its text, in bytes.
+// aValue estimates the decoded size of a value in a JSON list or object, without its text, in bytes.
 const aValue = 200
 
-// TakeJSON is Take for what a text in JSON becomes when it is decoded. A short text can become much: [{},{},{}] are
-// three structs with all their fields.
+// TakeJSON is Take for the decoded form of a JSON text. A short text can become much larger: [{},{},{}] are three
+// structs with all their fields.
 func (t *Tab) TakeJSON(text []byte) bool {
 	if t == nil {
 		return true

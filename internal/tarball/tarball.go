@@ -1,24 +1,19 @@
-// Package tarball packs and unpacks the files that the user of a sandbox has written
-// over its image. It runs inside, as the user, in place of a tar program, which an
-// image need not have.
+// Package tarball packs and unpacks the files that the user of a sandbox has written over its image. It runs inside, as
+// the user, instead of a tar program, which an image need not have.
 //
 // As root it packs the files of all users with their owners.
 //
-// The root is an overlay: what was written lies on another device than what is the
-// image's, so a walk over all names finds it wherever it is. Folders do not show
-// where they lie; all that belong to the user are packed. Files of the image that the
-// user has deleted are not recorded.
+// The root is an overlay: written files are on another device than the image's, so a walk over all names finds them
+// anywhere. Folders do not show their device; all that belong to the user are packed. Files of the image that the user
+// has deleted are not recorded.
 //
-// The archive is GNU tar's in what it says and in what it forgives: a file that
-// vanishes or shrinks meanwhile is no error, nor is a mode or time of a folder that
-// belongs to another user.
+// The archive follows GNU tar in its content and in what it tolerates: a file that vanishes or shrinks meanwhile is not
+// an error, nor is a mode or time of a folder that belongs to another user.
 //
-// Package files writes tar, too, and the two writers differ in each decision. That
-// one is for a caller who asked for the files: it refuses a file that changed while
-// it was read, leaves out the agent's temporary files, writes no owner or setuid bit,
-// and can write zip. This one keeps a state that is put back later: it must not fail
-// because a program still runs, and it keeps second names, named pipes and setuid bits.
-// What they could share is one header.
+// Package files writes tar, too, and the two writers differ in each decision. That one is for a caller who requested
+// the files: it refuses a file that changed while it was read, leaves out the agent's temporary files, writes no owner
+// or setuid bit, and can write zip. This one keeps a state that is restored later: it must not fail because a program
+// is still running, and it keeps second names, named pipes and setuid bits. They could share only one header.
 package tarball
 
 import (
@@ -39,10 +34,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pack writes what the user has written below root, which is "/" but in tests.
-// Sockets and devices are left out.
+// Pack writes the user's files below root, which is "/" except in tests. Sockets and devices are left out.
 //
-// The user's folders can be mounts of their own; what is mounted elsewhere is left out.
+// The user's folders can be mounts themselves; other mounts are left out.
 func Pack(out io.Writer, root string, folders ...string) error {
 	w := bufio.NewWriterSize(out, bufferSize)
 	p := &packer{tar: tar.NewWriter(w), root: root, user: os.Getuid(), first: map[file]string{}, buffer: make([]byte, bufferSize)}
@@ -63,11 +57,11 @@ func Pack(out io.Writer, root string, folders ...string) error {
 	return errors.Join(p.tar.Close(), w.Flush())
 }
 
-// bufferSize is how much is read and written at once. Each system call of a sandbox takes long, and tar.Writer makes three of
-// them for the smallest file.
+// bufferSize is how much is read and written at once. Each system call of a sandbox takes long, and tar.Writer makes
+// three of them for the smallest file.
 const bufferSize = 256 << 10
 
-// newFileDevice is the device of files that are written now; 0 if none can be.
+// newFileDevice is the device of newly written files; 0 if none can be written.
 func newFileDevice(dir string) uint64 {
 	f, err := os.CreateTemp(dir, ".hutch-*")
 	if err != nil {
@@ -95,16 +89,16 @@ type packer struct {
 	buffer         []byte          // buffer of the file that is read
 }
 
-// Untouched is the time of a file, in seconds, that a sandbox begins with at a path, until a program changes it. Each path
-// has a time of its own, on the first day of 1970: so a copy of such a file is no such file, nor is one whose time somebody
-// has set to zero, as reproducible builds do.
+// Untouched is the time, in seconds, of an initial file of a sandbox at a path, until a program changes it. Each path
+// has a different time, on the first day of 1970: so a copy of such a file is not recognized as one, nor is a file
+// whose time was set to zero, as reproducible builds do.
 func Untouched(path string) time.Time {
 	sum := fnv.New32a()
 	sum.Write([]byte("/" + strings.Trim(path, "/")))
 	return time.Unix(1+int64(sum.Sum32()%(24*60*60-1)), 0)
 }
 
-// others are files that every sandbox has of its own.
+// others are files that every sandbox has separately.
 var others = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.hutch"}
 
 // written reports whether the user has written an entry.
@@ -173,8 +167,7 @@ func (p *packer) linked(info fs.FileInfo, name string) string {
 	return ""
 }
 
-// content adds a regular file as long as it is when it is opened. One that shrinks
-// ends with zeros.
+// content adds a regular file with its length when it is opened. If it shrinks, zeros fill the rest.
 func (p *packer) content(path string, h *tar.Header) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -206,8 +199,8 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Unpack puts what Pack wrote below root, which is "/" but in tests. The archive was
-// made in a sandbox: it can do nothing that programs inside could not do.
+// Unpack unpacks an archive of Pack below root, which is "/" except in tests. The archive was made in a sandbox: it can
+// do nothing that programs inside could not do.
 func Unpack(in io.Reader, root string) error {
 	r := tar.NewReader(in)
 	var folders []*tar.Header
@@ -226,7 +219,7 @@ func Unpack(in io.Reader, root string) error {
 			return err
 		}
 	}
-	for i := len(folders) - 1; i >= 0; i-- { // what is in a folder changes its time, and may need its mode
+	for i := len(folders) - 1; i >= 0; i-- { // writing a folder's content changes its time, and may need its mode
 		path := filepath.Join(root, folders[i].Name)
 		give(path, folders[i])
 		os.Chmod(path, folders[i].FileInfo().Mode())
@@ -267,7 +260,7 @@ func put(root string, h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-// give gives what is at path its owner, if this is root. Others can only unpack what is theirs.
+// give sets the owner of a file, if this is root. Others can only unpack their own files.
 func give(path string, h *tar.Header) error {
 	if os.Getuid() != 0 {
 		return nil
@@ -293,8 +286,7 @@ func write(path string, h *tar.Header, r io.Reader) error {
 	return os.Chtimes(path, time.Time{}, h.ModTime)
 }
 
-// sparsely copies a file and leaves holes where it has only zeros: with them it took
-// less of the disk limit.
+// sparsely copies a file and leaves holes for zeros: the original with holes used less of the disk limit.
 func sparsely(f *os.File, r io.Reader, size int64) error {
 	var block, none [64 << 10]byte
 	for at := int64(0); at < size; {

@@ -30,9 +30,9 @@ func Inert(s string) string {
 	}, s)
 }
 
-// Steers reports whether a terminal or a reader takes r for an instruction: control characters, including U+0080 to
-// U+009F; line separators; and invisible format characters, for example those that reverse the direction of writing
-// or hide text. It excludes those that shape letters and emoji.
+// Steers reports whether a terminal or a reader interprets r: control characters, including U+0080 to U+009F; line
+// separators; and invisible format characters, for example those that reverse the direction of writing or hide text. It
+// excludes those that shape letters and emoji.
 func Steers(r rune) bool {
 	switch {
 	case r == '\u200c', r == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, r):

@@ -1,7 +1,7 @@
 // Package trace makes a span of every call, and sends spans by OTLP over HTTP.
 //
-// A call that comes with a traceparent is part of that trace; what it causes,
-// the command in the sandbox included, gets the span of the call in turn.
+// A call with a traceparent is part of that trace; calls that it causes, and the command in the sandbox, get the span
+// of the call in turn.
 package trace
 
 import (
@@ -21,7 +21,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// Options are what a tracer is made from.
+// Options are the settings of a tracer.
 type Options struct {
 	// Endpoint is the URL of the OTLP receiver, such as
 	// "http://localhost:4318"; spans go to /v1/traces below it.
@@ -38,7 +38,7 @@ type Tracer struct {
 	format   propagation.TraceContext
 }
 
-// New returns a tracer that sends what it has in the background. Close ends it.
+// New returns a tracer that sends its spans in the background. Close ends it.
 func New(ctx context.Context, opt Options) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(opt.Endpoint+"/v1/traces"), otlptracehttp.WithHeaders(opt.Headers))
 	if err != nil {
@@ -54,7 +54,7 @@ func New(ctx context.Context, opt Options) (*Tracer, error) {
 	return &Tracer{provider: p, tracer: p.Tracer("hutch")}, nil
 }
 
-// Close sends what is left, for as long as ctx allows.
+// Close sends the remaining spans, for as long as ctx allows.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 const header = "traceparent"

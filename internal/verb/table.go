@@ -49,7 +49,7 @@ func owning(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Sandbox}
 }
 
-// keeping is a verb on what an owner has beside sandboxes.
+// keeping is a verb on other data of an owner than sandboxes.
 func keeping(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Owner}
 }
@@ -116,8 +116,8 @@ var table = []Verb{
 	looking("Pack", read, "GET "+files+"/archive"),
 	acting("Unpack", change, "PUT "+files+"/archive"),
 
-	// Ports. Only the owner shows a port to the world, as only the owner shares
-	// a sandbox; a caller that may write to a sandbox may connect to a port in it.
+	// Ports. Only the owner exposes a port, as only the owner shares a sandbox; a caller that may write to a sandbox
+	// may connect to a port in it.
 	owning("Expose", ports, "POST "+sandbox+"/ports"),
 	owning("Unexpose", ports, "DELETE "+port),
 	looking("Ports", seePorts, "GET "+sandbox+"/ports"),
@@ -211,10 +211,10 @@ var table = []Verb{
 	serving("DrainNode", administer, "POST "+node+"/drain"),
 	serving("RemoveNode", administer, "DELETE "+node).frees(),
 
-	// Timelines. What other callers did is for the owner alone.
+	// Timelines. Only the owner may see the calls of other callers.
 	owning("Timeline", follow, "GET "+sandbox+"/timeline").looks(),
 
-	// SSH. A key can do what its owner's token can do, so the verbs need no more than a token that can do something there.
+	// SSH. A key has the rights of its owner's token, so the verbs accept any token that has a right there.
 	serving("SSHServer", byKey, "GET "+ssh).looks(),
 	keeping("AddSSHKey", byKey, "POST "+ssh+"/keys"),
 	keeping("SSHKeys", byKey, "GET "+ssh+"/keys").looks(),
