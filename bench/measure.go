@@ -148,8 +148,8 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 // box is the sandbox of a caller.
 func (f *figures) box(caller int) string { return box(f.runtime, caller) }
 
-// lookInside measures what a fork and exec takes inside, without Hutch having
-// a part in it: by a shell that does it many times.
+// lookInside measures a fork and exec inside, without Hutch's own part: a shell
+// does it many times.
 func (l *lab) lookInside(ctx context.Context, f *figures) error {
 	loop := func(n int) (time.Duration, time.Duration, error) {
 		cpu := cpuOf(l.sandboxes())

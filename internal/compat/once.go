@@ -32,8 +32,8 @@ func Once(ctx context.Context, svc hutch.Service, log *slog.Logger, req hutch.Cr
 	return do(sb.ID)
 }
 
-// The programs of a burst wait for each other's sandboxes for this long. They ask after the shortest pause first, and
-// then less often, because each question counts as an operation of the caller.
+// The programs of a burst wait for each other's sandboxes for this long. The first pause is the
+// shortest, and later ones are longer, because each try counts as an operation of the caller.
 const (
 	burstTime     = 20 * time.Second
 	shortestPause = 100 * time.Millisecond

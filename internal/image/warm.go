@@ -30,7 +30,7 @@ const (
 	goFolder  = "/etc/hutch/go"
 	goProgram = "cache"
 	goBuild   = "build"
-	warmTime  = 30 * time.Minute // bounds the work on a machine that has little time for it
+	warmTime  = 30 * time.Minute // limits the work on a busy machine
 	warmNice  = 19
 )
 

@@ -17,7 +17,7 @@ var (
 	errBroken  = errors.New("the change is damaged")
 )
 
-// binary is the change of a file that is not text: its new content, or instructions that make it of the old one.
+// binary is the change of a file that is not text: its new content, or instructions that make it from the old content.
 type binary struct {
 	packed []byte // compressed with zlib
 	size   int    // size of the uncompressed data

@@ -168,7 +168,7 @@ func (c *Client) DeleteContext(ctx context.Context, id string) error {
 	return err
 }
 
-// Interrupt ends the run under way in a context.
+// Interrupt ends the current run of a context.
 func (c *Client) Interrupt(ctx context.Context, id string) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "interrupt", Context: &Context{ID: id}})
 	return err

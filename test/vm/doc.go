@@ -3,8 +3,8 @@
 //
 // The machine is qemu without KVM, with Debian's kernel and a file system in memory
 // that is built here: the programs, some tests of other packages, bash and what it
-// needs. This package's own test program is its first process; see guest_test.go. The
-// result is what it prints on the serial console.
+// needs. This package's own test program is its first process; see guest_test.go. Its output on the serial console is
+// the result.
 //
 // An emulated processor is slow, but the tests keep their time limits. So nothing else
 // must run on the host: use `make test-vm`.

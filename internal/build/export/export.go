@@ -1,4 +1,4 @@
-// Package export writes the files of an image, which a client has as an archive, to a folder or as one tar stream.
+// Package export reads an archive of an image, and writes the image's files to a folder or as one tar stream.
 package export
 
 import (

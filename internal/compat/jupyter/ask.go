@@ -151,7 +151,7 @@ func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 // answerForm is the form in which the interpreter answers.
 const answerForm = "application/vnd.hutch.notebook+json"
 
-// ascii writes a string of JSON without other characters, because Python knows two line ends that JSON does not.
+// ascii writes a JSON string with ASCII characters only, because Python knows two line ends that JSON does not.
 func ascii(quoted []byte) string {
 	var b strings.Builder
 	for _, r := range string(quoted) {

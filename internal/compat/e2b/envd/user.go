@@ -85,7 +85,7 @@ func (h *Handler) account(q request, name string) (account, error) {
 		return account{}, err
 	}
 	if _, known := ps.users[name]; !known && name != "" && name != defaultName {
-		if ps, err = h.people(q, time.Second); err != nil { // it may be new
+		if ps, err = h.people(q, time.Second); err != nil { // the user may be new
 			return account{}, err
 		}
 	}
