@@ -22,7 +22,7 @@ import (
 // ADD fetches remote files in a sandbox with the network of the build: the programs of the server's machine run there,
 // and the server itself connects to nothing. Unchanged files are not fetched again.
 
-// fromURL is the file of an ADD of a URL, which its archive is when ADD unpacks it.
+// fromURL adds the file of a URL, which is an archive if ADD unpacks it.
 func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	if op.Attrs[pb.AttrHTTPAuthHeaderSecret] != "" {
 		return nil, hutch.Errorf(hutch.Unsupported, "ADD sends no secrets with a URL: use curl in a RUN with a secret")

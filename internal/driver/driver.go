@@ -68,7 +68,7 @@ var Usual = Defaults{
 
 // Spec describes an instance to be created.
 type Spec struct {
-	ID string // unique among the living of this driver
+	ID string // unique among the live instances of this driver
 	// Image is the reference of the image, and Root what it is on this host. A
 	// driver whose instances are on another machine resolves Image itself.
 	// A driver that cannot use Root.EROFS refuses it: see NoEROFS.
@@ -88,7 +88,7 @@ type Spec struct {
 // secret.
 type Handle = json.RawMessage
 
-// Instance is a live place. Its methods are safe for concurrent use.
+// Instance is a live instance. Its methods are safe for concurrent use.
 type Instance interface {
 	// ID is the id of the spec.
 	ID() string
@@ -127,7 +127,7 @@ type Connector interface {
 
 	// Connect connects to a server on the instance's own loopback. An error does not mean that no server listens: the
 	// agent knows more addresses. ctx bounds only the connecting; the connection has CloseWrite, and can outlive the
-	// place.
+	// instance.
 	Connect(ctx context.Context, port int) (net.Conn, error)
 }
 
@@ -168,7 +168,7 @@ type Vacancy interface {
 
 	// Restore makes the instance continue from the files that Save or Copy wrote to dir; its agent then gets the host name
 	// and the rest of the identity (wire.Identity). The spec must equal that of the saved instance except for ID and Boot.
-	// Call it once; on error nothing is left of the place.
+	// Call it once; on error nothing is left of the instance.
 	Restore(ctx context.Context, dir string) (Instance, error)
 }
 
@@ -196,7 +196,7 @@ type Layerer interface {
 	// Layers reports whether instances can share files on this machine, as far as is known.
 	Layers() bool
 
-	// Layer turns the written files of an unused instance into a layer, and always destroys the place. The error is
+	// Layer turns the written files of an unused instance into a layer, and always destroys the instance. The error is
 	// hutch.Unsupported if this machine or that instance allows no layer; Create returns the same error if that is only
 	// found there.
 	Layer(ctx context.Context, inst Instance) (Layer, error)
@@ -223,7 +223,7 @@ type Renamer interface {
 }
 
 // Guarded is an instance whose memory limit the daemon enforces: it ends programs inside before the kernel would have to
-// end the whole place.
+// end the whole instance.
 type Guarded interface {
 	Instance
 
@@ -244,7 +244,7 @@ type Archiver interface {
 	Instance
 
 	// Archive stops everything inside, and writes the folders of the user to w as a tar archive with paths relative to
-	// the root. On success the caller must destroy the place. On error the instance continues, if it can.
+	// the root. On success the caller must destroy the instance. On error the instance continues, if it can.
 	Archive(ctx context.Context, w io.Writer) error
 }
 

@@ -21,7 +21,7 @@ type opening struct {
 	Domain       *string `json:"domain"`
 }
 
-// clientID is a name of E2B's for the machine of a sandbox, which its clients only pass on.
+// clientID is E2B's name for the machine of a sandbox. Clients only return it.
 const clientID = "hutch"
 
 func (s *Server) opened(who *caller.Principal, sb hutch.Sandbox) opening {

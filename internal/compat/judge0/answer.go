@@ -30,7 +30,7 @@ const (
 	execFormat
 )
 
-// descriptions are the descriptions of the statuses, from 1.
+// descriptions are the texts of the statuses, from 1.
 var descriptions = []string{
 	"In Queue", "Processing", "Accepted", "Wrong Answer", "Time Limit Exceeded", "Compilation Error", "Runtime Error (SIGSEGV)", "Runtime Error (SIGXFSZ)",
 	"Runtime Error (SIGFPE)", "Runtime Error (SIGABRT)", "Runtime Error (NZEC)", "Runtime Error (Other)", "Internal Error", "Exec Format Error",

@@ -110,7 +110,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	return i, i.start(ctx, spec)
 }
 
-// writeFiles makes the files that the container binds from the folder of the place. The engine's root user can differ
+// writeFiles makes the files that the container binds from the folder of the instance. The engine's root user can differ
 // from ours, so others can use these files; the folder above is closed to them.
 func (i *instance) writeFiles(hostname string) error {
 	texts := map[string]string{

@@ -138,7 +138,7 @@ func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 }
 
 // An instance that was prepared before its purpose was known works like one made for it, and refuses a save that needs
-// another place.
+// another instance.
 func preparedPlaces(t *testing.T, s *suite) {
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)
 	p.want(t, "echo kept > /workspace/file; echo in memory > /dev/shm/file", "")

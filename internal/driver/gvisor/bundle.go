@@ -36,7 +36,7 @@ const (
 	upperFile, filesDir = "/proc/self/fd/5", "/proc/self/fd/6"
 )
 
-// writeBundle writes the files from which runsc creates the place.
+// writeBundle writes the files from which runsc creates the instance.
 func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	bundle, err := bundle(spec, agent)
 	if err != nil {

@@ -91,7 +91,7 @@ func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: hardLimit(int64(l.Memory) << 20), PIDs: 4*l.PIDs + 256}
 }
 
-// razeTime bounds the removal of a failed place.
+// razeTime bounds the removal of a failed instance.
 const razeTime = 20 * time.Second
 
 // Create implements driver.Driver.

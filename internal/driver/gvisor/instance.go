@@ -18,7 +18,7 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// instance is a live place.
+// instance is a live instance.
 type instance struct {
 	place
 	procs  processes

@@ -119,7 +119,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// read looks at the memory of the place.
+// read looks at the memory of the instance.
 func (g *guard) read() (cgroup.MemoryReading, error) {
 	if g.watch != nil {
 		return g.watch.Read()

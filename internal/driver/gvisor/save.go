@@ -159,7 +159,7 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	return d.make(ctx, spec, origin{memory: files, config: config})
 }
 
-// moved adapts the configuration of a saved sandbox to another place. Everything else must be identical.
+// moved adapts the configuration of a saved sandbox to another instance. Everything else must be identical.
 func moved(s specs.Spec, folder, hostname string) specs.Spec {
 	s.Hostname = hostname
 	s.Mounts = slices.Clone(s.Mounts)

@@ -67,7 +67,7 @@ func readConfig(path string, spec *specs.Spec) error {
 	return nil
 }
 
-// alike reports whether two configurations differ only in settings of a single place.
+// alike reports whether two configurations differ only in settings of a single instance.
 func alike(a, b specs.Spec) bool {
 	return reflect.DeepEqual(general(a), general(b))
 }
@@ -81,7 +81,7 @@ func general(s specs.Spec) specs.Spec {
 	return moved(s, "", "")
 }
 
-// fill starts the instance, from the beginning or from a save. If it fails, nothing is left of the place.
+// fill starts the instance, from the beginning or from a save. If it fails, nothing is left of the instance.
 func (v *vacancy) fill(ctx context.Context, files saved) (driver.Instance, error) {
 	if err := v.begin(ctx, v.spec, files); err != nil {
 		v.forget()

@@ -114,7 +114,7 @@ func fileMax() uint64 {
 	return n
 }
 
-// config describes the place.
+// config describes the instance.
 func (d *Driver) config(spec driver.Spec, boot wire.Boot) (place.Config, error) {
 	user := spec.Root.Account()
 	c := place.Config{

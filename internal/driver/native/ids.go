@@ -13,7 +13,7 @@ import (
 //
 // An instance of an image has many ids, one for each that the image can use and the agent's, which is the last. So two
 // daemons together are likely to use some twice. The kernel counts what such an id uses for each user namespace, and so
-// for each place.
+// for each instance.
 const (
 	firstUID   = 2_000_000_000
 	pairs      = 40_000_000

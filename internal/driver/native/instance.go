@@ -31,7 +31,7 @@ func (d *Driver) newInstance(id string) *instance {
 	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: turn.New()}
 }
 
-// watch ends with the place.
+// watch ends with the instance.
 func (i *instance) watch() {
 	i.process.Wait()
 	close(i.done)

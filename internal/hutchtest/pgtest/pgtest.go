@@ -46,7 +46,7 @@ const limit = 2 * time.Minute
 
 var server struct {
 	once sync.Once
-	url  url.URL // url of its database postgres
+	url  url.URL // URL of its database "postgres"
 	dir  string
 	err  error
 	life *os.File // the other end of the shell's standard input: it stays open for as long as this process lives

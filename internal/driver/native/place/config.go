@@ -46,7 +46,7 @@ var InitArgs = []string{"hutch-agent", initCommand}
 // Env is its environment. Go starts fewer threads for one processor, and the agent uses no more.
 var Env = []string{"GOMAXPROCS=1"}
 
-// Config describes the place.
+// Config describes the instance.
 type Config struct {
 	Hostname string `json:"hostname"`
 	// Privileged instances have two users: root, who runs the agent, and the user with the ids User and Group, who runs
