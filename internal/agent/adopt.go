@@ -7,9 +7,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// adopt takes over the identity of the sandbox for which the place is used from now on. Only the agent of a real
-// place sets the host name; if the driver has set it already, that is no error. With another token, self closes after
-// its answer, and all other connections close at once.
+// adopt takes over the identity of the sandbox that uses the instance from now on. Only the agent of a real instance
+// sets the host name; if the driver has set it already, that is not an error. With another token, self closes after its
+// answer, and all other connections close at once.
 func (a *agent) adopt(self *conn, i wire.Identity) error {
 	if now, _ := os.Hostname(); a.opt.Rename != nil && now != i.Hostname {
 		if err := a.opt.Rename(i.Hostname); err != nil {

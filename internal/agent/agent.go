@@ -44,9 +44,9 @@ type Options struct {
 	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
 	// other code in the process may wait for children.
 	Init bool
-	// Listen listens again after the place was saved; nil if it cannot be saved.
+	// Listen listens again after the instance was saved; nil if it cannot be saved.
 	Listen func() (net.Listener, error)
-	// Rename sets the place's host name; nil if the place has none of its own.
+	// Rename sets the instance's host name; nil if the instance shares the host's.
 	Rename func(name string) error
 }
 
@@ -56,15 +56,15 @@ type agent struct {
 	boot     wire.Boot
 	user     user         // user of commands that name none
 	apart    *spawn.Apart // nil where commands are in the agent's own user namespace
-	files    *files.FS    // to change; see filesFor
-	readable *files.FS    // to read
+	files    *files.FS    // to change files; see filesFor
+	readable *files.FS    // to read files
 	null     *os.File
 	children *children
 	jobs     *jobs
 	contexts *contexts
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
-	attached *pace        // attached of output that a caller reads as it comes
+	attached *pace        // rate limit for output that a caller reads live
 	logged   *pace        // rate limit for output of background processes
 	ports    atomic.Int32 // connections with servers
 	relief   sync.Mutex   // one relieve runs at a time
@@ -121,8 +121,8 @@ func leaveGroups() {
 	}
 }
 
-// commandRights are the capabilities that root has where commands are apart: those of
-// a container of Docker's, without raw sockets and devices.
+// commandRights are the capabilities of root where commands are apart from the agent: those of a Docker container,
+// without raw sockets and devices.
 const commandRights = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_NET_BIND_SERVICE |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
@@ -158,7 +158,7 @@ func (a *agent) accept(ctx context.Context, ln net.Listener) error {
 			a.welcome(nc)
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return err
-		default: // for example, too many open files: better slow than gone
+		default: // for example, too many open files: wait and try again
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Millisecond):

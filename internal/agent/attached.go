@@ -19,7 +19,7 @@ type attached struct {
 	peer
 	agent *agent
 	start wire.Start
-	run   *running // what runs now; only wait changes it
+	run   *running // the current program; only wait changes it
 	tree  atomic.Pointer[tree]
 }
 
@@ -89,7 +89,7 @@ func (t *attached) awaitEnd(limit time.Duration) {
 	t.sendExit(x)
 }
 
-// ended waits for the end of what runs now, and says how it ended.
+// ended waits for the end of the current program, and reports how it ended.
 func (t *attached) ended(late <-chan time.Time) wire.Exit {
 	timedOut := false
 	var status syscall.WaitStatus

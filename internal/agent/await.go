@@ -16,7 +16,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// The pause between two looks at a port doubles from the first to the last of these. A refused connection on loopback
+// The pause between two tries of a port doubles from the first to the last of these. A refused connection on loopback
 // costs almost nothing; an HTTP request costs the server something.
 const (
 	firstLook    = 2 * time.Millisecond

@@ -43,8 +43,7 @@ func newChildren(init bool) *children {
 	return c
 }
 
-// start starts the root of a tree, whose mark is given. Its status will come once on the
-// channel.
+// start starts the root of a tree, with the given mark. Its status will arrive once on the channel.
 func (c *children) start(cmd spawn.Command, mark string) (int, <-chan syscall.WaitStatus, error) {
 	end := make(chan syscall.WaitStatus, 1)
 	c.starting.RLock()

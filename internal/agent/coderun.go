@@ -15,8 +15,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// If an interrupt has no effect, the run is killed: first what it started, then the interpreter. All of that is
-// faster than the daemon's time limit.
+// If an interrupt has no effect, the run is killed: first the processes that it started, then the interpreter. All of
+// that is faster than the daemon's time limit.
 const (
 	heedTime  = 300 * time.Millisecond
 	leaveTime = time.Second
@@ -30,7 +30,7 @@ type codeRun struct {
 	halt chan struct{} // holds a token when the run should be interrupted
 	over chan int      // the exit code, once
 	dir  string        // dir of its files
-	pipe *os.File      // what feed writes to
+	pipe *os.File      // the pipe that feed writes to
 	keep *os.File      // keeps the pipe open until the interpreter has opened it
 }
 
@@ -86,7 +86,7 @@ func (r *codeRun) files() (err error) {
 	return nil
 }
 
-// folder is where a source file lies; without one it is empty.
+// folder of a source file; empty without one.
 func folder(source string) string {
 	if source == "" {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxArg is the longest argument that the kernel takes (MAX_ARG_STRLEN).
+// maxArg is the longest argument that the kernel accepts (MAX_ARG_STRLEN).
 const maxArg = 128<<10 - 1
 
 // shells are the programs that can run a command line, best first.
@@ -89,7 +89,7 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 		return []spawn.Command{with(path, argv)}
 	}
 	var cs []spawn.Command
-	if words := plainWords(s.Command, env); words != nil { // which use no arguments
+	if words := plainWords(s.Command, env); words != nil { // they need no arguments
 		if path, ok := lookPath(words[0], env); ok {
 			cs = append(cs, with(path, words))
 		}
@@ -166,7 +166,7 @@ func plainWords(line string, env []string) []string {
 		return nil
 	}
 	if slices.ContainsFunc(words, func(w string) bool { return len(w) > maxArg }) {
-		return nil // bash has an error of its own for that
+		return nil // bash has its own error for that
 	}
 	return words
 }

@@ -22,7 +22,7 @@ type conn struct {
 	r     *wire.Reader
 
 	mu   sync.Mutex
-	task task // what the present request started; nil between requests
+	task task // the task of the present request; nil between requests
 }
 
 // task is a request that continues while its connection is read.
@@ -30,7 +30,7 @@ type task interface {
 	stdin(data []byte) bool // returns false if data is over the window
 	stdinEnd()
 	signal(sig syscall.Signal)
-	hangUp() // the connection is gone; called once
+	hangUp() // the connection is closed; called once
 }
 
 func newConn(a *agent, nc net.Conn) *conn {
@@ -151,7 +151,7 @@ func (c *conn) request(payload []byte) bool {
 	w := wire.NewWriter(c.Conn)
 	if req.Op == "port" {
 		c.port(w, req.Port)
-		return false // the connection has served its purpose
+		return false // the connection is no longer needed
 	}
 	answer, err := c.do(w, req)
 	switch {

@@ -21,7 +21,7 @@ type contexts struct {
 	spares []*spare
 }
 
-// create creates a context, or returns the existing one of that id.
+// create creates a context, or returns the existing one with that id.
 func (cs *contexts) create(req wire.Context) (wire.ContextInfo, error) {
 	cs.making.Lock()
 	defer cs.making.Unlock()
@@ -92,7 +92,7 @@ func (cs *contexts) delete(id string) {
 	}
 }
 
-// remove takes a context from the table, and reports whether it was there.
+// remove removes a context from the table, and reports whether it existed.
 func (cs *contexts) remove(c *codeContext) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -134,13 +134,13 @@ func (cs *contexts) closeAll() {
 type codeContext struct {
 	agent   *agent
 	req     wire.Context
-	mark    string // marks everything that its interpreters start
+	mark    string // marks every process that its interpreters start
 	created time.Time
 	wake    chan struct{} // signals that the queue is not empty
 	gone    chan struct{} // closed when it is deleted
-	ended   chan struct{} // closed when nothing of the context is left
+	ended   chan struct{} // closed when no process of the context is left
 
-	// Of live alone.
+	// Only live uses this.
 	interp *interpreter
 	strays bool // an interpreter has ended, and can have left processes behind
 
@@ -265,14 +265,14 @@ func (c *codeContext) perform(r *codeRun) {
 	r.finishRun(end)
 }
 
-// free records that no run is under way.
+// free records that no run is in progress.
 func (c *codeContext) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current, c.used = nil, time.Now()
 }
 
-// close ends what the context has started, and refuses the waiting runs.
+// close ends all processes of the context, and refuses the waiting runs.
 func (c *codeContext) close() {
 	c.agent.contexts.remove(c)
 	c.kill()
@@ -286,8 +286,8 @@ func (c *codeContext) close() {
 	}
 }
 
-// kill kills everything that the context has started. Finding it takes long if there are many processes, so kill does
-// it only if there can be any.
+// kill kills all processes of the context. Finding them takes long if there are many processes, so kill does it only if
+// there can be any.
 func (c *codeContext) kill() {
 	root := func() int { return 0 }
 	if c.interp != nil {

@@ -16,10 +16,10 @@ type feed struct {
 
 	mu     sync.Mutex
 	more   sync.Cond
-	pipe   *os.File // nil until there is a program
+	pipe   *os.File // nil until the program has started
 	queue  []byte
 	ending bool // no more will be added
-	dead   bool // the program is gone
+	dead   bool // the program has ended
 
 	telling sync.Mutex // held while a report is written, which can block
 }
@@ -53,7 +53,7 @@ func (f *feed) endInput() {
 }
 
 // close gives up, because the program has ended. After it no report is sent: the frame that ends the request follows,
-// and a report after that would be taken for the answer to the next request on the connection.
+// and a later report would be taken for the answer to the next request on the connection.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true
@@ -63,7 +63,7 @@ func (f *feed) close() {
 	if pipe != nil {
 		pipe.Close() // ends a blocked write
 	}
-	f.telling.Lock() // waits for a report that has begun
+	f.telling.Lock() // waits for a report in progress
 	defer f.telling.Unlock()
 }
 

@@ -31,13 +31,13 @@ func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	if user.UID != 0 || os.Geteuid() != wire.AgentID {
 		return f, f
 	}
-	all := *f // root reads what is closed to others, and archives it
+	all := *f // root can read files that are closed to others, and archives them
 	all.As = func(do func() error) error { return creds.DoWith(0, user.GID, 1<<unix.CAP_DAC_READ_SEARCH, do) }
 	return f, &all
 }
 
-// filesFor returns the files for a request of a user. One that changes files has no right to enter each folder: in
-// that of the agent is the one where daemon and agent meet, and the files there are root's.
+// filesFor returns the files for a request of a user. A request that changes files cannot enter every folder: the
+// agent's folder contains the folder of its socket, whose files belong to root.
 func (a *agent) filesFor(op, user string) (*files.FS, error) {
 	disk, readable := a.files, a.readable
 	if user != "" {
@@ -57,7 +57,7 @@ func (a *agent) filesFor(op, user string) (*files.FS, error) {
 // file answers a request about files, or starts one that can take long.
 func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
 	ctx, p := context.Background(), string(f.Path)
-	if op == "write" { // it reads what follows, also of a request that is refused
+	if op == "write" { // it reads the following frames, also of a refused request
 		return nil, c.upload(w, f)
 	}
 	disk, err := c.agent.filesFor(op, f.User)
@@ -117,7 +117,7 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 // errLeft ends work for which the daemon no longer waits.
 var errLeft = errors.New("the daemon hung up")
 
-// fileTask is a request about files that is under way.
+// fileTask is a request about files in progress.
 type fileTask struct {
 	conn    *conn
 	disk    *files.FS
@@ -126,7 +126,7 @@ type fileTask struct {
 	cancel  context.CancelCauseFunc
 	in      *window.Queue
 	buffer  *bufio.Writer // gathers small frames
-	out     *wire.Writer  // to buffer
+	out     *wire.Writer  // writer for buffered output
 }
 
 func (t *fileTask) runWork(work func(*fileTask, *files.FS, wire.File) (any, error)) {

@@ -12,7 +12,7 @@ import (
 // A check is its own program, outside of the job's tree.
 
 const (
-	firstCheck = time.Second // after a start, at most, so that a quick start is noticed soon
+	firstCheck = time.Second // at most this long after a start, so that a fast start is noticed soon
 	lateCode   = 124         // exit code of a check that took too long, as of timeout(1)
 )
 
@@ -51,7 +51,7 @@ func (j *job) watchHealth(p *running) {
 	}
 }
 
-// endHealthLocked notes that a run has ended. The result of its last check stays.
+// endHealthLocked records that a run has ended. The result of its last check is kept.
 func (j *job) endHealthLocked() {
 	if j.rec.Health != nil {
 		last := *j.rec.Health
@@ -90,7 +90,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 		<-probe.status
 	}
 	probe.settle()
-	if len(probe.tree.members()) > 0 { // what it left behind; in a crowd, a kill stops all other programs for a moment
+	if len(probe.tree.members()) > 0 { // remaining processes of it; with many processes, a kill briefly stops all other programs
 		probe.tree.kill()
 	}
 	mu.Lock()

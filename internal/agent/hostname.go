@@ -9,8 +9,8 @@ import (
 	"hutch/internal/linux/names"
 )
 
-// setHostname sets the place's host name, if the agent has the right to, and writes the files that contain it. If
-// those are read only, the driver writes them.
+// setHostname sets the instance's host name, if the agent has the right to do so, and writes the files that contain it.
+// If those are read only, the driver writes them.
 func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return err
@@ -21,7 +21,7 @@ func setHostname(name string) error {
 	return nil
 }
 
-// overwrite writes a regular file. Root inside may have put anything else there, which is left as it is.
+// overwrite writes a regular file. Root inside may have put anything else there, which is not changed.
 func overwrite(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {

@@ -77,7 +77,7 @@ func Run(boot wire.Boot) error {
 	thrift()
 	defySignals()
 	if boot.Hostname != "" {
-		_ = setHostname(boot.Hostname) // where it may
+		_ = setHostname(boot.Hostname) // if it has the right
 	}
 	ln, err := openListener(boot.Listen)
 	if err != nil {
@@ -130,8 +130,8 @@ func stockThreads() {
 	done.Wait()
 }
 
-// listenUnix makes a socket that is root's, also where the agent has another id: the folder where daemon and agent meet
-// is in a file system of the host, which may have no other id.
+// listenUnix makes a socket that belongs to root, even if the agent has another id: the folder of the socket is in a
+// file system of the host, which may have no other id.
 func listenUnix(path string) (ln net.Listener, err error) {
 	if os.Geteuid() != wire.AgentID {
 		return net.Listen("unix", path)

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxInputs is how many requests can write to one process at a time. Each can hold a full window here while the
-// program does not read.
+// maxInputs is how many requests can write to one process at a time. Each can hold a full window here while the program
+// does not read.
 const maxInputs = 64
 
 // input is a request that writes to a job; several can write at once.
@@ -108,7 +108,7 @@ func (i *input) last(written <-chan error) error {
 	return syscall.EPIPE
 }
 
-// closeInput ends a request and, if it asked for that, the program's input.
+// closeInput ends a request and, if requested, the program's input.
 func (j *job) closeInput(p *running, end bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

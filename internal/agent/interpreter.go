@@ -37,7 +37,7 @@ type interpreter struct {
 	taps    [2]*tap
 	done    chan struct{} // closed when it has ended and all its output is read
 	status  syscall.WaitStatus
-	used    bool         // a run has been in it
+	used    bool         // it has executed a run
 	elders  map[int]bool // processes that earlier runs left behind
 
 	// The present run; nil between runs, when further output is dropped.
@@ -102,8 +102,8 @@ func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, er
 	return p, control, nil
 }
 
-// takeSocket puts one end of a socket in the place of the null device, which stays
-// open for others, and returns the other end.
+// takeSocket puts one end of a socket at the descriptor of the null device, which stays open for others, and returns
+// the other end.
 func takeSocket(fd *int) (*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -155,8 +155,8 @@ func (i *interpreter) leave() {
 	i.current = nil
 }
 
-// hasChildren reports whether processes of earlier runs are left: the interpreter is a subreaper, so they would be
-// its descendants. That is rare, and looking at all processes takes longer than most runs.
+// hasChildren reports whether processes of earlier runs are left: the interpreter is a subreaper, so they would be its
+// descendants. That is rare, and examining all processes takes longer than most runs.
 func (i *interpreter) hasChildren() bool {
 	if !i.used {
 		return false
@@ -170,13 +170,13 @@ func (i *interpreter) hasChildren() bool {
 	return len(lists) == 0 // no such file on this kernel
 }
 
-// begun lists the processes that the present run has started.
+// begun lists the processes that the current run has started.
 func (i *interpreter) begun() []int {
 	return slices.DeleteFunc(i.tree.members(), func(pid int) bool { return pid == i.pid || i.elders[pid] })
 }
 
-// interrupt does what Ctrl-C would. It signals the interpreter first, because a shell reacts differently if only its
-// child is signalled.
+// interrupt acts like Ctrl-C. It signals the interpreter first, because a shell reacts differently if only its child is
+// signalled.
 func (i *interpreter) interrupt() {
 	if root := i.root(); root != 0 {
 		syscall.Kill(root, syscall.SIGINT)
@@ -186,7 +186,7 @@ func (i *interpreter) interrupt() {
 	}
 }
 
-// killBegun kills what the present run has started.
+// killBegun kills the processes that the current run has started.
 func (i *interpreter) killBegun() {
 	for end := time.Now().Add(heedTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		pids := i.begun()
@@ -259,12 +259,12 @@ func (i *interpreter) answer(line []byte) {
 	}
 }
 
-// tap reads a pipe, and knows when it has read everything that was written until a moment.
+// tap reads a pipe, and knows when it has read everything written before a given moment.
 type tap struct {
 	f       *os.File
 	t       wire.Type
 	out     sink
-	mu      sync.Mutex // one drain at a time
+	mu      sync.Mutex // only one drain runs at a time
 	drained chan struct{}
 	end     chan struct{} // closed when no more output comes
 }

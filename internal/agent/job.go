@@ -93,7 +93,7 @@ func (j *job) launch() (*running, error) {
 	return p, nil
 }
 
-// exitCode returns what a shell would return for a program that cannot be executed, and 0 for earlier errors.
+// exitCode returns a shell's exit code for a program that cannot be executed, and 0 for earlier errors.
 func exitCode(err error) int {
 	e, ok := errors.AsType[*spawn.Error](err)
 	switch {
@@ -105,7 +105,7 @@ func exitCode(err error) int {
 	return 126
 }
 
-// supervise follows a job from its first run, or the failed start of it, to the end of its last.
+// supervise follows a job from its first run, or its failed start, to the end of its last run.
 func (j *job) supervise(p *running, err error) {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		began := time.Now()
@@ -154,7 +154,8 @@ func (j *job) ended(x wire.Exit) bool {
 	return true
 }
 
-// pause ends what the last run left behind and waits before the next. It returns false if there must be no next.
+// pause ends remaining processes of the last run and waits before the next run. It returns false if there must be no
+// next run.
 func (j *job) pause(d time.Duration) bool {
 	j.leftovers().kill()
 	timer := time.NewTimer(d)

@@ -52,8 +52,8 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// crowd is the number of processes from which they are stopped before they are examined: so many would grow faster
-// than the agent can look.
+// crowd is the number of processes from which they are stopped before they are examined: so many would grow faster than
+// the agent can examine them.
 const crowd = 24
 
 // calm stops all processes if there are many, until thaw is called.
@@ -95,7 +95,7 @@ func (v *victim) killRest(frozen bool) {
 // victim is something that can be ended: a tree, or a tree without its root.
 type victim struct {
 	run     *running // nil for processes of no known command
-	all     bool     // with its root
+	all     bool     // including its root
 	pids    []int
 	mapped  int64 // bytes
 	handles int   // pipes and sockets; their content belongs to no process
@@ -115,9 +115,9 @@ func (a *agent) greediest(r wire.Relieve) *victim {
 	return choose(victims, r)
 }
 
-// choose returns the victim that uses the most memory, or nil if most memory belongs to no process: a million files have
-// names, and what a program held that has just ended comes back a little later. Ending another program does not free
-// that. If it is urgent, choose then returns the newest command, which most likely causes it.
+// choose returns the victim that uses the most memory, or nil if most memory belongs to no process: a million files
+// have names, and the memory of a program that has just ended is freed a little later. Ending another program does not
+// free that. If it is urgent, choose then returns the newest command, which most likely causes it.
 func choose(victims []*victim, r wire.Relieve) *victim {
 	by := func(a, b *victim) int { return cmp.Compare(a.mapped, b.mapped) }
 	if !explains(victims, r.Used-sentryOwn) {
@@ -214,7 +214,7 @@ func (a *agent) victims() []*victim {
 	runs := slices.Collect(maps.Keys(a.procs))
 	a.mu.Unlock()
 	known := newFamily(runs)
-	below := map[*running]*victim{} // what a run has started
+	below := map[*running]*victim{} // processes that a run has started
 	self := map[*running]*victim{}  // the root of a run that keeps state
 	strays := map[int]*victim{}
 	for _, p := range known.all {

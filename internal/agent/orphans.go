@@ -11,14 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphans are the children of the agent that it did not start, each with the marks of the
-// trees that it can be of.
+// orphans are the children of the agent that it did not start, each with the marks of its possible trees.
 //
-// The root of a tree is a subreaper: what descends from it stays below it as long as it
-// lives. When it dies, the kernel gives its children to the agent, the first process of
-// the namespace, and later those of each of these that dies. So a child that appears
-// with a death was left by who died. The agent looks at its children after each death and
-// before it forgets who died: no program can shed that, since it cannot choose its parent.
+// The root of a tree is a subreaper: its descendants stay below it as long as it lives. When it dies, the kernel gives
+// its children to the agent, the first process of the namespace, and later the children of each of these that dies. So
+// a child that appears after a death belonged to a dead process. The agent examines its children after each death and
+// before it forgets the dead process: no program can avoid that, because it cannot choose its parent.
 type orphans map[int][]string
 
 // death is a child that has ended.
@@ -30,8 +28,8 @@ type death struct {
 // mostLooks bounds how often one bury looks at the children, where they die all the time.
 const mostLooks = 16
 
-// bury reaps all children that are dead, notes whose orphans they leave, and reports the
-// ends of those that the agent has started. The caller holds starting.
+// bury reaps all dead children, records whose orphans they leave, and reports the ends of those that the agent has
+// started. The caller holds starting.
 func (c *children) bury() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,9 +66,8 @@ func (c *children) marksOf(dead []death) (marks []string) {
 	return marks
 }
 
-// inherit notes the children that are new as orphans of the trees that have the marks. Where
-// members of several trees died at once, one that bears a mark of these is of that tree,
-// and another one of all of them.
+// inherit records new children as orphans of the trees with the marks. If members of several trees died at once, a
+// child with the mark of one of them belongs to that tree, and any other child to all of them.
 func (c *children) inherit(alive []int, marks []string) {
 	var buf []byte
 	for _, pid := range alive {
@@ -101,7 +98,7 @@ func (c *children) left(mark string) []int {
 	return c.leftNow(mark)
 }
 
-// leftNow is left for those who hold starting already, from freeze to thaw.
+// leftNow is left for callers that hold starting already, from freeze to thaw.
 func (c *children) leftNow(mark string) (pids []int) {
 	c.bury()
 	c.mu.Lock()
@@ -114,9 +111,8 @@ func (c *children) leftNow(mark string) (pids []int) {
 	return pids
 }
 
-// list is the kernel's list of the children of the agent's first thread: all that the
-// agent inherits, and some that it has started. It stays open, since it is read for each
-// command.
+// list is the kernel's list of the children of the agent's first thread: all that the agent inherits, and some that it
+// has started. It stays open, because it is read for each command.
 type list struct {
 	fd  int // -1 where the kernel has no such list
 	buf []byte
@@ -158,7 +154,7 @@ func kidsByTable() (pids []int) {
 	return pids
 }
 
-// awaitDeath returns when a child is dead, which stays to be reaped.
+// awaitDeath returns when a child is dead. It does not reap the child.
 func awaitDeath() error {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -8,13 +8,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// A program that prints without end keeps two processors busy: its own, and that of the agent that reads. Through a pipe they wake
-// each other thousands of times a second, and other sandboxes wait for both. So the agent reads the first freeOutput bytes of a process as
-// fast as they come, and all output after that at a rate, which the processes of the sandbox share. The pipe fills up, and the
-// program sleeps. This spares the server too: it reads no faster than the agent sends.
+// A program that prints endlessly keeps two processors busy: its own, and that of the reading agent. Through a pipe
+// they wake each other thousands of times a second, and other sandboxes wait for both. So the agent reads the first
+// freeOutput bytes of a process at full speed, and all later output at a rate that the processes of the sandbox share.
+// The pipe fills up, and the program sleeps. This also spares the server, which reads no faster than the agent sends.
 const (
 	freeOutput   = 256 << 20
-	attachedRate = 128 << 20 // bytes a second, of output that a caller reads as it comes
+	attachedRate = 128 << 20 // bytes a second, of output that a caller reads live
 	loggedRate   = 32 << 20  // logged rate of background processes, whose logs keep the newest megabytes
 	// outputBurst is how much is read between two pauses: short pauses would wake the reader as often as the program does.
 	outputBurst = 1 << 20

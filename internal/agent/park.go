@@ -11,15 +11,15 @@ import (
 	"hutch"
 )
 
-// parkTime is how long a parked agent waits until its place is saved, or the save is cancelled. After that, neither
+// parkTime is how long a parked agent waits until its instance is saved, or the save is cancelled. After that, neither
 // will happen.
 const parkTime = 15 * time.Minute
 
 // resumed is the signal for that. No process inside can send it to the agent.
 const resumed = syscall.SIGUSR1
 
-// park closes every socket that connects to the host, because a place cannot be saved with one: the listener and all
-// connections. self is closed after its answer. They open again after the save, both in the place and in every
+// park closes every socket that connects to the host, because an instance cannot be saved with one: the listener and
+// all connections. self is closed after its answer. They open again after the save, both in the instance and in every
 // restored copy.
 func (a *agent) park(self *conn) error {
 	if a.opt.Listen == nil {
@@ -52,7 +52,7 @@ func (a *agent) closeAllButLocked(self *conn) {
 	}
 }
 
-// reopen waits until the place has been saved, and listens again. It returns nil if the agent was not parked: then
+// reopen waits until the instance has been saved, and listens again. It returns nil if the agent was not parked: then
 // the agent ends.
 func (a *agent) reopen(ctx context.Context) (net.Listener, error) {
 	a.mu.Lock()

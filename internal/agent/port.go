@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxPorts = 512 // connections to servers at once; leaves room for others
+	maxPorts = 512 // most connections to servers at once; leaves some for others
 	dialTime = 5 * time.Second
 )
 
@@ -91,8 +91,8 @@ func relay(daemon, server net.Conn) {
 	outlive(daemon, server, done)
 }
 
-// outlive waits for the rest of a server's output after the daemon has closed its direction. If the daemon is gone
-// completely, waiting is useless; while the server is silent, only a check shows that.
+// outlive waits for the rest of a server's output after the daemon has closed its direction. If the daemon has
+// disconnected completely, waiting is useless; while the server is silent, only a check shows that.
 func outlive(daemon, server net.Conn, done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

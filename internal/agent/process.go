@@ -32,10 +32,10 @@ type running struct {
 	over    chan struct{}             // closed when the root has ended
 	source  string                    // folder to remove
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
-	// keeps says that the root holds state which outlives the programs it starts: to relieve memory, it is ended only
+	// keeps says that the root holds state which outlives the programs it starts: to relieve memory, it is killed only
 	// if it uses more than they do.
 	keeps  bool
-	memory atomic.Bool // a part of it was ended because of the memory limit
+	memory atomic.Bool // one of its processes was killed because of the memory limit
 }
 
 // launch starts s, whose fields have been checked.
@@ -144,8 +144,7 @@ func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 	return os.NewFile(uintptr(fd[mine]), name), fd[1-mine], nil
 }
 
-// closeAll closes a child's files in the agent, but for the null device, which is
-// for all of them.
+// closeAll closes a child's files in the agent, except the null device, which all of them share.
 func (a *agent) closeAll(files [3]int) {
 	for _, fd := range files {
 		if fd >= 0 && fd != int(a.null.Fd()) {

@@ -13,8 +13,8 @@ import (
 // byte, less is kept.
 const maxRuns = 32 << 10
 
-// maxMarks bounds the times that are kept with the output, 16 bytes each. They are exact to the millisecond while there
-// are fewer, and then as exact as the bound allows: to a second for half an hour of lines without a pause.
+// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond while there
+// are fewer, and later less exact: to a second for half an hour of lines without a pause.
 const maxMarks = 4 << 10
 
 // ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older
@@ -69,7 +69,7 @@ func (l *ring) addLocked(t wire.Type, data []byte) {
 	l.trimLocked()
 }
 
-// markLocked records that the output up to now came at ms.
+// markLocked records that the output up to now was read at ms.
 func (l *ring) markLocked(ms int64) {
 	l.marks = l.appendMark(l.marks, mark{l.end, ms})
 	for len(l.marks) > maxMarks {
@@ -91,12 +91,12 @@ func (l *ring) appendMark(marks []mark, m mark) []mark {
 	return append(marks, m)
 }
 
-// since returns the cursor of the first output that came at ms or later.
+// since returns the cursor of the first output that was read at ms or later.
 func (l *ring) since(ms int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cursor := l.begin
-	for _, m := range l.marks { // not sorted by time, as clocks can be set back
+	for _, m := range l.marks { // not sorted by time, because clocks can be set back
 		if m.ms >= ms {
 			return cursor
 		}
@@ -154,7 +154,7 @@ func (l *ring) coldLocked() int64 {
 	return l.old.size
 }
 
-// coolLocked forgets what is on disk.
+// coolLocked drops the output on disk.
 func (l *ring) coolLocked() {
 	if l.old != nil {
 		l.begin = l.warmLocked()
@@ -197,7 +197,7 @@ func (l *ring) close() {
 	l.wakeLocked()
 }
 
-// forget drops all that is kept.
+// forget drops all kept output.
 func (l *ring) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +205,7 @@ func (l *ring) forget() {
 	l.begin, l.runs, l.marks, l.buf = l.end, nil, nil, nil
 }
 
-// cool drops what is on disk.
+// cool drops the output on disk.
 func (l *ring) cool() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,12 +227,12 @@ func (l *ring) last() int64 {
 	return l.end
 }
 
-// look is what a reader finds at its cursor.
+// look is the data at a reader's cursor.
 type look struct {
 	t       wire.Type
 	cursor  int64 // where the data begins: after the requested cursor if output was dropped
 	n       int
-	ms      int64 // when it came
+	ms      int64 // when it was read
 	closed  bool
 	changed <-chan struct{} // if n is 0: closed when more output comes
 
@@ -288,7 +288,7 @@ func (l *ring) look(cursor int64, buf []byte, times bool) look {
 	return v
 }
 
-// stands reports whether what was read from disk was valid at that time. A disk that cannot be read is given up.
+// stands reports whether data from disk was valid when it was read. A disk that cannot be read is given up.
 func (l *ring) stands(v look, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,7 @@ type spare struct {
 	*interpreter
 	req  wire.Context
 	env  map[string]string
-	news string // text that it has not been sent yet; see adopt
+	news string // unsent text; see adopt
 }
 
 // spare starts a spare interpreter and waits until it is prepared.
@@ -60,7 +60,7 @@ func (i *interpreter) prepare() error {
 	}
 }
 
-// prepared handles the message of an interpreter without a run that it is prepared.
+// prepared handles the message of a waiting interpreter that it is prepared.
 func (i *interpreter) prepared(line []byte) {
 	if string(line) == i.mark+"^" {
 		select {

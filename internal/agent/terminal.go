@@ -14,8 +14,8 @@ import (
 const (
 	// terminalType is the kind of terminal that programs get in TERM.
 	terminalType = "xterm-256color"
-	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. The
-	// kernel then hangs up, and the output comes at once; gVisor leaves terminals open for the remaining processes.
+	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. The kernel
+	// then hangs up, and the output arrives at once; gVisor leaves terminals open for the remaining processes.
 	hangUpTime = 100 * time.Millisecond
 )
 
@@ -72,7 +72,7 @@ func setSize(fd int, s hutch.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows)})
 }
 
-// duplicate returns another descriptor of the same open file. Closing it ends waits on it, and none on f.
+// duplicate returns another descriptor of the same open file. Closing it ends waits on it, but not those on f.
 func duplicate(f *os.File) (*os.File, error) {
 	rc, err := f.SyscallConn()
 	if err != nil {

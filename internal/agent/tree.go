@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	killTime = 20 * time.Second // bounds a kill, within what the daemon allows
+	killTime = 20 * time.Second // most time of a kill, within the daemon's limit
 	// hurry is how long a kill can try to stop a tree without disturbing others. A fork bomb leaves so little CPU
 	// time that a look at the process table takes seconds.
 	hurry = 300 * time.Millisecond
 )
 
-// tree is a process and all it started: its descendants, the processes of its
-// session, and those with its id in the environment. Descendants are certain while the root lives,
-// as it is a subreaper, and after that as orphans of the agent's; the others find
-// processes that the agent does not inherit.
+// tree is a process and all processes that it started: its descendants, the processes of its session, and those with
+// its id in the environment. While the root lives, descendants are certain, because it is a subreaper; afterwards they
+// are orphans of the agent. The other two ways find processes that the agent does not inherit.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
 	// freeze stops all processes until thaw is called. It is nil if some of them are not the agent's.
 	freeze func() (thaw func())
-	// left returns the orphans that the tree has left to the agent; leftNow is for the
-	// time after freeze. They are nil where it inherits none.
+	// left returns the orphans that the tree has left to the agent; leftNow is for the time after freeze. They are nil
+	// if the agent inherits none.
 	left, leftNow func(mark string) []int
 }
 
@@ -63,7 +62,7 @@ func (t tree) signalAll(sig syscall.Signal) {
 // the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
-	defer t.killRoot() // where /proc cannot be read
+	defer t.killRoot() // if /proc cannot be read
 	c := newCensus(t)
 	switch {
 	case c.stopTree(time.Now().Add(hurry)):
@@ -120,7 +119,7 @@ func (t tree) members() []int {
 type census struct {
 	tree
 	in    map[int]bool // the known processes of the tree
-	known map[int]bool // looked at, inside or not
+	known map[int]bool // examined, inside or not
 }
 
 func newCensus(t tree) *census {
@@ -152,7 +151,7 @@ func (c *census) stopTree(end time.Time) bool {
 func (c *census) look(end time.Time) (found []process) {
 	fresh := processes(c.known, end)
 	var orphans []int
-	if c.left != nil { // after the look: who lost its parent since then is among them
+	if c.left != nil { // after the look, so it includes processes that lost their parent since then
 		orphans = c.left(c.mark)
 	}
 	take := func(belongs func(process) bool) {
@@ -178,7 +177,7 @@ func (c *census) look(end time.Time) (found []process) {
 	buf := make([]byte, 64<<10)
 	take(func(p process) bool { return p.bears(c.mark, buf) })
 	take(func(p process) bool { return slices.Contains(orphans, p.pid) })
-	for _, pid := range orphans { // which this look or an earlier one has missed
+	for _, pid := range orphans { // this look or an earlier one has missed it
 		if !c.in[pid] {
 			c.in[pid] = true
 			found = append(found, process{pid: pid, parent: os.Getpid()})

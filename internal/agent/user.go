@@ -16,13 +16,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// user is who a command runs as.
+// user is the user that a command runs as.
 type user struct {
 	ids  *spawn.User // nil for the agent's own
 	home string      // empty for none
 }
 
-// usual returns the user of commands that name none.
+// usual returns the default user of commands.
 func usual(boot wire.Boot) user {
 	u := user{home: boot.Home}
 	if boot.UID == os.Geteuid() && boot.GID == os.Getegid() || !mayBecome() {
@@ -43,7 +43,7 @@ func mayBecome() bool {
 	return caps[0].Effective&need == need
 }
 
-// userFor returns the user that a command is to run as.
+// userFor returns the user for a command.
 func (a *agent) userFor(s wire.Start) (user, error) {
 	if s.Whole && a.apart != nil {
 		return user{ids: &spawn.User{}, home: "/root"}, nil
@@ -51,8 +51,8 @@ func (a *agent) userFor(s wire.Start) (user, error) {
 	return a.userOf(s.User)
 }
 
-// userOf returns the user that a text stands for, as the sandbox's files know users now. Where commands are not apart
-// from the agent there is one user only.
+// userOf returns the user that a text names, by the sandbox's present files. If commands are not apart from the agent,
+// there is only one user.
 func (a *agent) userOf(text string) (user, error) {
 	switch {
 	case text == "":
@@ -79,7 +79,7 @@ func (a *agent) userOf(text string) (user, error) {
 	return user{ids, u.Home}, nil
 }
 
-// onlyUser is the user of the sandbox, if the text stands for that one.
+// onlyUser is the user of the sandbox, if the text names that one.
 func (a *agent) onlyUser(text string) (user, error) {
 	passwd, group := openAsRoot("/etc/passwd"), openAsRoot("/etc/group")
 	defer passwd.Close()
