@@ -16,17 +16,18 @@ import (
 	"hutch/internal/wire"
 )
 
-// A checkpoint is an image of a sandbox that stays awake. Making one is not a use: it does not keep a sandbox from falling asleep, and
-// calls only wait while the memory is copied to the disk, not while the copy is sent away.
+// A checkpoint is an image of a sandbox that keeps running. Making one is not a use: it does not keep a sandbox awake,
+// and calls wait only while the memory is copied to the disk, not while the copy is sent.
 
-// A sandbox in which nothing runs uses no more CPU than this: for the health checks of the server, and once after a checkpoint.
+// A sandbox without running programs uses no more CPU than this: for the health checks of the server, and once after a
+// checkpoint.
 const (
 	idleShare = 0.005
 	idleCPU   = 0.1 // seconds
 )
 
-// Checkpoint calls do with a copy of a sandbox that is awake, unless nothing has changed since the activity before, which is that of its last
-// checkpoint. It returns the present activity. While a call is under way in the sandbox, it returns Conflict.
+// Checkpoint calls do with a copy of a running sandbox, unless nothing has changed since the activity before, which is
+// that of its last checkpoint. It returns the present activity. During a call in the sandbox, it returns Conflict.
 func (e *Engine) Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error) {
 	var img travel.Image
 	var dir string
@@ -79,7 +80,7 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 		return before, img, "", err
 	}
 	e.log.Info("checkpoint", "sandbox", s.ID(), "stood", time.Since(began))
-	if used, err = inst.Usage(ctx); err != nil { // the copy is CPU too
+	if used, err = inst.Usage(ctx); err != nil { // the copy uses CPU too
 		used.CPUSeconds = 0
 	}
 	now = travel.Activity{Used: since, CPU: used.CPUSeconds, Of: inst.ID(), At: began}
@@ -93,7 +94,7 @@ func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir 
 	return inst.Copy(ctx, dir)
 }
 
-// asCheckpoint is the record of a sandbox that ran when it was lost, and sleeps as it was at a checkpoint.
+// asCheckpoint is the record of a lost running sandbox, changed to sleep in the state of a checkpoint.
 func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v := &rec.Sandbox
 	v.Status, v.Paused = hutch.Hibernated, false
@@ -107,7 +108,8 @@ func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	return rec
 }
 
-// Evict removes a sandbox from this machine that the store has on another one, whether it is awake or not. It leaves the store as it is.
+// Evict removes a sandbox from this machine that the store has on another one, awake or asleep. It does not change the
+// store.
 func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 	return e.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) error {
 		if e.opt.Store == nil {
@@ -134,7 +136,8 @@ func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 	})
 }
 
-// Retire removes the record of a sandbox that is on no machine and that the store has for this one. What it used still counts.
+// Retire removes the record of a sandbox that is on no machine and that the store has for this one. Its use still
+// counts.
 func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destruction, error) {
 	if e.opt.Store == nil {
 		return hutch.Destruction{}, hutch.Errorf(hutch.Unsupported, "this server keeps no records")

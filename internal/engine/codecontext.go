@@ -94,8 +94,8 @@ func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error 
 	return agent.DeleteContext(ctx, contextID)
 }
 
-// withContexts wakes a sandbox that may have contexts and returns its agent. The
-// agent is nil if the sandbox does not run and so has no contexts.
+// withContexts wakes a sandbox that may have contexts and returns its agent. The agent is nil if the sandbox does not
+// run and so has no contexts.
 func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
 	s, err := e.find(ctx, id)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	return e.runCode(ctx, id, req, coderesult.New(excerpt.ForRun(req, take), take, out))
 }
 
-// runCode runs code, and gives rec what it prints and shows.
+// runCode runs code, and gives rec its output and results.
 func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, rec *coderesult.Record) (hutch.RunResult, error) {
 	limit, err := e.checkRun(req)
 	if err != nil {

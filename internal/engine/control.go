@@ -134,7 +134,7 @@ func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp
 	return limit, pattern, err
 }
 
-// maxProgram bounds the steps that a pattern takes for each byte.
+// maxProgram limits the steps of a pattern for each byte.
 const maxProgram = 1000
 
 // compile compiles a pattern; nil for an empty one.

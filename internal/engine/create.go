@@ -74,8 +74,8 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	return s.Sandbox(), nil
 }
 
-// resolveImage replaces the image of a request by the name that its record keeps. The
-// image of a sandbox that exists already is not looked at.
+// resolveImage replaces the image of a request by the name that its record keeps. It does not look up the image of an
+// existing sandbox.
 func (e *lifecycle) resolveImage(ctx context.Context, req *hutch.CreateRequest) error {
 	if err := req.Check(); err != nil || e.opt.Resolve == nil {
 		return err
@@ -146,7 +146,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	if err := cmp.Or(e.secrets.check(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
 		return store.Record{}, nil, err
 	}
-	if v.Owner != "" { // others may have a sandbox of that id
+	if v.Owner != "" { // others may have a sandbox with that id
 		rec.Place = hutch.NewID("o")
 	}
 	return rec, d, nil
@@ -163,7 +163,7 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 	if s := e.sandboxes[box.Name{Owner: rec.Sandbox.Owner, ID: rec.Sandbox.ID}]; s != nil {
 		return s, false, nil
 	}
-	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // one that exists may have such a name
+	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // an existing one may have such a name
 		return nil, false, err
 	}
 	if err := cmp.Or(e.roomLocked(ctx, 1), e.claimLocked(rec.Sandbox)); err != nil {
@@ -228,7 +228,7 @@ func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error)
 	return s.Sandbox(), nil
 }
 
-// errCancelled is what the other callers of a sandbox get when the one that was creating it went away.
+// errCancelled is the error for the other callers of a sandbox when the call that was creating it was cancelled.
 var errCancelled error = hutch.Errorf(hutch.Conflict, "the sandbox was not created, because the request for it was cancelled: create it again")
 
 // abandon forgets a sandbox that could not be created.
@@ -243,11 +243,11 @@ func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 	s.Abandon(cause)
 }
 
-// startPlan says how a sandbox comes to run.
+// startPlan says how to start a sandbox.
 type startPlan struct {
 	instance.Plan
-	reason   *string // what its record says of that; can be nil
-	snapshot string  // snapshot that it begins as
+	reason   *string // the reason for its record; can be nil
+	snapshot string  // snapshot that it starts from
 	forked   string  // the id of the sandbox that it is forked from
 	volumes  bool    // whether it gets the files of its volumes
 }

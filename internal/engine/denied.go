@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// deniedSince returns the rules that would have allowed what the network denied
-// since a command began. denials is the count of denials at that time.
+// deniedSince returns the rules that would have allowed the attempts that the network denied since a command began.
+// denials is the count of denials at that time.
 func (s *sandbox) deniedSince(ctx context.Context, began time.Time, denials int64) []string {
 	g := s.Gateway()
 	if g == nil || g.Traffic().Denied == denials {

@@ -15,17 +15,16 @@ import (
 // callsTime is how long SleepAll waits for the ends of commands.
 const callsTime = 5 * time.Second
 
-// SleepAll puts all running sandboxes to sleep, busy ones and those with keepAlive
-// too. Their memory is kept if the runtime can save it, else their files. Call it
-// before Close, when there are no callers left: after it nothing runs on this
-// machine. Resumable commands and connections to the outside end. A sandbox that cannot sleep continues to run, and
-// the error names it. Owners do not wait for each other's sandboxes.
+// SleepAll puts all running sandboxes to sleep, also busy ones and those with keepAlive. Their memory is kept if the
+// runtime can save it, otherwise their files. Call it before Close, when there are no callers left: after it nothing
+// runs on this machine. Resumable commands and outgoing connections end. A sandbox that cannot sleep continues to run,
+// and the error names it. Owners do not wait for each other's sandboxes.
 func (e *Engine) SleepAll(ctx context.Context) error {
 	e.endAll()
 	owners := e.byOwner()
 	for _, list := range owners {
 		for _, s := range list {
-			s.Disconnect() // a link is a use of the sandbox that it leads to
+			s.Disconnect() // a link is a use of its target
 		}
 	}
 	for end := time.Now().Add(callsTime); e.uses.Load() > 0 && time.Now().Before(end); {

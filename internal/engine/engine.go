@@ -1,10 +1,8 @@
-// Package engine implements hutch.Service on this machine. Nothing else changes the
-// state of a sandbox.
+// Package engine implements hutch.Service on this machine. No other package changes the state of a sandbox.
 //
-// A sandbox in memory is a box.Box, whose package comment explains its states and
-// locks. The engine makes instances, speaks to agents and writes files. It holds the
-// lifecycle lock of a box while it changes the state of that box. The engine's own
-// mutex guards the table of sandboxes.
+// A sandbox in memory is a box.Box, whose package comment explains its states and locks. The engine makes instances,
+// calls agents and writes files. It holds the lifecycle lock of a box while it changes the state of that box. The
+// engine's own mutex guards the table of sandboxes.
 package engine
 
 import (
@@ -39,8 +37,8 @@ type Options struct {
 	Drivers []driver.Driver
 	// Image makes the root file system of an image.
 	Image func(ctx context.Context, name string) (image.Root, error)
-	// Resolve returns the name by which Image knows what the caller asks for, and
-	// gets the image if it is missing. Without it the caller's name is kept.
+	// Resolve returns Image's name for the image that the caller requested, and gets the image if it is missing.
+	// Without it the caller's name is kept.
 	Resolve func(ctx context.Context, name string, pull hutch.PullPolicy) (string, error)
 	// Store keeps records. Without it they are kept in memory.
 	Store *store.Store
@@ -51,8 +49,8 @@ type Options struct {
 	Memory       Memory
 	Types        []hutch.InstanceType // default hutch.InstanceTypes
 	MaxSandboxes int                  // default 100
-	MaxLimits    hutch.Limits         // the most that a sandbox may be asked for with; 0 is no ceiling
-	ExecTimeout  time.Duration        // of a command that names none; default 30 s
+	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 is no ceiling
+	ExecTimeout  time.Duration        // time limit of a command without its own; default 30 s
 	MaxTimeout   time.Duration        // longest a command may ask for; default 24 h
 	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration        // default 10 min
@@ -72,7 +70,7 @@ type Options struct {
 	Gateway func(Exit) (Gateway, error)
 	// Network is the network of sandboxes whose requests have none.
 	Network hutch.Network
-	// Happened gets what happens to a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
+	// Happened gets the events of a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
 	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. It can be nil.
 	Waking func(ctx context.Context, owner, id string) error
@@ -97,16 +95,16 @@ type lifecycle struct {
 	calls  context.Context // done before that, when SleepAll ends the commands that outlive their callers
 	endAll context.CancelFunc
 	tasks  sync.WaitGroup
-	uses   atomic.Int32 // uses of sandboxes that are under way
+	uses   atomic.Int32 // uses of sandboxes in progress
 
 	measured sync.Map   // seen, by *sandbox, of those whose work is measured
-	saved    *saved.Dir // what is on disk of those that sleep
+	saved    *saved.Dir // the disk state of sleeping sandboxes
 
 	instances *instance.Maker
 
 	mu        sync.Mutex
 	sandboxes map[box.Name]*sandbox
-	retired   map[string]hutch.Usage // what was destroyed had used, by owner
+	retired   map[string]hutch.Usage // use of destroyed sandboxes, by owner
 	snaps     *snapshots.Catalog
 	closed    bool
 
@@ -153,8 +151,8 @@ func New(opt Options) *Engine {
 	return &Engine{e}
 }
 
-// Start recovers the sandboxes of an earlier run, removes the rest that this run
-// left behind, and begins to watch all sandboxes. Call it once, before anything else.
+// Start recovers the sandboxes of an earlier run, removes everything else that it left behind, and begins to watch all
+// sandboxes. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
 	var err error
 	if e.saved, err = saved.Open(e.opt.Dir, e.log); err != nil {
@@ -201,7 +199,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// destroyAll destroys sandboxes, some side by side: one whose volumes cannot be saved takes minutes.
+// destroyAll destroys sandboxes, several in parallel: if volumes cannot be saved, one takes minutes.
 func (e *Engine) destroyAll(ctx context.Context, all []*sandbox) error {
 	const atOnce = 8
 	errs := make([]error, len(all))

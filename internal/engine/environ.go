@@ -13,9 +13,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// The variables of a sandbox can be changed at any time, also while it sleeps. The record has them first, with the changes that
-// its agent and its interpreters have not been told (EnvNews). They are told at once if the sandbox runs, else when it runs again:
-// a wake gives the agent the new environment anyway, and only interpreters in a memory that was saved need the changes.
+// The variables of a sandbox can be changed at any time, also while it sleeps. They are first in the record, with the
+// changes that its agent and its interpreters have not received (EnvNews). A running sandbox receives them at once,
+// another one when it runs again: a wake gives the agent the new environment anyway, and only interpreters in saved
+// memory need the changes.
 
 // tellTime bounds how long an agent has for it.
 const tellTime = 10 * time.Second
@@ -41,8 +42,8 @@ func changedEnv(rec store.Record, changes map[string]*string) (store.Record, err
 	return rec, checkNews(rec)
 }
 
-// maxNews bounds the changes that interpreters have not been told, in bytes as they are sent: an agent that wakes gets them with the
-// whole environment in one request, and a sandbox that sleeps could collect them without end.
+// maxNews limits the unsent changes for interpreters, in bytes as they are sent: an agent that wakes gets them with the
+// whole environment in one request, and a sleeping sandbox could collect any number.
 const maxNews = 1 << 20
 
 func checkNews(rec store.Record) error {
@@ -57,7 +58,7 @@ func checkNews(rec store.Record) error {
 	return nil
 }
 
-// newsOf is what the interpreters in the memory of a sandbox have not been told.
+// newsOf are the unsent changes for the interpreters in a sandbox's memory.
 func newsOf(rec store.Record) map[string]string {
 	if len(rec.EnvNews) == 0 {
 		return nil
@@ -65,7 +66,8 @@ func newsOf(rec store.Record) map[string]string {
 	return kernel.Environ(rec.EnvNews)
 }
 
-// tellEnv tells a running sandbox its changed variables. Another one is told when it runs again. The caller holds the lifecycle lock.
+// tellEnv sends a running sandbox its changed variables. Any other sandbox gets them when it runs again. The caller
+// holds the lifecycle lock.
 func (e *lifecycle) tellEnv(ctx context.Context, s *sandbox) error {
 	rec := s.Record()
 	_, agent := s.Attached()

@@ -66,7 +66,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)
 	}
-	if exit.Signal == 9 && s.Leaving() { // the instance's end came to it before it came to the agent
+	if exit.Signal == 9 && s.Leaving() { // the instance's end reached it before the agent's
 		return result, destroyed(s)
 	}
 	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
@@ -128,7 +128,7 @@ func (e *lifecycle) diagnose(ctx context.Context, s *sandbox, agent *wire.Client
 	case <-inst.Done():
 		e.died(s, inst)
 		return e.describe(s, err)
-	case <-time.After(time.Second): // the instance lives: what is paused can continue
+	case <-time.After(time.Second): // the instance is alive: a paused one can continue
 	}
 	e.background(func() { e.examine(s) })
 	return err
@@ -140,7 +140,7 @@ func destroyed(s *sandbox) error {
 
 // describe returns the error of a command whose sandbox ended.
 func (e *lifecycle) describe(s *sandbox, err error) error {
-	if locked := s.Lock(e.ctx); locked == nil { // the one that marks it failed is done then
+	if locked := s.Lock(e.ctx); locked == nil { // the caller that marks it failed is done then
 		s.Unlock()
 	}
 	_, reason := s.TellLoss()
@@ -157,8 +157,7 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 	if reason == "" {
 		reason = "its first process died"
 	}
-	// Not Unavailable: a client that repeats the call by itself would find an empty
-	// sandbox.
+	// Not Unavailable: a client that repeats the call by itself would find an empty sandbox.
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).
 		Naming(hutch.AboutSandbox, s.ID()).Because(err)
 }

@@ -20,7 +20,8 @@ func (e *Engine) withFiles(ctx context.Context, id string, refused error, do fun
 	return e.ask(ctx, id, func(a *wire.Client) error { return do(wire.AsUser(ctx, user), a) })
 }
 
-// PackWritten writes what was written in a sandbox over its image, as a tar archive. Its bytes come from inside.
+// PackWritten packs the files that were written in a sandbox over its image, as a tar archive. Its bytes come from
+// inside.
 func (e *Engine) PackWritten(ctx context.Context, id string, w io.Writer) error {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {

@@ -48,7 +48,7 @@ func (e *lifecycle) room(ctx context.Context, n int) error {
 	return e.roomLocked(ctx, n)
 }
 
-// populate makes n sandboxes of a snapshot, or none.
+// populate makes n sandboxes from a snapshot, or none.
 func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, env map[string]string) ([]hutch.Sandbox, error) {
 	forks, errs := make([]hutch.Sandbox, n), make([]error, n)
 	var wg sync.WaitGroup
@@ -122,7 +122,7 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 			how.Plan = e.instances.SharedFiles(ctx, snap, d)
 		}
 		how.Spare, how.snapshot = sp, snap.Snapshot.ID
-		if req.Snapshot == "" && req.Template == "" { // one of a moment
+		if req.Snapshot == "" && req.Template == "" { // a temporary snapshot
 			how.forked = snap.Snapshot.SandboxID
 		}
 		return how
@@ -163,7 +163,7 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 	return rec, d, err
 }
 
-// askedName is the name by which a caller asked for a snapshot, or its oldest name if the caller gave the id.
+// askedName is the name with which a caller requested a snapshot, or its oldest name if the caller gave the id.
 func askedName(v hutch.Snapshot, asked string) string {
 	if v.HasName(asked) {
 		return hutch.TemplateName(asked)
@@ -181,7 +181,8 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// mergedVolumes returns the volumes of a template and those of a create, which replace the template's of the same name or path.
+// mergedVolumes returns the volumes of a template and those of a create, which replace the template's with the same
+// name or path.
 func mergedVolumes(template, create []hutch.VolumeMount) []hutch.VolumeMount {
 	kept := slices.DeleteFunc(slices.Clone(template), func(m hutch.VolumeMount) bool {
 		return slices.ContainsFunc(create, func(o hutch.VolumeMount) bool { return o.Name == m.Name || o.Path == m.Path })

@@ -102,7 +102,7 @@ func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	if killed && git.Begun(end.stderr) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
-		g.run(ctx, git.Undo(dir)) // of a sandbox that is gone, nothing is left either
+		g.run(ctx, git.Undo(dir)) // if the sandbox is gone, nothing is left
 	}
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ var (
 
 const (
 	undoTime  = 30 * time.Second
-	maxErrors = 64 << 10 // of what is kept of standard error, in bytes
+	maxErrors = 64 << 10 // of the kept standard error, in bytes
 )
 
 // run runs a command. An exit code other than 0 is no error. It is an error if

@@ -77,8 +77,7 @@ func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	}
 }
 
-// keepFiles saves the files of an instance that has no memory left, where a sleeping
-// sandbox has them.
+// keepFiles saves the files of an instance that has no memory left, as for a sleeping sandbox.
 func (e *lifecycle) keepFiles(s *sandbox, g driver.Guarded) error {
 	return e.saved.WriteMemory(s.Place(), func(dir string) error { return g.SaveFiles(e.ctx, dir) })
 }

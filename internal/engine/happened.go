@@ -11,7 +11,7 @@ func (e *lifecycle) happened(ctx context.Context, s *sandbox, event, why string)
 	e.opt.Happened(ctx, s.Owner(), s.ID(), hutch.TimelineEntry{Event: event, Target: why})
 }
 
-// created reports a new sandbox to its timeline, and what it began as.
+// created records a new sandbox on its timeline, with what it started from.
 func (e *lifecycle) created(ctx context.Context, s *sandbox, o startPlan) {
 	entry := hutch.TimelineEntry{Event: "Created", Target: s.Sandbox().Image, Snapshot: o.snapshot}
 	if o.forked != "" {

@@ -29,7 +29,7 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 	}
 	used, _ := e.account(ctx, s, inst)
 	if !busy && alive(listing) && e.working(ctx, s, inst, seen{listing.Processes, s.Resources(used)}) || !s.Detach(listing, since) {
-		return nil // idle it is not, or used meanwhile
+		return nil // it is not idle, or was used meanwhile
 	}
 	err = e.saveMemory(ctx, s, inst, agent)
 	awaited := s.Awaited()
@@ -87,8 +87,8 @@ func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instanc
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// seen is the part of a record that is read from inside a running sandbox. Reading it uses CPU inside. So callers that
-// ask while work is measured get the last reading: else a client that asks often would keep the sandbox awake.
+// seen is the part of a record that is read from inside a running sandbox. Reading it uses CPU inside. So callers get
+// the last reading while work is measured: otherwise frequent calls would keep the sandbox awake.
 type seen struct {
 	processes []hutch.Process
 	resources hutch.Resources
@@ -104,8 +104,8 @@ func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Save
 	})
 }
 
-// abortHibernation lets a detached sandbox continue in its instance. Its folder stays
-// as long as the record may say that it hibernates.
+// abortHibernation lets a detached sandbox continue in its instance. Its folder is kept as long as the record may say
+// that it hibernates.
 func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
@@ -146,8 +146,8 @@ func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	}
 }
 
-// restoreTries is how often the engine tries to restore the memory of a sandbox. A
-// new instance can succeed where one was killed or had no room.
+// restoreTries is how often the engine tries to restore the memory of a sandbox. A new instance can succeed after one
+// was killed or ran out of memory.
 const restoreTries = 3
 
 // errBusy means that the host is too busy to wake a sandbox, which stays asleep.

@@ -27,8 +27,7 @@ func (e *lifecycle) background(f func()) {
 	}
 }
 
-// use wakes the sandbox if it sleeps, counts a use of it and returns its agent.
-// EndUse ends the use.
+// use wakes the sandbox if it sleeps, counts a use of it and returns its agent. EndUse ends the use.
 func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
 	if s, err = e.find(ctx, id); err != nil {
 		return nil, nil, err
@@ -114,7 +113,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	}
 	e.log.Info("woken", "sandbox", s.ID())
 	e.happened(ctx, s, "Woken", s.Sandbox().Reason)
-	if err := e.toldEnv(ctx, s); err != nil { // it is told again then
+	if err := e.toldEnv(ctx, s); err != nil { // it gets them again then
 		e.log.Error("write that a sandbox knows its variables", "sandbox", s.ID(), "err", err)
 	}
 	return nil
@@ -182,10 +181,9 @@ func (e *lifecycle) due(s *sandbox) {
 	s.Rearm(now, err != nil)
 }
 
-// sleep puts an idle sandbox to sleep. It hibernates if how says so and the runtime
-// can save memory; else its files are kept. A sandbox that should hibernate on a
-// runtime that cannot save memory continues to run as long as it has background
-// processes, so that nothing is lost. The caller holds the lifecycle lock.
+// sleep puts an idle sandbox to sleep. It hibernates if how says so and the runtime can save memory; otherwise its
+// files are kept. A sandbox that should hibernate on a runtime that cannot save memory continues to run as long as it
+// has background processes, so that nothing is lost. The caller holds the lifecycle lock.
 func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
@@ -223,7 +221,7 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 	}
 	e.account(ctx, s, inst)
 	if !s.Detach(nil, since) {
-		return e.saved.RemoveArchive(v.Place) // used meanwhile: they are not as they were
+		return e.saved.RemoveArchive(v.Place) // it was used meanwhile, so the saved files are outdated
 	}
 	if err := s.CommitSleep(e.ctx, hutch.Stopped, "idle: files are kept, processes have ended"); err != nil {
 		e.attach(s, inst, agent)
@@ -238,8 +236,8 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 // askToEnd is the signal that asks a process to end, unless it has another.
 const askToEnd = 15
 
-// endProcesses ends background processes: it asks them first, then kills them. One that has a stop signal is known to
-// have something to do at its end, and gets as long as Docker gives it.
+// endProcesses ends background processes: it asks them first, then kills them. A process with a stop signal has work to
+// do at its end, and gets Docker's time for it.
 func (e *lifecycle) endProcesses(agent *wire.Client, live []wire.Process) error {
 	grace := 3 * time.Second
 	if slices.ContainsFunc(live, func(p wire.Process) bool { return p.StopSignal != 0 }) {
@@ -380,7 +378,7 @@ func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q has running background processes (%s): end them first, or destroy with force", s.ID(), namesOf(live))
 }
 
-// destroy frees everything of the sandbox. The caller holds the lifecycle lock.
+// destroy frees all resources of the sandbox. The caller holds the lifecycle lock.
 func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	if s.Gone() {
 		return nil

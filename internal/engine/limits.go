@@ -22,8 +22,8 @@ func (e *Engine) InstanceTypes(context.Context) ([]hutch.InstanceType, error) {
 	return slices.Clone(e.opt.Types), nil
 }
 
-// applyType sets the limits that a request leaves out to those of its instance type,
-// and refuses a type that is over what this server gives.
+// applyType sets missing limits of a request to those of its instance type, and refuses a type above this server's
+// ceilings.
 func (e *lifecycle) applyType(req *hutch.CreateRequest) error {
 	if req.InstanceType == "" {
 		return nil

@@ -23,12 +23,11 @@ type Exit struct {
 	Owner, Sandbox string
 	Network        hutch.Network
 	Traffic        hutch.Traffic // traffic through the gateway before this one, under an earlier server
-	// Secrets returns the names of the secrets that the sandbox has asked for so
-	// far. It can be called at any time.
+	// Secrets returns the names of the secrets that the sandbox has requested so far. It can be called at any time.
 	Secrets func() []string
 }
 
-// networks are the ends of what sandboxes reach, on the host.
+// networks are the host's ends of the sandboxes' networks.
 type networks struct {
 	open func(Exit) (Gateway, error) // nil where sandboxes have no gateways
 	log  *slog.Logger
@@ -124,8 +123,8 @@ func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Netw
 	return ceiling.Give(owner.Network, n, e.opt.Network)
 }
 
-// checkLinks refuses links to what the caller does not have. That may come to
-// be later: so it is looked again whenever one is used.
+// checkLinks refuses links to sandboxes that the caller does not have. That can change later, so it is checked again at
+// each use.
 func (e *lifecycle) checkLinks(ctx context.Context, links hutch.NetworkLinks) error {
 	for _, l := range links {
 		if _, err := e.find(ctx, l.Sandbox); err != nil {
@@ -135,8 +134,8 @@ func (e *lifecycle) checkLinks(ctx context.Context, links hutch.NetworkLinks) er
 	return nil
 }
 
-// inherited returns the network of a copy: the one of the request, or else the one of
-// the original without links to sandboxes that no longer exist.
+// inherited returns the network of a copy: the one of the request, or else the one of the original without links to
+// sandboxes that no longer exist.
 func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
 	n := ceiling.Fill(asked, first)
 	if len(n.Links) == 0 {
@@ -145,7 +144,7 @@ func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) h
 	return n
 }
 
-// set changes what a sandbox may reach, on disk first.
+// set changes what a sandbox can reach, on disk first.
 func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
 	g, err := n.gateway(s)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"hutch/internal/saved"
 )
 
-// A sandbox whose agent has another version of Hutch cannot be used. At the
-// start of the daemon it is stopped with its files, as by an idle time. Where that
-// fails, it continues to run, unused, until that other version stops it: an upgrade
-// removes nothing.
+// A sandbox whose agent is from another version of Hutch cannot be used. At the start of the daemon it is stopped with
+// its files, as after an idle time. If that fails, it continues to run, unused, until that other version stops it: an
+// upgrade removes nothing.
 
 // stoppedOutdated is why a sandbox was stopped that another version of Hutch started.
 const stoppedOutdated = "it was started by another version of Hutch, whose agent this server cannot use: its files are kept, its processes have ended; the next use starts it again"
@@ -37,8 +36,7 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 	return nil
 }
 
-// keepWithoutAgent writes the files of a sandbox to where they are kept while it
-// is stopped, in the way that its runtime can.
+// keepWithoutAgent saves the files of a sandbox for a stop, in the way that its runtime supports.
 func (e *lifecycle) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
 	if g, ok := driver.As[driver.Guarded](inst); ok {
 		return e.keepFiles(s, g)

@@ -14,9 +14,8 @@ import (
 // quiesceTime is how long quiesce waits for the last use of a sandbox to end.
 const quiesceTime = 5 * time.Second
 
-// quiesce wakes a sandbox, waits until nothing is under way in it, detaches it, and calls
-// do with its instance. Uses wait meanwhile. The caller does not hold the lifecycle lock;
-// do must attach the sandbox again, or leave it paused.
+// quiesce wakes a sandbox, waits until no call is in progress in it, detaches it, and calls do with its instance. Uses
+// wait meanwhile. The caller does not hold the lifecycle lock; do must attach the sandbox again, or leave it paused.
 func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, inst driver.Instance, agent *wire.Client) error) error {
 	for end := time.Now().Add(quiesceTime); ; {
 		s, agent, err := e.use(ctx, id)
@@ -103,8 +102,7 @@ func (e *Engine) Resume(ctx context.Context, id string) (hutch.Sandbox, error) {
 	return e.look(ctx, s), nil
 }
 
-// unpause resumes a paused sandbox, whose lifecycle lock the caller holds. Another
-// is as it should be.
+// unpause resumes a paused sandbox, whose lifecycle lock the caller holds. For any other sandbox it does nothing.
 func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 	inst, agent := s.Paused()
 	if agent == nil {

@@ -18,13 +18,11 @@ import (
 // follows demand (package pool); the zero Pool keeps none.
 type Pool struct {
 	Max int // most instances, of all kinds together
-	Min int // least of the default kind, even when no caller asks; others do not get their room
-	// Room is how many bytes the instances that begin as a snapshot can take
-	// together, by the size of the snapshot.
+	Min int // least of the default kind, even without requests; other kinds do not get their share
+	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
 	Room int64
-	// Warm are the interpreters that wait in each instance, for its first context
-	// of their language. An instance that begins as a snapshot has those of the
-	// snapshot.
+	// Warm are the interpreters that wait in each instance, for its first context of their language. An instance that
+	// starts from a snapshot has those of the snapshot.
 	Warm []Warm
 	// Short reports whether memory is short; then none are kept. It can be nil.
 	Short func() bool
@@ -33,7 +31,7 @@ type Pool struct {
 // Memory reports on the memory of the machine.
 type Memory = instance.Memory
 
-// instanceOptions are what makes the engine's instances.
+// instanceOptions are the settings for the engine's instances.
 func instanceOptions(opt Options, uses *atomic.Int32) instance.Options {
 	p := opt.Pool
 	made := instance.Options{
@@ -72,7 +70,7 @@ var _ hutch.Pools = (*Engine)(nil)
 // Pool implements hutch.Pools.
 func (e *Engine) Pool(context.Context) (hutch.PoolState, error) { return e.PoolState(), nil }
 
-// PoolState reports what the pool holds and wants.
+// PoolState reports what the pool has and wants.
 func (e *Engine) PoolState() hutch.PoolState { return e.instances.PoolState() }
 
 // Warm is an interpreter with the modules that it has imported.

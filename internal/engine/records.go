@@ -13,7 +13,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// lookTime bounds how long a record waits for what a sandbox says of itself.
+// lookTime limits how long a record waits for a sandbox's own data.
 const lookTime = 2 * time.Second
 
 // Sandbox implements hutch.Service.
@@ -67,8 +67,7 @@ func recordsOf(all []*sandbox) []hutch.Sandbox {
 	return list
 }
 
-// visit calls do for several sandboxes at once, so that a few slow ones do not delay
-// the rest.
+// visit calls do for several sandboxes at once, so that a few slow ones do not delay the rest.
 func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -82,13 +81,13 @@ func visit[T any](all []T, do func(i int, one T)) {
 	round.Wait()
 }
 
-// look is the record of a sandbox with what its instance and its agent say.
+// look is the record of a sandbox with the data of its instance and its agent.
 func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	v, inst, agent := s.Look()
 	if agent == nil {
-		inst = s.Instance() // inst of one that is paused, which can still be measured
+		inst = s.Instance() // instance of a paused one, which can still be measured
 	}
 	if inst == nil {
 		return v
@@ -130,8 +129,8 @@ func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, err
 	return entries(ctx, e, id, func(b *store.Books) []hutch.Process { return b.Processes }, processes)
 }
 
-// entries are what a sandbox has of something, without waking it: as its agent
-// says, or as was saved when it was detached.
+// entries are a sandbox's list of processes or contexts, without waking it: from its agent, or as saved when it was
+// detached.
 func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Books) []T,
 	awake func(context.Context, string, *wire.Client) ([]T, error)) ([]T, error) {
 	s, err := e.find(ctx, id)
@@ -190,14 +189,14 @@ func process(id string, p wire.Process) hutch.Process {
 		end := time.UnixMilli(p.EndMS).UTC()
 		v.EndTime = &end
 	}
-	const lastYear = 9999 // what JSON can say
+	const lastYear = 9999 // the last year that JSON times support
 	if v.StartTime.Year() > lastYear || v.EndTime != nil && v.EndTime.Year() > lastYear {
 		v.StartTime, v.EndTime = time.Time{}, nil
 	}
 	return v
 }
 
-// health is what an agent says of the health of a process.
+// health is the agent's report about the health of a process.
 func health(h *wire.Health) *hutch.ProcessHealth {
 	if h == nil {
 		return nil
@@ -227,9 +226,8 @@ func clean(s string, n int) string {
 	return s
 }
 
-// watchHealth pings every running sandbox now and then. A sandbox that does not answer
-// is only marked as unhealthy: this machine can be busy, or the sandbox frozen for a
-// moment. It fails when its instance dies (see watch).
+// watchHealth pings every running sandbox at intervals. A sandbox that does not answer is only marked as unhealthy:
+// this machine can be busy, or the sandbox briefly frozen. It fails when its instance dies (see watch).
 func (e *lifecycle) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// recover takes on the sandboxes in the store and sweeps away the rest.
+// recover recovers the sandboxes in the store and removes everything else.
 func (e *lifecycle) recover(ctx context.Context) error {
 	var records []store.Record
 	if e.opt.Store != nil {
@@ -76,9 +76,8 @@ func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
 	}
 }
 
-// onThisClock is a record from disk with times of this run's clock. The machine's
-// clock may have been put back meanwhile: then the sandbox was not made in the
-// future, and that does not move its end.
+// onThisClock is a record from disk with times of this run's clock. The machine's clock may have been set back
+// meanwhile: then the sandbox was not created in the future, and its end does not move.
 func onThisClock(v hutch.Sandbox, now time.Time) hutch.Sandbox {
 	if v.ExpiresAt != nil {
 		end := now.Add(v.ExpiresAt.Sub(later(v.CreatedAt, now)))
@@ -127,8 +126,8 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	e.log.Info("recovered", "sandbox", s.ID())
 }
 
-// recoverSaved makes a sandbox sleep whose instance is gone and whose folder is whole: the machine went down between the two, when the sandbox
-// fell asleep, or when it came from another node.
+// recoverSaved makes a sandbox sleep whose instance is gone and whose folder is complete: the machine went down between
+// the two, when the sandbox fell asleep, or when it came from another node.
 func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) {
 	if err := s.CommitSleep(ctx, hutch.Hibernated, "it continues from its saved memory: the machine went down"); err != nil {
 		e.log.Error("write that a sandbox sleeps", "sandbox", s.ID(), "err", err)
@@ -167,7 +166,7 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 // rejoinTime is how long a start waits for the agents of the sandboxes it finds.
 const rejoinTime = 5 * time.Second
 
-// sweep removes what belongs to no sandbox.
+// sweep removes state that belongs to no sandbox.
 func (e *lifecycle) sweep(ctx context.Context, places map[string]*sandbox) error {
 	seats := map[string]string{} // the runtimes of living instances, by their names
 	for _, s := range places {

@@ -16,7 +16,7 @@ func nameOf(ctx context.Context, id string) box.Name {
 	return box.Name{Owner: o.ID, ID: id}
 }
 
-// sandbox is a box with what the engine runs in it.
+// sandbox is a box with the engine's data about it.
 type sandbox struct {
 	*box.Box
 	execs   resumable.Table
@@ -38,8 +38,8 @@ func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 	return s
 }
 
-// saveRecord writes a record. That of a sandbox that sleeps is all by which what is
-// left of it can be found: it must not be lost with the machine's power.
+// saveRecord writes a record. The saved state of a sleeping sandbox can be found only through its record, which must
+// therefore survive a power failure of the machine.
 func (e *lifecycle) saveRecord(ctx context.Context, rec store.Record) error {
 	if rec.Sandbox.Status.Sleeps() {
 		return e.opt.Store.Keep(ctx, rec)

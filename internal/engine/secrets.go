@@ -17,8 +17,7 @@ type secretUses struct {
 	log   *slog.Logger
 }
 
-// check refuses a new sandbox whose secrets are missing, and notes
-// which it has.
+// check refuses a new sandbox whose secrets are missing, and records which it has.
 func (u secretUses) check(rec *store.Record) error {
 	owner := rec.Sandbox.Owner
 	env, err := u.requestEnv(owner, rec.Env, rec.Secrets)
@@ -29,8 +28,8 @@ func (u secretUses) check(rec *store.Record) error {
 	return nil
 }
 
-// programEnv is the environment of a program beyond what its sandbox sets for
-// all: the sandbox's secrets, over them what the request says.
+// programEnv is the environment of a program, in addition to the sandbox's variables: the sandbox's secrets, overridden
+// by those of the request.
 func (u secretUses) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := u.requested(s, env, secrets)
 	if err != nil {
@@ -47,10 +46,8 @@ func (u secretUses) programEnv(s *sandbox, env map[string]string, secrets []stri
 	return all, nil
 }
 
-// requested returns the variables that a request about a sandbox sets, with the secrets
-// that it asks for. The record of the sandbox then has the names of these secrets,
-// because a brokered secret lets the whole sandbox, and not only one program, reach
-// its hosts.
+// requested returns the variables that a request sets, with its secrets. The record of the sandbox then has the names
+// of these secrets, because a brokered secret lets the whole sandbox, not only one program, reach its hosts.
 func (u secretUses) requested(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := u.requestEnv(s.Owner(), env, secrets)
 	if err != nil || !s.RequestSecrets(secrets) {
@@ -59,7 +56,7 @@ func (u secretUses) requested(s *sandbox, env map[string]string, secrets []strin
 	return all, s.Save(u.ctx)
 }
 
-// requestEnv is what a request sets, with its secrets.
+// requestEnv are the variables that a request sets, with its secrets.
 func (u secretUses) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
 	all := maps.Clone(env)
 	if all == nil {

@@ -16,7 +16,7 @@ import (
 func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
 	for end := time.Now().Add(quiesceTime); ; {
 		v, err := e.hibernateIdle(ctx, id, req.FilesOnly)
-		destroyed := errors.Is(err, context.Canceled) && ctx.Err() == nil // the next try says so
+		destroyed := errors.Is(err, context.Canceled) && ctx.Err() == nil // the next try reports it
 		if err != nil && !destroyed || v.Status != hutch.Running && err == nil {
 			return v, err
 		}
@@ -31,7 +31,7 @@ func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRe
 	}
 }
 
-// hibernateIdle puts a sandbox to sleep unless it is in use, and returns what it is then.
+// hibernateIdle puts a sandbox to sleep unless it is in use, and returns its record then.
 func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool) (v hutch.Sandbox, err error) {
 	err = e.hold(ctx, id, func(s *sandbox) error {
 		defer func() { v = s.Sandbox() }()
@@ -49,8 +49,8 @@ func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool
 	return v, err
 }
 
-// keep saves a running sandbox with its memory if the runtime can, else with its files. Unless only the files are wanted, it
-// loses no process: a sandbox that cannot be saved continues to run. The caller holds the lifecycle lock.
+// keep saves a running sandbox with its memory if the runtime can, otherwise with its files. Unless only the files are
+// wanted, it loses no process: a sandbox that cannot be saved continues to run. The caller holds the lifecycle lock.
 func (e *lifecycle) keep(ctx context.Context, s *sandbox, filesOnly bool) error {
 	if err := e.unpause(ctx, s); err != nil {
 		return err

@@ -84,7 +84,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 	return v
 }
 
-// parts say what a snapshot is to have; memory where the runtime can.
+// parts say what a snapshot should have; memory if the runtime can.
 type parts struct{ files, memory bool }
 
 // capture writes a snapshot to a folder that has no name yet.
@@ -119,7 +119,7 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 	return err
 }
 
-// captureMemory keeps everything that runs, where the runtime can.
+// captureMemory saves everything that runs, if the runtime can.
 func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
 	d, err := e.instances.Driver(snap.Snapshot.Runtime)
 	if err != nil {

@@ -14,20 +14,21 @@ import (
 	"hutch/internal/driver"
 )
 
-// Stats are read by one task for all callers that follow them, and by none while no caller does. It reads the counters that drivers
-// have, asks no agent, and keeps what it read as rows of a table with the round in which each last changed: a report is the rows that
-// changed since the report before. A round that was expensive is followed by a longer wait, so that reading takes no more than
-// statsShare of a core, whatever the number of sandboxes and the runtime.
+// Stats are read by one task for all callers that follow them, and only while there are callers. It reads the counters
+// that drivers have, asks no agent, and keeps the values as rows of a table with the round in which each last changed:
+// a report has the rows that changed since the last report. A round that was expensive is followed by a longer wait, so
+// that reading takes no more than statsShare of a core, whatever the number of sandboxes and the runtime.
 
 const (
 	statsShare = 1.0 / 50
 	// A sandbox whose counters cannot be read at once counts as that much: it waits, and uses no CPU.
 	mostRead = 5 * time.Millisecond
-	// keepGone is for how long a row of a sandbox that is gone is kept. A caller that was away for longer gets a full report.
+	// keepGone is for how long the row of a destroyed sandbox is kept. A caller that was away for longer gets a full
+	// report.
 	keepGone = time.Minute
 )
 
-// statsTable has what was read last.
+// statsTable has the values of the last round.
 type statsTable struct {
 	ctx        context.Context // done when the engine closes
 	background func(func())
@@ -37,9 +38,9 @@ type statsTable struct {
 	mu       sync.Mutex
 	rows     map[box.Name]statsRow
 	round    int64
-	at       time.Time     // of the round
+	at       time.Time     // time of the round
 	next     chan struct{} // closed after the next round
-	sooner   chan struct{} // says that a caller came who may want a round before the next is due
+	sooner   chan struct{} // signalled by a new caller, which may want a round before the next is due
 	watchers map[int64]time.Duration
 	joined   int64
 	running  bool
@@ -186,7 +187,7 @@ func (t *statsTable) readAll() (cost time.Duration) {
 	return cost + time.Since(began)
 }
 
-// readStats reads one sandbox. What was read before is kept while the sandbox decides whether it is idle: see seen.
+// readStats reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen.
 func (e *lifecycle) readStats(ctx context.Context, s *sandbox, before statsRow) statsRow {
 	v := s.Sandbox()
 	row := statsRow{inst: s.Instance(), Stats: hutch.Stats{
@@ -217,7 +218,7 @@ func (e *lifecycle) reading(ctx context.Context, s *sandbox, inst driver.Instanc
 	return &u
 }
 
-// readFrom fills in what the counters of an instance say.
+// readFrom fills in the counters of an instance.
 func (r *statsRow) readFrom(u *driver.Usage, before statsRow) {
 	if u == nil {
 		r.CPU, r.Memory, r.Disk, r.PIDs, r.seconds, r.read = before.CPU, before.Memory, before.Disk, before.PIDs, before.seconds, before.read
@@ -231,10 +232,10 @@ func (r *statsRow) readFrom(u *driver.Usage, before statsRow) {
 	}
 }
 
-// tenths rounds, so that what hardly changes does not change.
+// tenths rounds, so that small changes do not count as changes.
 func tenths(v float64) float64 { return math.Round(v*10) / 10 }
 
-// enter ends a round: it notes what has changed, and who is gone.
+// enter ends a round: it records which rows have changed, and which sandboxes are gone.
 func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -269,7 +270,7 @@ func (r statsRow) bye() hutch.Stats {
 	return s
 }
 
-// wait returns what is closed after the next round, and when the last one was.
+// wait returns a channel that is closed after the next round, and the time of the last one.
 func (t *statsTable) wait() (next <-chan struct{}, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,7 +301,7 @@ func report(at time.Time, full bool, rows []hutch.Stats) hutch.StatsReport {
 	return hutch.StatsReport{Time: at.UTC(), Full: full, Sandboxes: rows}
 }
 
-// shortest is the shortest interval of those that follow. Without any, the table is emptied, and ok is false.
+// shortest is the shortest interval of the followers. Without followers, the table is emptied, and ok is false.
 func (t *statsTable) shortest() (every time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

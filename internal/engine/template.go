@@ -16,15 +16,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// A template is a snapshot that says what runs in it (hutch.Template). It is made in a
-// sandbox of its own, the builder: what the template starts becomes ready there, and
-// then the builder's state is kept. A snapshot with memory has all that running, so a
-// sandbox made from it only continues. Without memory, a new sandbox starts it again
+// A template is a snapshot that records its programs (hutch.Template). It is made in a separate sandbox, the builder:
+// the template's program becomes ready there, and then the builder's state is saved. A snapshot with memory contains
+// the running program, so a sandbox made from it only continues. Without memory, a new sandbox starts the program again
 // and Create returns when it is ready.
 
-// buildTime is how long a builder can live, beside the time that its start command is
-// given. It matters only when the server ends meanwhile: otherwise it is destroyed at
-// the end of the call.
+// buildTime is how long a builder can live, in addition to the time limit of its start command. It matters only when
+// the server ends meanwhile: otherwise it is destroyed at the end of the call.
 const buildTime = time.Hour
 
 // CreateTemplate implements hutch.Snapshots.
@@ -59,7 +57,7 @@ func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) 
 	return e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
 }
 
-// checkTemplate refuses what cannot become a template, before anything is made.
+// checkTemplate refuses a request that cannot become a template, before anything is made.
 func (e *Engine) checkTemplate(req hutch.TemplateRequest) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -73,8 +71,8 @@ func (e *Engine) checkTemplate(req hutch.TemplateRequest) error {
 	return err
 }
 
-// freeName returns the id of the snapshot that a new template replaces, if there is
-// one. It refuses a name that is taken, before the template is made.
+// freeName returns the id of the snapshot that a new template replaces, if there is one. It refuses a name that is
+// already used, before the template is made.
 func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over string, err error) {
 	v := hutch.Snapshot{Name: req.Name, Owner: viewer(ctx).Owner}
 	if old, err := e.snaps.Find(viewer(ctx), req.Name); err == nil && req.Replace && old.Snapshot.Owner == v.Owner {
@@ -88,9 +86,8 @@ func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over 
 	return over, nil
 }
 
-// buildTemplate makes the sandbox that a template is made of: it runs the start command,
-// waits until that is ready, and starts the interpreters that are to be warm. If something
-// fails, the sandbox is destroyed.
+// buildTemplate makes the sandbox from which a template is made: it runs the start command, waits until the program is
+// ready, and starts the warm interpreters. If something fails, the sandbox is destroyed.
 func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
 	create := req.SandboxRequest()
 	create.ID, create.OnIdle, create.Timeout = hutch.NewID("template"), hutch.IdleDestroy, hutch.InSeconds(buildTime)
@@ -117,15 +114,15 @@ func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) 
 	return sb.ID, nil
 }
 
-// discardSandbox destroys a sandbox that no caller is to have.
+// discardSandbox destroys a sandbox that no caller may get.
 func (e *Engine) discardSandbox(ctx context.Context, id string) {
 	if _, err := e.Destroy(context.WithoutCancel(ctx), id, true); err != nil {
 		e.log.Error("destroy the sandbox of a template", "sandbox", id, "err", err)
 	}
 }
 
-// entrypoint is the program that an image names, as a command line, and how it is looked after: what was asked for wins
-// over what the image says. Its stop signal is always set, so it has time to end.
+// entrypoint is the program that an image names, as a command line, and its care: the request overrides the image. Its
+// stop signal is always set, so it has time to end.
 func (e *Engine) entrypoint(ctx context.Context, name string, asked hutch.Care) (string, hutch.Care, error) {
 	root, err := e.opt.Image(ctx, name)
 	if err != nil {
@@ -144,8 +141,8 @@ func (e *Engine) entrypoint(ctx context.Context, name string, asked hutch.Care) 
 // startName is the name of the process that a template starts.
 const startName = "template"
 
-// startTemplate starts what a template starts, in a new sandbox that has only the files
-// of it. If that does not become ready, the sandbox is destroyed.
+// startTemplate starts a template's program, in a new sandbox that has only its files. If the program does not become
+// ready, the sandbox is destroyed.
 func (e *Engine) startTemplate(ctx context.Context, id string, t hutch.Template) error {
 	err := e.startReady(ctx, id, t)
 	if err != nil {
@@ -205,8 +202,8 @@ func (e *Engine) warm(ctx context.Context, id string, texts []string) error {
 	return nil
 }
 
-// namesTemplate makes a request whose image is the name of a template one for the
-// template. The name of a snapshot that is not a template stays an image.
+// namesTemplate turns a request whose image is the name of a template into one for the template. The name of a snapshot
+// that is not a template stays an image.
 func (e *lifecycle) namesTemplate(ctx context.Context, req *hutch.CreateRequest) {
 	if req.Image == "" || req.Image == image.HostName || req.Template != "" || req.Snapshot != "" {
 		return

@@ -16,8 +16,8 @@ import (
 )
 
 // A sleeping sandbox is files and a record, so it can move to another machine: Asleep reads it, Depart removes it here,
-// and Arrive adds it here. Package fleet decides where it goes, and makes sure that it is on one machine at a time:
-// these methods hold the lifecycle lock of the sandbox while they call back.
+// and Arrive adds it here. Package fleet chooses the machine, and makes sure that the sandbox is on one machine at a
+// time: these methods hold the lifecycle lock of the sandbox while they call back.
 
 // Machine describes this machine, to compare with the needs of images.
 func (e *Engine) Machine(ctx context.Context) travel.Machine {
@@ -60,7 +60,7 @@ func (e *Engine) Depart(ctx context.Context, owner, id string, leave func(ctx co
 	})
 }
 
-// leave removes a sandbox without an instance from this machine, after its record has gone to another one.
+// leave removes a sandbox without an instance from this machine, after its record has moved to another one.
 func (e *lifecycle) leave(s *sandbox, leave func() error) error {
 	if err := s.Destroy("it is on another node", leave); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (e *lifecycle) present(ctx context.Context, v hutch.Sandbox) error {
 	return err
 }
 
-// relocate adapts what another machine saved so that this one can wake it.
+// relocate adapts the saved state of another machine so that this one can wake it.
 func (e *lifecycle) relocate(ctx context.Context, rec store.Record, dir string) error {
 	v := rec.Sandbox
 	d, err := e.instances.Driver(v.Runtime)

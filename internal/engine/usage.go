@@ -13,8 +13,7 @@ import (
 
 const traceparent = "TRACEPARENT"
 
-// traced is an environment with the trace that ctx is part of, for those inside
-// who make spans of their own.
+// traced is an environment with the trace of ctx, for programs inside that make their own spans.
 func traced(ctx context.Context, env map[string]string) map[string]string {
 	trace := caller.From(ctx).Trace
 	if _, ok := env[traceparent]; ok || trace == "" {
@@ -28,9 +27,8 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 	return env
 }
 
-// account reads what the instance of s uses, and adds what is new to the
-// sandbox's account. It does so now and then, and before the instance goes: what
-// is between two readings follows from their difference.
+// account reads the use of the instance of s, and adds the increase to the sandbox's account. It is called at
+// intervals, and before the instance is removed: the use between two readings is their difference.
 func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -74,7 +72,7 @@ func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 
 func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 	if inst := s.Instance(); inst != nil {
-		e.account(ctx, s, inst) // or what it was at the reading before
+		e.account(ctx, s, inst) // otherwise it keeps the last reading
 	}
 	u := s.Used()
 	u.SandboxID, u.Owner, u.Status = s.ID(), s.Owner(), s.Sandbox().Status
@@ -82,8 +80,7 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 	return u
 }
 
-// retire takes a sandbox that is gone from the table, and adds its account to
-// its owner's.
+// retire removes a destroyed sandbox from the table, and adds its account to its owner's.
 func (e *lifecycle) retire(s *sandbox) {
 	u := s.Used()
 	u.Disk = 0 // freed

@@ -13,13 +13,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// A volume is put into a new sandbox as files, and saved from there: see package volume. That a sandbox writes to a
-// volume is known from its record alone, asleep or awake, so such a claim ends with the sandbox and survives whatever
-// the sandbox does.
+// A volume is put into a new sandbox as files, and saved from there: see package volume. The record of a sandbox alone
+// says that it writes to a volume, asleep or awake, so such a claim ends with the sandbox and survives whatever the
+// sandbox does.
 //
-// A sandbox that was put to sleep has nothing unsaved: it is saved before. One whose volume cannot be saved stays
-// awake, and is destroyed only by force. Where a sandbox had to be stopped without its agent, its record says that it is
-// unsaved, and it is woken before it is destroyed.
+// A sleeping sandbox has nothing unsaved: it is saved before. A sandbox whose volume cannot be saved stays awake, and
+// is destroyed only by force. If a sandbox had to be stopped without its agent, its record says that it is unsaved, and
+// it is woken before it is destroyed.
 
 // Volumes keeps the content of volumes.
 type Volumes interface {
@@ -27,18 +27,18 @@ type Volumes interface {
 	Find(owner, name string) (hutch.Volume, error)
 	// Read calls read with the content of a volume, a tar archive.
 	Read(owner, name string, read func(io.Reader) error) error
-	// Save replaces the content of a volume by the archive that pack writes, as a whole or not at all.
+	// Save replaces the content of a volume by the archive that pack writes, completely or not at all.
 	Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error
-	// Sync exchanges changes with the bucket of a volume, if it has one. An error of free leaves the content as it is.
+	// Sync exchanges changes with the bucket of a volume, if it has one. An error of free leaves the content unchanged.
 	Sync(ctx context.Context, owner, name string, free func() error) error
 }
 
 const (
-	// saveShare bounds how much of the time goes into saves of a running sandbox: at most one part in so many.
+	// saveShare limits how much of the time is spent on saves of a running sandbox: at most one part in this many.
 	saveShare = 20
 	// packVolumeTime bounds the transfer of a volume.
 	packVolumeTime = 10 * time.Minute
-	// lastSaveTime bounds the save of a sandbox that is destroyed whether it can be saved or not.
+	// lastSaveTime limits the save of a sandbox that is destroyed in any case.
 	lastSaveTime = 2 * time.Minute
 	// mostGiveWay is how many saves in a row end for other callers.
 	mostGiveWay = 3
@@ -107,8 +107,8 @@ func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
 	return uses
 }
 
-// syncVolumes makes the volumes of a new sandbox, which is in the table, those of their buckets. The content of a volume
-// to which another sandbox writes stays as that sandbox has saved it.
+// syncVolumes updates the volumes of a new sandbox, which is in the table, from their buckets. If another sandbox
+// writes to a volume, its content is not changed.
 func (e *lifecycle) syncVolumes(ctx context.Context, s *sandbox) error {
 	for _, m := range s.Record().Sandbox.Volumes {
 		err := e.opt.Volumes.Sync(ctx, s.Owner(), m.Name, func() error {
@@ -138,8 +138,8 @@ func (e *lifecycle) fillVolumes(ctx context.Context, v hutch.Sandbox, agent *wir
 	return nil
 }
 
-// fillVolume puts the files of a volume into an empty folder. Without the permission to write, a program cannot
-// change a read-only volume by mistake; what it changes nevertheless is never saved.
+// fillVolume puts the files of a volume into an empty folder. Without write permission, a program cannot change a
+// read-only volume by mistake; changes it makes nevertheless are never saved.
 func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.VolumeMount, agent *wire.Client) error {
 	if err := agent.Mkdir(ctx, m.Path, true); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.Volume
 		empty = false
 		return nil
 	})
-	if err == nil && !empty || errors.Is(err, hutch.Exhausted) { // of more than one file, the list is over its limit
+	if err == nil && !empty || errors.Is(err, hutch.Exhausted) { // with more than one file, the list exceeds its limit
 		err = hutch.Errorf(hutch.Conflict, "there are files already")
 	}
 	if err != nil {
@@ -177,7 +177,7 @@ func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.Volume
 	return err
 }
 
-// explainFill says what to do about a volume that could not be put into a sandbox.
+// explainFill describes the next step for a volume that could not be put into a sandbox.
 func explainFill(m hutch.VolumeMount, err error) error {
 	switch kind := hutch.KindOf(err); kind {
 	case hutch.Denied, hutch.Conflict, hutch.NotFound:
@@ -189,7 +189,7 @@ func explainFill(m hutch.VolumeMount, err error) error {
 	return err
 }
 
-// withoutWrites is the archive that r reads, with the permissions to write removed. stop ends the work on it.
+// withoutWrites is the archive that r reads, without write permissions. stop ends the work on it.
 func withoutWrites(r io.Reader) (locked io.Reader, stop func()) {
 	out, in := io.Pipe()
 	go func() { in.CloseWithError(lockEntries(r, in)) }()
@@ -342,8 +342,8 @@ func (s *sandbox) writes() bool {
 	return false
 }
 
-// keepVolumesSaved saves the volumes of running sandboxes now and then, until the engine closes. The sandboxes of one
-// owner take turns. Owners do not wait for each other, because a sandbox can make its save slow.
+// keepVolumesSaved saves the volumes of running sandboxes at intervals, until the engine closes. Sandboxes of one owner
+// wait for each other. Owners do not wait for each other, because a sandbox can make its save slow.
 func (e *lifecycle) keepVolumesSaved() {
 	tick := time.NewTicker(e.opt.SaveEvery)
 	defer tick.Stop()
@@ -377,7 +377,7 @@ func (e *lifecycle) saveInPassing(s *sandbox) {
 	defer s.Unlock()
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	_, agent, _ := s.BeginSleep(cancel) // a destroy ends it, as it ends the work of putting to sleep
+	_, agent, _ := s.BeginSleep(cancel) // a destroy ends it, as it cancels putting the sandbox to sleep
 	if agent == nil || !s.Running() || s.Gone() {
 		return
 	}
@@ -386,7 +386,7 @@ func (e *lifecycle) saveInPassing(s *sandbox) {
 		defer s.GiveWay(nil)
 	}
 	began := time.Now()
-	e.saveVolumes(ctx, s, agent) // the log and the record of the volume say what failed
+	e.saveVolumes(ctx, s, agent) // the log and the record of the volume have the error
 	if s.gaveWay++; ctx.Err() == nil {
 		s.gaveWay, s.nextSave = 0, time.Now().Add(saveShare*time.Since(began))
 	}
