@@ -15,7 +15,7 @@ type aim struct {
 	unit    string
 }
 
-// distance says how far a figure is from its aim.
+// distance returns how far a figure is from its aim.
 func (a aim) distance() string {
 	far := a.value / a.limit
 	if a.atLeast {
@@ -35,7 +35,7 @@ func (a aim) row(t *table) {
 	t.row(a.what, sign+number(a.limit)+" "+a.unit, number(a.value)+" "+a.unit, a.distance())
 }
 
-// measured is a figure, or NaN when it is zero because its table was left out.
+// measured returns a figure, or NaN when it is zero because its table was left out.
 func measured(v float64) float64 {
 	if v == 0 {
 		return math.NaN()
@@ -51,7 +51,7 @@ func best(rates []float64) float64 {
 	return slices.Max(rates)
 }
 
-// aims says how far each figure is from its aim.
+// aims shows how far each figure is from its aim.
 func (l *lab) aims(context.Context) (table, error) {
 	t := newTable("", "aim", "measured", "")
 	for _, f := range l.runtimes {

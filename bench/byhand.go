@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// byHand measures a sandbox for one command, created and destroyed by us and by other programs as people call them,
+// byHand measures a sandbox for one command, created and destroyed by Hutch and by other programs as people call them,
 // if this machine has them.
 func (l *lab) byHand(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)

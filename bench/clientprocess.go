@@ -33,7 +33,7 @@ func goClient(s *server, name, command string) measuredClient {
 	}}
 }
 
-// bridgeClient speaks the protocol of Cloudflare's bridge by itself.
+// bridgeClient is a client of Cloudflare's bridge that writes the protocol itself.
 func bridgeClient(s *server) measuredClient {
 	return webClient("Cloudflare's bridge, over HTTP", s.url+"/v1/sandbox/"+clientsBox+"/exec", map[string]any{"argv": []string{program}}, `"exit_code":0`)
 }
@@ -74,7 +74,7 @@ func webClient(name, url string, request any, has string) measuredClient {
 	}
 }
 
-// source returns a path of this repository, or an error that says how to get what is missing.
+// source returns a path of this repository, or an error that says how to get a missing one.
 func (l *lab) source(path, install string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(l.plan.bin, "..", path))
 	if err != nil {

@@ -24,8 +24,8 @@ var pythons = []python{
 	{"IPython", map[string]string{"PATH": "/usr/bin:/bin"}},
 }
 
-// contexts measures the time from a call to the value of a warm Python context, and of a cold one, beside a bare
-// interpreter that is started for it.
+// contexts measures the time from a call to the value of a warm Python context, and of a cold one. The baseline is a
+// bare interpreter that is started for it.
 func (l *lab) contexts(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+barePython)
 	subjects := []subject{{barePython, func(ctx context.Context, _ int) error {
@@ -62,7 +62,7 @@ func (l *lab) contexts(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// warmContexts makes contexts of one runtime, and runs something in each.
+// warmContexts makes contexts of one runtime, and runs code in each.
 func warmContexts(ctx context.Context, runtime, way string, svc hutch.Service) ([]subject, error) {
 	session := subject{runtime + ": a session, " + way, func(ctx context.Context, caller int) error {
 		_, err := svc.Exec(ctx, box(runtime, caller), hutch.ExecRequest{SessionID: "s", Command: ":"}, nil)
@@ -94,7 +94,7 @@ func coldContext(runtime string, svc hutch.Service, p python) subject {
 	}}
 }
 
-// firstResult runs an expression and wants its value.
+// firstResult runs an expression and checks its value.
 func firstResult(ctx context.Context, svc hutch.Service, sandbox, id string) error {
 	res, err := svc.RunCode(ctx, sandbox, hutch.RunRequest{ContextID: id, Code: "42"}, nil)
 	if err == nil && (len(res.Results) != 1 || res.Results[0].Text() != "42") {

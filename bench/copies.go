@@ -18,8 +18,8 @@ func written(n int) string {
 	return fmt.Sprintf("mkdir /workspace/data && cd /workspace/data && head -c %d /dev/urandom | split -b 100k -a 5 -d - f", n*100<<10)
 }
 
-// fileCopies measures the cost of copies of a sandbox with many files, in time, disk and memory, beside the sandbox
-// itself.
+// fileCopies measures the cost of copies of a sandbox with many files, in time, disk and memory, compared with the
+// sandbox itself.
 func (l *lab) fileCopies(ctx context.Context) (table, error) {
 	t := newTable("", "s", "disk, MB", "memory of files, MB", "both, × the files")
 	for _, f := range l.runtimes {
@@ -108,7 +108,7 @@ func (l *lab) copyFiles(ctx context.Context, runtime string, t *table) error {
 	return nil
 }
 
-// taken is what is in use of this machine, in MB.
+// taken is the used memory and disk of this machine, in MB.
 type taken struct{ disk, memory float64 }
 
 func (l *lab) taken() (taken, error) {

@@ -16,8 +16,8 @@ import (
 // transfers are the rates of one subject with files of one size, in MB/s.
 type transfers struct{ in, out []float64 }
 
-// files measures how fast files go in and out, beside cp from memory to memory, because sandboxes write to memory,
-// too.
+// files measures the speed of files in and out, compared with cp from memory to memory, because sandboxes write to
+// memory, too.
 func (l *lab) files(ctx context.Context) (table, error) {
 	t := newTable("", "in, MB/s", "× cp", "out, MB/s", "× cp")
 	for _, size := range []int64{2 << 20, l.bytes / 2} {
@@ -125,8 +125,8 @@ func (t *transfers) round(ctx context.Context, svc hutch.Service, id string, siz
 	return nil
 }
 
-// reads measures reading a small file: without other work, and while a command runs in the same sandbox, which must make no
-// difference.
+// reads measures reading a small file: without other work, and while a command runs in the same sandbox, which must
+// make no difference.
 func (l *lab) reads(ctx context.Context) (table, error) {
 	t := newTable("", "alone", "while a command runs", "×")
 	alone, beside := map[string][]float64{}, map[string][]float64{}

@@ -44,7 +44,7 @@ func (l *lab) governance(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// house is what stands before the calls of a server.
+// house has the layers in front of a server's calls.
 type house struct {
 	db                   *store.Store
 	tokens               *auth.Registry
@@ -72,7 +72,7 @@ func openHouse(ctx context.Context, dir string) (h *house, err error) {
 // plenty is counted, and enough.
 var plenty = hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30, Sandboxes: 1 << 30}
 
-// observers are as those of `hutch serve`, on disk.
+// observers are the same as in `hutch serve`, on disk.
 func (h *house) observers() audit.Observers {
 	return audit.Observers{metrics.New(metrics.Options{}), h.record}
 }

@@ -69,7 +69,7 @@ type surface struct {
 	callers []*mcpClient
 }
 
-// surfaces are MCP in front of the engine with more and more before it.
+// surfaces are MCP in front of the engine with more and more layers.
 func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, err error) {
 	dir := filepath.Join(l.dir, "governed")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -21,8 +21,8 @@ import (
 
 const benchImage = "localhost/bench:1"
 
-// images measures sandboxes with an image beside those with the host's programs, in turns, and what it takes to make
-// an image ready beside what tar takes to unpack its layer.
+// images measures sandboxes with an image and with the host's programs, in turns. It also compares making an image
+// ready with unpacking its layer with tar.
 func (l *lab) images(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× baseline")
 	load, untar, err := l.loadImage(ctx)
@@ -30,7 +30,7 @@ func (l *lab) images(ctx context.Context) (table, error) {
 		return t, err
 	}
 	for _, f := range l.runtimes {
-		var create, exec [2]series // of the host, of the image
+		var create, exec [2]series // on the host's programs, on the image
 		for range l.rounds {
 			if err := l.beginInTurns(ctx, f.runtime, &create, &exec); err != nil {
 				return t, err
@@ -126,7 +126,7 @@ func (l *lab) loadOnce(ctx context.Context, archive string) (time.Duration, erro
 	return time.Since(began), err
 }
 
-// makeImage writes a layer, and an archive with the image that has it.
+// makeImage writes a layer, and an archive with an image of this layer.
 func makeImage(layerPath, archive string) error {
 	content := layerPath + ".tar"
 	f, err := os.Create(content)

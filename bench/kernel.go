@@ -15,7 +15,7 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// The baselines: what the kernel by itself takes for the same.
+// The baselines: the kernel's time for the same work.
 const (
 	bareFork       = "vfork + exec /bin/true"
 	bareExec       = "os/exec true"
@@ -68,7 +68,7 @@ func reap(pid int) error {
 // zeros is the command whose output measures throughput.
 func zeros(n int64) string { return fmt.Sprintf("head -c %d /dev/zero", n) }
 
-// pipeRate reads what a command writes to a pipe: bytes a second, in MB.
+// pipeRate reads a command's output from a pipe: bytes a second, in MB.
 func pipeRate(ctx context.Context, command string) (float64, error) {
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", command)
 	out, err := cmd.StdoutPipe()

@@ -48,7 +48,7 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.dir, err = os.MkdirTemp("", "hutch-bench-"); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(l.dir, 0o711); err != nil { // for sandboxes of other user ids
+	if err := os.Chmod(l.dir, 0o711); err != nil { // for sandboxes with other user ids
 		return nil, err
 	}
 	if l.programs, err = copyPrograms(p.bin, l.dir); err != nil {
@@ -102,7 +102,7 @@ func (l *lab) close() {
 	}
 }
 
-// embed starts an engine with the runtimes that are asked for and work.
+// embed starts an engine with the requested runtimes that work.
 func (l *lab) embed(ctx context.Context) (_ *engine.Engine, err error) {
 	home, _ := os.UserHomeDir()
 	l.root, err = image.Host(ctx, filepath.Join(l.dir, "images"), image.HostOptions{Path: os.Getenv("PATH"), Home: home})
@@ -158,14 +158,14 @@ type server struct {
 
 const token = "bench-token-of-no-worth"
 
-// serve starts a server on a free port and reads its URL from what it says.
+// serve starts a server on a free port and reads its URL from its output.
 func serve(ctx context.Context, dir, data string, args ...string) (*server, error) {
 	args = append([]string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, data), "--max-sandboxes", "1000",
 		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}, args...)
 	cmd := exec.Command(filepath.Join(dir, "hutch"), args...)
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then end it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C goes to this process, which then ends it
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

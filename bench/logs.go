@@ -22,7 +22,7 @@ for _ in range(%d):
     os.write(1, b"%%d\n" %% time.time_ns())
 '`
 
-// figure is what was measured of logs by one way.
+// figure has the measurements of logs over one path.
 type figure struct {
 	line     float64 // ms, p50
 	followed float64 // MB/s
@@ -115,8 +115,8 @@ func followTicks(ctx context.Context, svc hutch.Service, id string, n int) ([]ti
 	return all, err
 }
 
-// logRate is how fast a process writes n bytes, and the share of them that
-// reached a follower; the log keeps the newest for who is slower.
+// logRate is how fast a process writes n bytes, and the share of them that reached a follower; for slower followers,
+// the log keeps only the newest.
 func logRate(ctx context.Context, svc hutch.Service, id string, n int64) (rate, share float64, err error) {
 	began := time.Now()
 	p, err := svc.StartProcess(ctx, id, hutch.ProcessRequest{Command: zeros(n)})

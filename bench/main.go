@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(400) // as cmd/hutch
+	debug.SetGCPercent(400) // as in cmd/hutch
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// plan is how much of everything is measured.
+// plan sets how much is measured.
 type plan struct {
 	runtimes string
 	bin      string
@@ -146,11 +146,11 @@ func (l *lab) steps() steps {
 		{"Files in and out", l.files},
 		{"Reading a file of 4 kB, p50, ms", l.reads},
 		{fmt.Sprintf("%d sandboxes alive", l.alive), l.crowd},
-		{"Aims", l.aims}, // of all that was measured before
+		{"Aims", l.aims}, // for all earlier measurements
 	}
 }
 
-// selected are the steps whose title begins so.
+// selected returns the steps whose title begins with a text.
 func (all steps) selected(title string) (some steps, err error) {
 	titles := ""
 	for _, s := range all {
@@ -165,7 +165,7 @@ func (all steps) selected(title string) (some steps, err error) {
 	return some, nil
 }
 
-// profiled runs f under the profiler where that was asked for.
+// profiled runs f, with the profiler on request.
 func (p plan) profiled(f func() error) error {
 	if p.profile == "" {
 		return f()

@@ -11,13 +11,13 @@ import (
 	"hutch"
 )
 
-// bare is what the baselines took.
+// bare has the measurements of the baselines.
 type bare struct {
 	fork, namespaces series
 	cpu              float64 // ms for a fork and exec
 }
 
-// figures are what was measured of one runtime.
+// figures has the measurements of one runtime.
 type figures struct {
 	runtime   string
 	create    series
@@ -27,22 +27,21 @@ type figures struct {
 	wake      series               // and the first result, from hibernation
 	forked    series               // and the first result
 	template  series               // a sandbox that begins with pandas, and uses it
-	exec      map[string]series    // by way
+	exec      map[string]series    // by path
 	rate      map[string][]float64 // calls a second by way, for each number of callers
-	governed  float64              // calls a second over MCP, with all that stands before it
+	governed  float64              // calls a second over MCP, with all layers in front
 	success   float64              // share of the calls under load
 	inside    []float64            // ms for a fork and exec by a shell inside, by round
 	insideCPU []float64
 	cpu       map[string]float64 // ms by way
-	crowd     series             // exec over MCP with all of them alive
+	crowd     series             // exec over MCP while all of them are running
 	memory    memory             // memory of one sandbox
 	log       figure             // over REST
-	page      view               // by a preview
+	page      view               // through a preview
 	clients   []clientFigure
 }
 
-// creation measures a sandbox from nothing until a command has run in it, and
-// its end.
+// creation measures a sandbox from nothing until a command has run in it, and its destruction.
 func (l *lab) creation(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)
 	lives := make([]lives, len(l.runtimes))
@@ -71,9 +70,8 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// settle is what the kernel is given to tear down the network namespaces of
-// those who went before: it does so in the background, and a caller that makes one
-// meanwhile waits for it.
+// settle is the kernel's time to tear down the network namespaces of earlier sandboxes: it does so in the background,
+// and a caller that makes one meanwhile waits for it.
 const settle = 500 * time.Millisecond
 
 // lives are the times of sandboxes that were made and destroyed.
@@ -229,7 +227,7 @@ func (p *pressed) failure() error {
 	return nil
 }
 
-// press notes what a way reached under load.
+// press records the results of a path under load.
 func (f *figures) press(p *pressed) {
 	if f.rate == nil {
 		f.rate, f.success = map[string][]float64{}, 1
@@ -245,8 +243,7 @@ func (l *lab) sandboxes() []int {
 	return l.programs.running(ours[1:]...)
 }
 
-// cpu measures what a call costs in all: this process, the server, the
-// agent, the runtime and the program itself.
+// cpu measures the total CPU cost of a call: this process, the server, the agent, the runtime and the program itself.
 func (l *lab) cpu(ctx context.Context) (table, error) {
 	t := newTable("", "ms", "beyond the program itself")
 	cost := func(s subject, meter func() time.Duration) (float64, error) {
@@ -292,7 +289,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 // beyond is the CPU time of a call less that of the program itself.
 func (f *figures) beyond(way string) float64 { return measured(f.cpu[way]) - median(f.insideCPU) }
 
-// output measures how soon it comes and how much of it.
+// output measures the latency and the rate of output.
 func (l *lab) output(ctx context.Context) (table, error) {
 	t := newTable("", "first byte of `echo`, ms", "MB/s of zeros", "× a pipe")
 	type way struct {
@@ -372,8 +369,7 @@ func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (flo
 // that needed, and a second.
 const rest = 3 * time.Second
 
-// crowd measures many sandboxes at once: what each holds while idle, and calls
-// that go to all of them in turn.
+// crowd measures many sandboxes at once: the memory of each while idle, and calls that go to all of them in turn.
 func (l *lab) crowd(ctx context.Context) (table, error) {
 	t := newTable("", "private MiB each", "Pss", "RssAnon", "exec over MCP p50", "p95", "p99 ms")
 	for _, f := range l.runtimes {

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// attacks are programs that take what sandboxes share, each as much of it as its limits allow.
+// attacks are programs that use shared resources of sandboxes, each as much as its limits allow.
 var attacks = []struct{ name, command string }{
 	{"a fork bomb at its limit of processes", script(`import os
 while True:
@@ -38,7 +38,7 @@ while True:
 
 func script(code string) string { return "exec python3 -c '" + code + "'" }
 
-// neighbours measures a sandbox over REST, in each round alone and then beside an attack from another sandbox. No rule
+// neighbours measures a sandbox over REST, in each round alone and then next to an attack from another sandbox. No rule
 // lets the packets of an attack out, so they end in the server.
 func (l *lab) neighbours(ctx context.Context) (table, error) {
 	t := newTable("", "alone, p50", "p99", "beside, p50", "p99", "× p99 alone")

@@ -14,8 +14,8 @@ import (
 	"hutch"
 )
 
-// notebooks measures a cell of a Jupyter kernel beside a run of the same code over REST, and the start of a kernel beside
-// that of a sandbox with a context. Each runtime has a server of its own, because clients of Jupyter choose none.
+// notebooks compares a cell of a Jupyter kernel with a run of the same code over REST, and the start of a kernel with
+// that of a sandbox with a context. Each runtime has a separate server, because clients of Jupyter cannot choose one.
 func (l *lab) notebooks(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× the REST call before it")
 	for _, f := range l.runtimes {
@@ -105,7 +105,7 @@ func (s *server) openNotebook(ctx context.Context) (*notebook, error) {
 	return &notebook{conn, "jupyter-" + strings.ReplaceAll(id, "-", "")[:16]}, nil
 }
 
-// cell runs a cell until the kernel is idle, as a client waits, and wants its value.
+// cell runs a cell until the kernel is idle, as a client waits, and checks its value.
 func (n *notebook) cell(ctx context.Context, _ int) error {
 	const request = `{"header":{"msg_id":"cell","msg_type":"execute_request","session":"s"},"channel":"shell","content":{"code":"42","allow_stdin":false}}`
 	if err := n.Write(ctx, websocket.MessageText, []byte(request)); err != nil {

@@ -22,7 +22,7 @@ type line struct {
 	y    []float64
 }
 
-// colours can be distinguished by people who see few of them, on white and on black.
+// colours can be distinguished by people with colour blindness, on white and on black.
 var colours = []string{"#888888", "#0072b2", "#d55e00", "#009e73", "#cc79a7"}
 
 // The picture, in pixels.

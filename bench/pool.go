@@ -13,8 +13,8 @@ import (
 	"hutch/internal/engine"
 )
 
-// pool measures creates that find a place ready beside those that do not: one
-// after the other, many at once, and such as begin as a template.
+// pool compares creates that find a ready instance with those that do not: one after the other, many at once, and
+// creates from a template.
 func (l *lab) pool(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× cold")
 	for _, f := range l.runtimes {
@@ -41,7 +41,7 @@ func (l *lab) pool(ctx context.Context) (table, error) {
 // births are the times of creates.
 type births struct{ one, many, copied series }
 
-// births measures with so many places ready.
+// births measures with a number of ready instances.
 func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, err error) {
 	err = l.alone(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
 		for range l.rounds {
@@ -62,7 +62,7 @@ func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, e
 	}
 	err = l.alone(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
 		template, err := template(ctx, e)
-		if err == nil { // so that as many are wanted
+		if err == nil { // so that this many are wanted
 			_, err = bear(ctx, e, template, l.creates, 1)
 		}
 		for range l.rounds {
@@ -93,15 +93,13 @@ func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(
 	return do(e)
 }
 
-// goings are the ways in which a sandbox that was saved continues: in a place that is
-// made for it, and in one that waits.
+// goings are the ways in which a saved sandbox continues: in a new instance, and in a waiting one.
 var goings = []struct {
 	name   string
 	vacant int
 }{{"in a place made for it", 0}, {"in one that waits", 1}}
 
-// vacated waits until there are so many places for what was saved, and the
-// machine is at rest.
+// vacated waits until there is a number of empty instances, and the machine is idle.
 func vacated(ctx context.Context, e *engine.Engine, n int) error {
 	for e.PoolState().Vacant < n && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
@@ -110,7 +108,7 @@ func vacated(ctx context.Context, e *engine.Engine, n int) error {
 	return ctx.Err()
 }
 
-// template asks for sandboxes that begin as a Python with 30 MB.
+// template requests sandboxes that start from a Python with 30 MB.
 func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error) {
 	sb, err := e.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
@@ -124,7 +122,7 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 	return hutch.CreateRequest{Snapshot: snap.ID}, err
 }
 
-// bear creates n sandboxes, so many at once, when as many as are wanted are ready.
+// bear creates n sandboxes, a number at once, when as many as are wanted are ready.
 func bear(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
 	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err

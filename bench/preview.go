@@ -21,8 +21,8 @@ import (
 // pagePort is where the page is served inside.
 const pagePort = 8000
 
-// servePage is what this program does when it is the server that is looked at:
-// a small page, and zeros as many as are asked for. It prints its address.
+// servePage is this program as the server of the measurement: a small page, and a requested number of zeros. It prints
+// its address.
 func servePage(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -107,8 +107,7 @@ func (l *lab) newSight(of *figures, name, addr, host string) *sight {
 	return s
 }
 
-// previews measures pages of a server inside beside those of the same server
-// outside.
+// previews compares pages of a server inside with those of the same server outside.
 func (l *lab) previews(ctx context.Context) (table, error) {
 	t := newTable("", "p50, ms", "p99", "adds to p50", fmt.Sprintf("pages a second, %d callers", l.callers[2]), "MB/s", "× without")
 	bare, stop, err := l.pageOutside()
@@ -143,8 +142,7 @@ func (l *lab) previews(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// view is what was measured of previews: ms that they add, pages a second, and
-// the share of the bytes a second.
+// view has the measurements of previews: ms that they add, pages a second, and the share of the bytes a second.
 type view struct{ adds, rate, share float64 }
 
 func (s *sight) round(ctx context.Context, l *lab) error {

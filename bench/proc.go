@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are copies of the built programs. Every process that runs one of
-// these files is ours, so none of another Hutch is counted.
+// programs are copies of the built programs. Every process that runs one of these files is ours, so no process of
+// another Hutch is counted.
 type programs struct {
 	dir   string
 	files map[string]os.FileInfo
@@ -72,7 +72,7 @@ func (p programs) running(names ...string) []int {
 	for _, dir := range dirs {
 		exe, err := os.Stat(filepath.Join(dir, "exe"))
 		if err != nil {
-			continue // it has ended, or is the kernel's
+			continue // it has ended, or belongs to the kernel
 		}
 		if slices.ContainsFunc(files, func(f os.FileInfo) bool { return os.SameFile(f, exe) }) {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
@@ -99,15 +99,15 @@ func (p programs) inMemory(name string) []os.FileInfo {
 	return files
 }
 
-// memory is what a set of processes holds, in MiB.
+// memory is the memory of a set of processes, in MiB.
 type memory struct {
-	private float64 // what would be free without them, but for files
+	private float64 // memory that would be free without them, except files
 	pss     float64 // that, and a fair share of programs and libraries
 	anon    float64 // resident and of no file
 }
 
-// memoryOf counts what several of the processes share once. It is not asked of
-// what they share with others.
+// memoryOf counts memory that several of the processes share only once. The processes must not share memory with
+// others.
 func memoryOf(pids []int) (memory, error) {
 	var m memory
 	for _, pid := range spaces(pids) {
@@ -181,7 +181,7 @@ func cpuOf(pids []int) time.Duration {
 	return sum
 }
 
-// machine says in one line what this was measured on.
+// machine describes the machine of the measurement in one line.
 func machine() string {
 	var u unix.Utsname
 	unix.Uname(&u)

@@ -12,8 +12,8 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// questions measures what POST /execute adds to the time of a model: the baseline is the same request of the model
-// alone, which answers at once. The sandbox comes from the pool, or is that of a conversation.
+// questions measures the time that POST /execute adds to the time of a model: the baseline is the same request to the
+// model alone, which answers at once. The sandbox comes from the pool, or is that of a conversation.
 func (l *lab) questions(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "to the model alone", "added, p50")
 	model := httptest.NewServer(messages.New(func(messages.Request) messages.Answer {

@@ -17,7 +17,7 @@ type subject struct {
 	call func(ctx context.Context, caller int) error
 }
 
-// series holds what was measured of one subject, round by round.
+// series holds the measurements of one subject, round by round.
 type series [][]time.Duration
 
 // at is the median of the rounds' quantiles, in milliseconds; NaN when nothing
@@ -69,14 +69,14 @@ func interleave(ctx context.Context, rounds, n int, subjects []subject) ([]serie
 	return all, nil
 }
 
-// tally is what came of a subject under load.
+// tally has the results of a subject under load.
 type tally struct {
 	rates         []float64 // calls a second, by round
 	calls, failed int64
 	failure       error // one of them
 }
 
-// press has so many callers call a subject for a time.
+// press makes a number of callers call a subject for a time.
 func (t *tally) press(ctx context.Context, s subject, callers int, d time.Duration) {
 	var calls, failed atomic.Int64
 	var once sync.Once

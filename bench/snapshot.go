@@ -16,12 +16,11 @@ const forks = 10
 // warmed is the code that has run in the template before it is measured.
 const warmed = "import pandas"
 
-// hasPandas reports whether this host's Python can be warmed so.
+// hasPandas reports whether this host's Python has pandas.
 func hasPandas() bool { return exec.Command("/usr/bin/python3", "-c", warmed).Run() == nil }
 
-// snapshots measures what a snapshot of a live Python that holds 30 MB costs it,
-// and how long sandboxes take that begin as one, to their first result, beside a
-// create.
+// snapshots measures what a snapshot of a live Python with 30 MB costs it, and how long sandboxes that start from one
+// take to their first result, compared with a create.
 func (l *lab) snapshots(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× create")
 	for _, f := range l.runtimes {
@@ -77,7 +76,7 @@ func (l *lab) copied(ctx context.Context, e *engine.Engine, vacant int, c *copie
 	return nil
 }
 
-// round is the times of one.
+// round has the times of one round.
 type round struct{ cold, stood, took, forked, all, warm []time.Duration }
 
 func (l *lab) copyRound(ctx context.Context, e *engine.Engine, vacant int, c *round) error {

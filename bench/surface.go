@@ -33,7 +33,7 @@ func (l *lab) ways(choose func(caller int) string) []subject {
 	}
 }
 
-// program is what is run: as bare as the baseline.
+// program is the program to run: as bare as the baseline.
 const program = "/bin/true"
 
 func runIn(ctx context.Context, svc hutch.Service, sandbox, command string) error {
@@ -48,14 +48,14 @@ func verdict(exitCode int, err error) error {
 	return err
 }
 
-// mcpClient is an MCP client. It writes its messages itself: the official SDK's
-// client costs as much as all of a call, and shares the cores with the server.
+// mcpClient is an MCP client. It writes its messages itself: the official SDK's client costs as much as a whole call,
+// and shares the cores with the server.
 type mcpClient struct {
 	url, token string
 	http       *http.Client
 }
 
-// revision is the one of MCP that callers speak.
+// revision is the callers' revision of MCP.
 const revision = "2026-07-28"
 
 func newMCPClient(url, token string) *mcpClient {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// table is rows of cells, the first of them a name.
+// table is rows of cells; the first cell is a name.
 type table struct {
 	rows  [][]string
 	notes []string
@@ -61,8 +61,7 @@ func rule(width []int) string {
 	return line + "\n"
 }
 
-// number has three digits that count.
-// number has three digits; a value that was not measured has none.
+// number has three significant digits; an unmeasured value has none.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

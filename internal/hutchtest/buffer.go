@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer collects what is written to it, and can be read meanwhile.
+// SaveTo lets pages save downloads in a folder.
 type Buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -19,7 +19,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Config is what the suite needs to know about a driver.
+// Config has the suite's settings for a driver.
 type Config struct {
 	// Dir makes a state folder for one test.
 	Dir func(t *testing.T) string
@@ -41,7 +41,7 @@ type Config struct {
 	// Images says that instances can be made from an image's EROFS file, OneOwner that its files then all belong to the
 	// user that commands run as.
 	Images, OneOwner bool
-	// ReadOnlyImages says that they can, and that nothing of the file can be changed.
+	// ReadOnlyImages says that they can, and that no file of the image can be changed.
 	ReadOnlyImages bool
 	// Networked says that instances can have a network.
 	Networked bool
@@ -115,7 +115,7 @@ type suite struct {
 	driver driver.Driver
 }
 
-// Limits are those of an instance in the suite.
+// Limits are the limits of an instance in the suite.
 var Limits = hutch.Limits{CPU: 1, Memory: 128, Disk: 32, PIDs: 64, Processes: 10}
 
 const token = "a token that the test knows"
@@ -128,7 +128,7 @@ func (c Config) spec(id string) driver.Spec {
 	}
 }
 
-// place is a living instance with its agent.
+// place is a live instance with its agent.
 type place struct {
 	driver.Instance
 	agent *wire.Client
@@ -217,7 +217,7 @@ func createIsAllOrNothing(t *testing.T, s *suite) {
 		inst.Destroy(context.Background())
 		t.Fatal("created although nobody waited")
 	}
-	s.create(t, "never") // nothing of the first attempt is in the way
+	s.create(t, "never") // no part of the first attempt is left
 	n, err := s.driver.Sweep(t.Context(), func(id string) bool { return id == "never" })
 	if n != 0 || err != nil {
 		t.Errorf("%d leftovers, error %v", n, err)

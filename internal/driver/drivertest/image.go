@@ -31,7 +31,7 @@ var imaged = map[string]func(*testing.T, *suite){
 	"ImageThatIsMissing": imageThatIsMissing,
 }
 
-// unwritten are those that write nothing over the image's own files.
+// unwritten are drivers that write nothing over the image's own files.
 var unwritten = []string{"ImageOfTheHostile", "ImageEnvIsData", "ImageRecovers", "ImageThatIsMissing"}
 
 // A driver that has only the host's programs says so.
@@ -127,7 +127,7 @@ func imageOwners(t *testing.T, s *suite) {
 	p.wantProbe(t, "-rw------- 1000 1000", "stat", "/mine/file")
 }
 
-// The disk limit holds for what is written over an image, and what is written is counted.
+// The disk limit applies to files written over an image, and these files are counted.
 func imageDiskLimit(t *testing.T, s *suite) {
 	s.needLimit(t, "disk")
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
@@ -170,7 +170,7 @@ func fileSum(t *testing.T, path string) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// The links of an image lead nowhere outside, and put nothing of ours where the image wants it.
+// The links of an image lead nowhere outside, and do not redirect our own files.
 func imageOfTheHostile(t *testing.T, s *suite) {
 	outside := t.TempDir()
 	files := []ImageFile{{Path: "/dev", Link: outside}, {Path: "/proc", Link: "../../../../" + outside}, {Path: "/sys", Link: "/"}, {Path: "/.hutch", Link: outside}, {Path: "/etc", Link: "/proc/1/root/etc"}, {Path: "/tmp", Link: "/loop"}, {Path: "/loop", Link: "/loop"}, {Path: "/workspace", Mode: 0o644, Content: []byte("a file")}, {Path: "/home", Link: outside}}
@@ -199,7 +199,7 @@ func imageOfTheHostile(t *testing.T, s *suite) {
 	}
 }
 
-// Commands are root where the image says so and the runtime can keep root from the agent; else root is refused.
+// Commands are root if the image says so and the runtime can keep root from the agent; otherwise root is refused.
 func imageRoot(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{User: &image.Account{Home: "/root"}})
 	if !s.driver.Defaults().Root {
@@ -219,7 +219,7 @@ func imageRoot(t *testing.T, s *suite) {
 	p.wantProbe(t, "0 0 [] /workspace /root", "id")
 }
 
-// The environment of an image says nothing to the agent.
+// The environment of an image does not affect the agent.
 func imageEnvIsData(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{Env: []string{"HUTCH_BOOT=e30=", "GODEBUG=inittrace=1", "GOMAXPROCS=64", "HUTCH_PROCESS=theirs"}})
 	p := s.create(t, "env")
@@ -345,7 +345,7 @@ func (p *place) wantTicking(t *testing.T) {
 		out, _ := p.probe(t, "cat", ticks)
 		n, err := strconv.Atoi(out)
 		if err != nil {
-			continue // it is being written
+			continue // it is still being written
 		}
 		if first < 0 {
 			first = n

@@ -23,8 +23,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// ImageFile is a file of an image: a folder where Mode says so, a link where
-// Link says where to.
+// ImageFile is a file of an image: a folder if Mode says so, a link if Link has a target.
 type ImageFile struct {
 	Path     string
 	Mode     fs.FileMode
@@ -103,7 +102,7 @@ func writeFile(w *erofs.Writer, f ImageFile) error {
 	return errors.Join(err, out.Close(), w.Chmod(f.Path, f.Mode), w.Chown(f.Path, f.UID, f.GID))
 }
 
-// ProbeEnv names a file with the built program, for tests that run where nothing can be built.
+// ProbeEnv names a file with the built program, for tests that run where no program can be built.
 const ProbeEnv = "HUTCH_TEST_PROBE"
 
 // Probe is the program of an image without a shell: see package probe.
@@ -135,7 +134,7 @@ func probeImage(t testing.TB, files ...ImageFile) string {
 	return WriteImage(t, append([]ImageFile{{Path: "/probe", Mode: 0o755, Content: program}}, files...))
 }
 
-// onImage is the suite with an image in place of the host's.
+// onImage is the suite with an image instead of the host's programs.
 func (s *suite) onImage(t testing.TB, path string, opt image.EROFSOptions) *suite {
 	t.Helper()
 	root, err := image.FromEROFS(path, opt)

@@ -68,7 +68,7 @@ func layerIsShared(t *testing.T, s *suite) {
 	s.onto(t, l, "three").want(t, look, seen)
 }
 
-// An instance that began with a layer keeps it when the layer is closed, and when another daemon takes over.
+// An instance on a layer keeps it when the layer is closed, and when another daemon takes over.
 func layerOutlives(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	p := s.onto(t, l, "one")
@@ -109,7 +109,7 @@ func layerThatIsLarge(t *testing.T, s *suite) {
 	gone(t, big.Instance)
 }
 
-// A hostile layer cannot lead outside, and its special files mean nothing to the overlay.
+// A hostile layer cannot lead outside, and its special files have no meaning for the overlay.
 func layerOfTheHostile(t *testing.T, s *suite) {
 	l := s.layer(t, `cd /workspace && ln -s / root && ln -s ../../../../etc/shadow up && mkdir dir && echo below > dir/file && mkdir $'odd\nname:,\\' &&
 mkdir proc && ln -s /proc/self/fd/0 fd && chmod 0 dir && python3 - <<'END'
@@ -125,7 +125,7 @@ ctypes.CDLL(None).renameat2(-100, b"moved", -100, b"here", 4) # RENAME_WHITEOUT
 END`)
 	p := s.onto(t, l, "one")
 	p.want(t, "cd /workspace; chmod 700 dir; cat dir/file; cat root/etc/hostname; cat up 2>/dev/null || echo none; readlink fd; ls -d odd*", "below\none\nnone\n/proc/self/fd/0\nodd\nname:,\\")
-	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name that leads to no file
+	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name without a file
 	p.want(t, `python3 -c '
 import os
 for name in ["trusted.overlay.opaque", "trusted.overlay.redirect"]:

@@ -133,7 +133,7 @@ func networkTakesManyAtOnce(t *testing.T, s *suite) {
 	t.Log(out)
 }
 
-// networkLeadsNowhereElse: no address reaches a server of the host. All addresses but the instance's own lead to the
+// networkLeadsNowhereElse: no address reaches a server of the host. All addresses except the instance's own lead to the
 // handler.
 func networkLeadsNowhereElse(t *testing.T, s *suite) {
 	l, err := net.Listen("tcp", ":0")

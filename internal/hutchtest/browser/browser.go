@@ -22,10 +22,11 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
 
-// Browser is one Chromium with a profile of its own.
+// Package browser is a real browser in tests: Debian's headless Chromium, driven by the DevTools protocol through a
+// pair of pipes, so that no other process can drive it and it ends when the test does.
 type Browser struct {
 	t   testing.TB
-	in  *os.File // what we say to it
+	in  *os.File // Browser is one Chromium with its own profile.
 	end chan struct{}
 
 	mu      sync.Mutex
@@ -33,7 +34,7 @@ type Browser struct {
 	waiting map[int]chan answer
 }
 
-// answer is what the browser says to a command.
+// our messages to it
 type answer struct {
 	ID     int             `json:"id"`
 	Result json.RawMessage `json:"result"`
@@ -51,7 +52,7 @@ func Open(t testing.TB) *Browser {
 		hutchtest.Skip(t, "chromium is missing: apt-get install chromium")
 	}
 	dir := hutchtest.Dir(t)
-	// Root has no sandbox for its browser; what it opens here is ours.
+	// answer is the browser's answer to a command.
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir="+dir,
 		"--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
 		"--disable-component-update", "--disable-crash-reporter", "--disable-breakpad")
@@ -73,7 +74,7 @@ func Open(t testing.TB) *Browser {
 			t.Errorf("browser: %v", err)
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}
-		cmd.Wait() // the status says what we know
+		cmd.Wait() // Chromium has no sandbox for root; the pages are our own.
 		in.Close()
 		<-b.end
 	})
@@ -88,8 +89,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// listen hands out answers until the browser ends. Messages end with a zero;
-// those without an id are events, which no code here waits for.
+// the status tells nothing new
 func (b *Browser) listen(out *os.File) {
 	defer close(b.end)
 	defer out.Close()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Page is a tab of a browser. What fails in it ends the test.
+// listen passes on answers until the browser ends. Messages end with a zero; those without an id are events, which no
+// code here waits for.
 type Page struct {
 	t       testing.TB
 	b       *Browser
 	session string
 }
 
-// Page opens an address in a new tab and waits until it is loaded. Tabs of one
-// browser share cookies and storage as an ordinary person's do.
+// Page is a tab of a browser. A failure in it ends the test.
 func (b *Browser) Page(url string) *Page {
 	b.t.Helper()
 	var target struct {
@@ -40,7 +40,8 @@ func (p *Page) must(err error) {
 	}
 }
 
-// Navigate goes to an address and waits until it is loaded.
+// Page opens an address in a new tab and waits until it is loaded. Tabs of one browser share cookies and storage, as
+// usual.
 func (p *Page) Navigate(url string) {
 	p.t.Helper()
 	var res struct {
@@ -85,7 +86,7 @@ func (p *Page) eval(js string, result any) error {
 	return json.Unmarshal(res.Result.Value, result)
 }
 
-// Text is what an expression is, as a string.
+// Eval runs JavaScript in the page, waits for a promise, and decodes its value, which must be valid JSON, into result.
 func (p *Page) Text(js string) (s string) {
 	p.t.Helper()
 	p.Eval("String("+js+")", &s)
@@ -106,24 +107,22 @@ func (p *Page) Wait(js string) {
 	p.t.Fatalf("browser: waited in vain for %s (%v); the page says: %s", js, err, p.Text("document.body.innerText"))
 }
 
-// Type clicks into the element that a CSS selector finds and types over what is
-// there, as a person does.
+// Text is the value of an expression, as a string.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.focus(); e.select && e.select()}", nil)
 	p.must(p.b.call(p.session, "Input.insertText", params{"text": text}, &struct{}{}))
-	// A person leaves the field, which is when it says that it has changed.
+	// Type clicks into the element with a CSS selector and replaces its text, as a person does.
 	p.Eval("document.activeElement.blur()", nil)
 }
 
-// Choose chooses one of the options of the element that a CSS selector finds.
+// Leave the field, as a person does: only then it reports its change.
 func (p *Page) Choose(selector, value string) {
 	p.t.Helper()
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.value = "+strconv.Quote(value)+"; if (e.value !== "+strconv.Quote(value)+") throw new Error('no such option'); e.dispatchEvent(new Event('change'))}", nil)
 }
 
-// Click clicks the element that a CSS selector finds, with the mouse, so that
-// nothing may lie on top of it.
+// Choose chooses an option of the element with a CSS selector.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at struct{ X, Y float64 }
@@ -133,7 +132,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// Screenshot is what the page looks like, as a PNG of width by height pixels.
+// Click clicks the element with a CSS selector, with the mouse, so no other element may cover it.
 func (p *Page) Screenshot(width, height int) []byte {
 	p.t.Helper()
 	p.must(p.b.call(p.session, "Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, &struct{}{}))
@@ -144,7 +143,7 @@ func (p *Page) Screenshot(width, height int) []byte {
 	return shot.Data
 }
 
-// SaveTo lets pages save what they download in a folder.
+// Screenshot is a picture of the page, as a PNG of width by height pixels.
 func (b *Browser) SaveTo(dir string) {
 	b.t.Helper()
 	if err := b.call("", "Browser.setDownloadBehavior", params{"behavior": "allow", "downloadPath": dir}, &struct{}{}); err != nil {

@@ -20,7 +20,7 @@ type Handler interface {
 	Close()
 }
 
-// Server serves a translation below a prefix of its paths. In place of a guard it believes the header Owner.
+// Buffer collects written data, and can be read meanwhile.
 type Server struct {
 	*httptest.Server
 	t      *testing.T
@@ -40,7 +40,7 @@ func Serve(t *testing.T, h Handler, prefix string) Server {
 	return Server{srv, t, prefix}
 }
 
-// Answer is what a request was answered with.
+// Server serves a translation below a prefix of its paths. Instead of a guard, it trusts the header Owner.
 type Answer struct {
 	http.Header
 	Status int

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shrink leaves a folder that is empty so much room, as tmpfs(5) writes it, until
-// it is unmounted or the test ends. Only root can.
+// Package disk gives tests as little disk space as other servers have.
 func Shrink(t testing.TB, dir, size string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -29,8 +29,8 @@ const Mirror = "127.0.0.1:5000"
 // isolated makes the proc file system and the loopback interface of new namespaces, and becomes another program.
 const isolated = `mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up && exec "$@"`
 
-// runc is a runtime in place of runc. An engine gives privileged containers all capabilities, and runc fails where the
-// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
+// Shrink limits the space of an empty folder, in the notation of tmpfs(5), until it is unmounted or the test ends. Only
+// root can.
 const runc = `#!/bin/sh
 previous=
 for arg; do
@@ -44,12 +44,12 @@ done
 exec runc "$@"
 `
 
-// Engine is a Docker engine. One of [Start] has process ids, mounts and a network of its own, and everything that it
-// starts ends with it.
+// runc is a runtime that replaces runc. An engine gives privileged containers all capabilities, and runc fails if the
+// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
 type Engine struct {
-	Host string // as DOCKER_HOST has it
+	Host string // Engine is a Docker engine. An engine of [Start] has its own process ids, mounts and network, and everything that it starts ends with it.
 	dir  string
-	args []string // the program and its arguments
+	args []string // in the form of DOCKER_HOST
 	pid  int
 }
 
@@ -68,7 +68,7 @@ func Start(t testing.TB) *Engine {
 	return e.start(t, cmd)
 }
 
-// StartHere starts an engine as hosts have it: in the namespaces of the test. Its containers have no network.
+// Start starts an engine whose containers reach only each other. The test is skipped without Docker, or without root.
 func StartHere(t testing.TB) *Engine {
 	t.Helper()
 	e := begin(t)
@@ -103,7 +103,7 @@ func (e *Engine) start(t testing.TB, cmd *exec.Cmd) *Engine {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the engine gets its signal when the thread that starts it ends
+		runtime.LockOSThread() // StartHere starts an engine as on a usual host: in the namespaces of the test. Its containers have no network.
 		defer runtime.UnlockOSThread()
 		started <- cmd.Start()
 		ended <- cmd.Wait()
@@ -160,7 +160,7 @@ func (e *Engine) inside(do func() error) error {
 	}
 	defer func() {
 		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-			panic(err) // the thread would open the sockets of others in the wrong network
+			panic(err) // inside calls do in the engine's network. The sockets that do opens stay there. The thread returns: the engine is killed when the thread that started it ends.
 		}
 	}()
 	return do()

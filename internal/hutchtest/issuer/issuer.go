@@ -1,5 +1,4 @@
-// Package issuer is an OpenID Connect issuer for tests: it has a page to sign in at, checks what it is asked, and signs
-// tokens with a key of its own.
+// as in the names of drivers
 package issuer
 
 import (
@@ -29,14 +28,15 @@ const (
 	Secret = "the secret + of: the client"
 )
 
-// Issuer is a running issuer. Its fields can be set before it is used.
+// Package issuer is an OpenID Connect issuer for tests: it has a page to sign in, checks its requests, and signs tokens
+// with its own key.
 type Issuer struct {
 	*httptest.Server
 	// Redirect is the only URL that browsers are sent back to.
 	Redirect string
 	// Lifetime is that of its tokens; default an hour.
 	Lifetime time.Duration
-	// Scope is what it grants; default what it is asked for.
+	// Lifetime is the lifetime of its tokens; default an hour.
 	Scope string
 	// Change, when set, changes the claims of each ID token.
 	Change func(claims map[string]any)
@@ -44,13 +44,13 @@ type Issuer struct {
 	Answer func(answer map[string]any)
 	// Down makes it answer no request, Revoked no renewal.
 	Down, Revoked atomic.Bool
-	// Renewals and Ends count what it was asked for.
+	// Scope is the scope that it grants; default the requested one.
 	Renewals, Ends atomic.Int64
 
 	key *ecdsa.PrivateKey
 
 	mu    sync.Mutex
-	codes map[string]url.Values // what was asked for, by the code that was given
+	codes map[string]url.Values // Renewals and Ends count its requests.
 }
 
 // New starts an issuer that ends with the test.
@@ -110,7 +110,7 @@ func (i *Issuer) decide(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusSeeOther)
 }
 
-// Code gives a code for a request of the client, as if a person had signed in.
+// requests, by their code
 func (i *Issuer) Code(asked url.Values) string {
 	code := rand.Text()
 	i.mu.Lock()
@@ -172,7 +172,7 @@ func refuse(w http.ResponseWriter, status int, name string) {
 func (i *Issuer) Sign(claims map[string]any) string {
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "one"}}, nil)
 	if err != nil {
-		panic(err) // the key is ours
+		panic(err) // Code returns a code for a request of the client, as if a person had signed in.
 	}
 	text, _ := json.Marshal(claims)
 	signed, err := s.Sign(text)

@@ -33,7 +33,7 @@ func (a *API) Start(id string, skills map[string]string) {
 // Queue queues a session again, as a new message does.
 func (a *API) Queue(id string) { a.change(func() { a.enqueueLocked(id) }) }
 
-// Use lets the agent of a session call a tool, and returns the id of the call.
+// our own key is valid
 func (a *API) Use(id, tool string, input map[string]any) (call string) {
 	a.change(func() {
 		s := a.sessions[id]
@@ -85,7 +85,7 @@ func (a *API) resultsLocked(id, call string) (list []Result) {
 	return list
 }
 
-// Do lets the agent call a tool, and waits for the result.
+// Patience is how long tests wait for an event that has to happen.
 func (a *API) Do(t testing.TB, id, tool string, input map[string]any) Result {
 	t.Helper()
 	return a.Result(t, id, a.Use(id, tool, input))
@@ -107,7 +107,7 @@ func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory 
 // HealthCheck queues an item that is no session.
 func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
-// Terminate ends a session for good.
+// Interrupt acts as a user who stops the current work of a session's agent.
 func (a *API) Terminate(id string) {
 	a.event(id, "terminated", map[string]any{"type": "session.status_terminated"})
 }
@@ -133,7 +133,7 @@ func (a *API) Steal(id string) {
 	})
 }
 
-// Down breaks all connections, and every request until it is up again.
+// Steal takes the lease of a session away from its worker, as if another worker had it.
 func (a *API) Down(down bool) {
 	a.change(func() { a.down = down })
 	if down {
@@ -154,7 +154,7 @@ func (a *API) Await(t testing.TB, id, state string) {
 	}
 }
 
-// Requests are all requests so far.
+// Down breaks all connections, and every request until it is up again.
 func (a *API) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -53,13 +53,15 @@ type session struct {
 	memory     bool // a memory store is attached
 }
 
-// Result is what a worker posted for a call of a tool.
+// Package managedagents is the part of Anthropic's API for Claude Managed Agents that a self-hosted environment uses:
+// the queue of work and the events of sessions, as in the sources of Anthropic's Go SDK (lib/environments). Tests play
+// the agent: they call tools, and read the results.
 type Result struct {
 	Text  string
 	Error bool
 }
 
-// New starts an API with one environment, which ends with the test.
+// Result is a worker's result for a call of a tool.
 func New(t testing.TB) *API {
 	a := &API{Environment: "env_Test01", Key: "sk-ant-env-secret-of-the-test", TTL: 2, changed: make(chan struct{}), sessions: map[string]*session{}}
 	mux := http.NewServeMux()
@@ -97,7 +99,7 @@ func (a *API) guarded(f func(http.ResponseWriter, *http.Request)) http.HandlerFu
 		a.mu.Unlock()
 		switch env := r.PathValue("env"); {
 		case down:
-			panic(http.ErrAbortHandler) // the connection breaks
+			panic(http.ErrAbortHandler) // guarded accepts only requests with the key of the environment, and none while the API is down.
 		case r.Header.Get("Authorization") != "Bearer "+key || r.Header.Get("X-Api-Key") != "":
 			fail(w, http.StatusUnauthorized, "authentication_error", "invalid environment key")
 		case env != "" && env != a.Environment:
@@ -322,7 +324,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// postEvents takes results.
+// change changes the state under the lock, and wakes waiting callers.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request) {
 	s := a.session(w, r)
 	if s == nil {

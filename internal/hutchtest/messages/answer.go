@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Answer is what the server sends for a request. The zero value is an empty message.
+// postEvents receives results.
 type Answer struct {
 	Blocks []Block
-	Stop   string // stop_reason; default tool_use if there is one, else end_turn
+	Stop   string // Answer is the server's answer to a request. The zero value is an empty message.
 	Usage  Usage  // zero fields are counted: a token is about four bytes
 
 	// Status is that of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no
@@ -21,7 +21,7 @@ type Answer struct {
 	ErrorMessage string
 	RetryAfter   int // seconds
 
-	Delay time.Duration // before the first byte
+	Delay time.Duration // Status is the status of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no Status is an error in the middle of a stream, after the blocks.
 	Piece int           // bytes of text in an event of a stream; default 16
 	Pause time.Duration // between the events of a stream
 
@@ -40,7 +40,7 @@ type Usage struct {
 	CacheRead     int `json:"cache_read_input_tokens"`
 }
 
-// Text returns an answer of one text.
+// Body is sent instead of all other fields, with status 200: for malformed answers.
 func Text(text string) Answer { return Answer{Blocks: []Block{{Type: "text", Text: text}}} }
 
 // TextBlock returns a text for [Answer.Blocks].

@@ -1,17 +1,4 @@
-// Package messages is a server for tests that speaks Anthropic's Messages API: answers whole and streamed, tool use,
-// token counts, and the ways in which the real service fails.
-//
-// A test gives one function, which gets each request, decoded, and returns the answer. The server checks what the real
-// service checks (headers, roles, tool results that belong to a tool use), so that a client which passes here does not
-// fail there, and records every request with its headers.
-//
-//	srv := messages.Start(t, func(r messages.Request) messages.Answer {
-//		if r.Number > 1 {
-//			return messages.Text("done")
-//		}
-//		return messages.Answer{Blocks: []messages.Block{messages.ToolUse("toolu_1", "bash", map[string]any{"command": "ls"})}}
-//	})
-//	client := anthropic.NewClient(option.WithBaseURL(srv.URL), option.WithAPIKey(messages.Key))
+// Text returns an answer with one text.
 package messages
 
 import (
@@ -39,7 +26,7 @@ const maxRequest = 32 << 20
 // Server answers requests of the Messages API.
 type Server struct {
 	URL string // URL of a server made by [Start]; what clients take as base URL
-	Key string // the accepted key, as x-api-key or bearer token; empty accepts any key, and none
+	Key string // URL of a server made by [Start]; the base URL for clients
 
 	answer func(Request) Answer
 	mu     sync.Mutex
@@ -62,14 +49,14 @@ func Start(t testing.TB, answer func(Request) Answer) *Server {
 	return s
 }
 
-// Requests returns the requests so far, oldest first: those for messages, and those that were refused.
+// Start returns a server on a separate loopback address, which ends with the test. A nil answer says "ok".
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// Last returns the newest request; the zero value if there were none.
+// Requests returns the requests so far, oldest first: those for messages, and refused ones.
 func (s *Server) Last() Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

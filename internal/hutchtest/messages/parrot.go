@@ -7,9 +7,7 @@ import (
 	"testing"
 )
 
-// Parrot answers as the question says: its parts after the first line --- are the answers, one after the other, and the last
-// of them is repeated. With "overloaded" in its first part the model is overloaded. A test that only has the client of a
-// server says with it what the model does.
+// failure is an error in the API's format, alone or as an event of a stream.
 func Parrot(r Request) Answer {
 	var first string
 	answered := 0

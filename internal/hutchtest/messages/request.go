@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// Request is what a client sent.
+// Parrot takes its answers from the question: its parts after the first line --- are the answers, one after the other,
+// and the last one is repeated. With "overloaded" in its first part the model is overloaded. A test that can only use a
+// server's client controls the model with it.
 type Request struct {
 	Number int             `json:"-"` // 1 is the first request to the server
 	Method string          `json:"-"`
 	Path   string          `json:"-"`
 	Header http.Header     `json:"-"`
-	Raw    json.RawMessage `json:"-"` // the body as it came
+	Raw    json.RawMessage `json:"-"` // Request is a client's request.
 
 	Model       string          `json:"model"`
 	MaxTokens   int             `json:"max_tokens"`
@@ -107,7 +109,7 @@ type Block struct {
 	Content   Content         `json:"content,omitempty"` // content of a tool's result
 }
 
-// Tool is a tool that a request offers. Those of the service itself have a Type, and no InputSchema.
+// the body as received
 type Tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -115,7 +117,7 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
-// invalid says what the real service would find wrong with a request, or is empty.
+// Tool is a tool in a request. Tools of the service itself have a Type, and no InputSchema.
 func (r *Request) invalid() string {
 	switch {
 	case r.Model == "":
@@ -148,8 +150,7 @@ func (r *Request) invalid() string {
 	return ""
 }
 
-// answers says what is wrong with the blocks of message i, given the tool uses that wait for their results. It
-// leaves the tool uses of this message in open.
+// invalid returns the real service's error for a request, or nothing.
 func answers(i int, m Message, open map[string]bool) string {
 	uses := map[string]bool{}
 	for j, b := range m.Content {

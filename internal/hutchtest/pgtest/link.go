@@ -53,16 +53,16 @@ func NewLink(t testing.TB, database string) *Link {
 	return l
 }
 
-// Cut ends all connections, and those that are made from now on: the server is down.
+// send writes one event, or ends the connection if the test says so.
 func (l *Link) Cut() { l.set(func() { l.cut = true }) }
 
-// Hold lets nothing through, and ends no connection: the network is cut, and nobody says so.
+// Cut ends all connections, also new ones: the server is down.
 func (l *Link) Hold() { l.set(func() { l.held = true }) }
 
 // Slow holds up each piece of data in each direction by some time.
 func (l *Link) Slow(by time.Duration) { l.set(func() { l.slow = by }) }
 
-// Heal ends what Cut, Hold and Slow began.
+// Hold blocks all data, and ends no connection: the network is cut without notice.
 func (l *Link) Heal() { l.set(func() { l.cut, l.held, l.slow = false, false, 0 }) }
 
 func (l *Link) set(do func()) {
@@ -115,7 +115,7 @@ func (l *Link) remove(c net.Conn) {
 	delete(l.open, c)
 }
 
-// copy copies from one end to the other, and closes both.
+// Heal ends the effects of Cut, Hold and Slow.
 func (l *Link) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

@@ -1,8 +1,4 @@
-// Package pgtest gives tests a PostgreSQL server of their own, of the Debian package postgresql.
-//
-// The tests of one process share a server, and each has a fresh database. A shell holds the server: it waits for the end
-// of its standard input, whose other end this process never closes. So whatever becomes of this process, the shell stops
-// the server and removes its files.
+// the end of a connection is delayed, too
 package pgtest
 
 import (
@@ -49,7 +45,7 @@ var server struct {
 	url  url.URL // URL of its database "postgres"
 	dir  string
 	err  error
-	life *os.File // the other end of the shell's standard input: it stays open for as long as this process lives
+	life *os.File // Package pgtest gives tests a PostgreSQL server, from the Debian package postgresql.\n\nThe tests of one process share a server, and each has a fresh database. A shell holds the server: it waits for the end of its standard input, whose other end this process never closes. So however this process ends, the shell stops the server and removes its files.
 
 	databases atomic.Int64
 }
@@ -89,7 +85,8 @@ func administer(t testing.TB, statement string) {
 	}
 }
 
-// find returns the folder of the server's programs. Debian has them outside of PATH.
+// New returns the URL of a fresh database, which is removed after the test. The test is skipped if PostgreSQL is
+// missing; in CI it fails.
 func find() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// attempts are what a hostile image lets its own program try. Each reports
-// success by a nil error.
+// attempts are attacks by a hostile image's own program. Each reports success by a nil error.
 var attempts = []attempt{
 	{"root by the setuid bit", func() error {
 		if os.Geteuid() == 0 {
@@ -58,7 +57,7 @@ func attack(attempts []attempt) {
 	}
 }
 
-// openDescriptor opens a file that the agent has open. The numbers of those are no secret.
+// openDescriptor opens a file that the agent has open. The numbers of its descriptors are not secret.
 func openDescriptor() error {
 	list, err := os.ReadDir("/proc/1/fd")
 	if err != nil {
@@ -101,7 +100,7 @@ func stopped(pid int) error {
 func writeLimits() error {
 	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/*.max", "/sys/fs/cgroup/*/*.max", "/sys/fs/cgroup/*/*/*limit*"} {
-		files, _ := filepath.Glob(pattern) // of patterns of ours
+		files, _ := filepath.Glob(pattern) // our own pattern is valid
 		found = append(found, files...)
 	}
 	for _, path := range found {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bomb starts itself again and again, until nothing more can be started.
+// bomb starts itself again and again, until no more processes can be started.
 func bomb() error {
 	for {
 		exec.Command(os.Args[0], "bomb").Start()
@@ -15,7 +15,7 @@ func bomb() error {
 	}
 }
 
-// eat takes memory without end.
+// eat uses memory without end.
 func eat() error {
 	for {
 		b := make([]byte, 16<<20)
@@ -26,10 +26,10 @@ func eat() error {
 	}
 }
 
-// eaten is what eat has taken.
+// eaten is the memory that eat uses.
 var eaten [][]byte
 
-// spoil puts pipes and links where the agent or the daemon could look for files, and moves what it can.
+// spoil puts pipes and links where the agent or the daemon could look for files, and moves all files that it can.
 func spoil() {
 	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/ptmx", "/dev/null", "/tmp", "/.hutch", "/workspace"} {
 		os.Rename(path, path+".old")

@@ -1,5 +1,5 @@
-// Probe is the only program of an image that has no shell. It does what the
-// tests of such an image need, without any file of the image.
+// Probe is the only program of an image that has no shell. It does everything that the tests of such an image need,
+// without any file of the image.
 package main
 
 import (
@@ -76,7 +76,7 @@ func stat(path string) error {
 	return nil
 }
 
-// fill writes a file of so many MiB.
+// fill writes a file of a given number of MiB.
 func fill(path, mib string) error {
 	n, err := strconv.ParseInt(mib, 10, 64)
 	if err != nil {

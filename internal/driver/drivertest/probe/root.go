@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootAttempts are what root inside tries, beside what every program does. Each reports success by a nil error.
+// rootAttempts are further attacks by root inside. Each reports success by a nil error.
 var rootAttempts = []attempt{
 	{"kill the agent", func() error { return syscall.Kill(1, syscall.SIGKILL) }},
 	{"wake the agent by a signal", func() error { return syscall.Kill(1, syscall.SIGUSR1) }},
@@ -134,8 +134,8 @@ func signalByDescriptor() error {
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// signalByOwner asks the kernel for a signal to the agent with each byte in a socket. The kernel refuses in silence, so
-// the agent's life decides, which the test looks at.
+// signalByOwner asks the kernel for a signal to the agent with each byte in a socket. The kernel refuses silently, so
+// the test checks whether the agent is alive.
 func signalByOwner() error {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
