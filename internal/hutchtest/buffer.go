@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// SaveTo lets pages save downloads in a folder.
+// Buffer collects written data, and can be read meanwhile.
 type Buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -28,8 +28,7 @@ import (
 // Runtimes are the runtimes that Hutch has.
 var Runtimes = []string{"gvisor", "native"}
 
-// Package fakeengine starts the real engine on the fake driver, for tests of code that uses an engine. Nothing is
-// isolated: commands are processes of this machine.
+// Skip skips a test that cannot run here. In CI every test must run.
 func Skip(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -38,7 +37,7 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Skip skips a test that cannot run here. In CI every test must run.
+// Program is the path of one of the built programs, which are in bin or, for a copied test binary, in its folder.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -144,7 +143,7 @@ func Image(t testing.TB) image.Root {
 	return r
 }
 
-// Program is the path of one of the built programs, which are in bin or, for a copied test binary, in its folder.
+// Main runs a package's tests and removes shared data. clean removes data that only the package knows.
 func Main(m *testing.M, clean ...func()) {
 	code := m.Run()
 	for _, c := range clean {
@@ -207,7 +206,7 @@ func Dir(t testing.TB) string {
 // Groups are the control groups of a driver that has its state in dir, a folder
 // of its runtime's name.
 func Groups(dir string) (groups []string) {
-	sum := sha256.Sum256([]byte(dir)) // Main runs a package's tests and removes shared data. clean removes data that only the package knows.
+	sum := sha256.Sum256([]byte(dir)) // as in the names of drivers
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(d.Name(), filepath.Base(dir)+"-"+hex.EncodeToString(sum[:4])) {
 			groups = append(groups, path)

@@ -1,6 +1,5 @@
-// Package browser is a real browser in tests: Debian's Chromium without a
-// screen, driven by the DevTools protocol through a pair of pipes, so that
-// no other process can drive it and it ends when the test does.
+// Package browser is a real browser in tests: Debian's headless Chromium, driven by the DevTools protocol through a
+// pair of pipes, so that no other process can drive it and it ends when the test does.
 package browser
 
 import (
@@ -22,11 +21,10 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
 
-// Package browser is a real browser in tests: Debian's headless Chromium, driven by the DevTools protocol through a
-// pair of pipes, so that no other process can drive it and it ends when the test does.
+// Browser is one Chromium with its own profile.
 type Browser struct {
 	t   testing.TB
-	in  *os.File // Browser is one Chromium with its own profile.
+	in  *os.File // our messages to it
 	end chan struct{}
 
 	mu      sync.Mutex
@@ -34,7 +32,7 @@ type Browser struct {
 	waiting map[int]chan answer
 }
 
-// our messages to it
+// answer is the browser's answer to a command.
 type answer struct {
 	ID     int             `json:"id"`
 	Result json.RawMessage `json:"result"`
@@ -52,7 +50,7 @@ func Open(t testing.TB) *Browser {
 		hutchtest.Skip(t, "chromium is missing: apt-get install chromium")
 	}
 	dir := hutchtest.Dir(t)
-	// answer is the browser's answer to a command.
+	// Chromium has no sandbox for root; the pages are our own.
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir="+dir,
 		"--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
 		"--disable-component-update", "--disable-crash-reporter", "--disable-breakpad")
@@ -74,7 +72,7 @@ func Open(t testing.TB) *Browser {
 			t.Errorf("browser: %v", err)
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}
-		cmd.Wait() // Chromium has no sandbox for root; the pages are our own.
+		cmd.Wait() // the status tells nothing new
 		in.Close()
 		<-b.end
 	})
@@ -89,7 +87,8 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// the status tells nothing new
+// listen passes on answers until the browser ends. Messages end with a zero; those without an id are events, which no
+// code here waits for.
 func (b *Browser) listen(out *os.File) {
 	defer close(b.end)
 	defer out.Close()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// listen passes on answers until the browser ends. Messages end with a zero; those without an id are events, which no
-// code here waits for.
+// Page is a tab of a browser. A failure in it ends the test.
 type Page struct {
 	t       testing.TB
 	b       *Browser
 	session string
 }
 
-// Page is a tab of a browser. A failure in it ends the test.
+// Page opens an address in a new tab and waits until it is loaded. Tabs of one browser share cookies and storage, as
+// usual.
 func (b *Browser) Page(url string) *Page {
 	b.t.Helper()
 	var target struct {
@@ -40,8 +40,7 @@ func (p *Page) must(err error) {
 	}
 }
 
-// Page opens an address in a new tab and waits until it is loaded. Tabs of one browser share cookies and storage, as
-// usual.
+// Navigate goes to an address and waits until it is loaded.
 func (p *Page) Navigate(url string) {
 	p.t.Helper()
 	var res struct {
@@ -54,8 +53,7 @@ func (p *Page) Navigate(url string) {
 	p.Wait("document.readyState === 'complete'")
 }
 
-// Eval runs JavaScript in the page, waits for it where it is a promise, and
-// decodes its value, which JSON must be able to hold, into result.
+// Eval runs JavaScript in the page, waits for a promise, and decodes its value, which must be valid JSON, into result.
 func (p *Page) Eval(js string, result any) {
 	p.t.Helper()
 	p.must(p.eval(js, result))
@@ -86,7 +84,7 @@ func (p *Page) eval(js string, result any) error {
 	return json.Unmarshal(res.Result.Value, result)
 }
 
-// Eval runs JavaScript in the page, waits for a promise, and decodes its value, which must be valid JSON, into result.
+// Text is the value of an expression, as a string.
 func (p *Page) Text(js string) (s string) {
 	p.t.Helper()
 	p.Eval("String("+js+")", &s)
@@ -107,22 +105,22 @@ func (p *Page) Wait(js string) {
 	p.t.Fatalf("browser: waited in vain for %s (%v); the page says: %s", js, err, p.Text("document.body.innerText"))
 }
 
-// Text is the value of an expression, as a string.
+// Type clicks into the element with a CSS selector and replaces its text, as a person does.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.focus(); e.select && e.select()}", nil)
 	p.must(p.b.call(p.session, "Input.insertText", params{"text": text}, &struct{}{}))
-	// Type clicks into the element with a CSS selector and replaces its text, as a person does.
+	// Leave the field, as a person does: only then it reports its change.
 	p.Eval("document.activeElement.blur()", nil)
 }
 
-// Leave the field, as a person does: only then it reports its change.
+// Choose chooses an option of the element with a CSS selector.
 func (p *Page) Choose(selector, value string) {
 	p.t.Helper()
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.value = "+strconv.Quote(value)+"; if (e.value !== "+strconv.Quote(value)+") throw new Error('no such option'); e.dispatchEvent(new Event('change'))}", nil)
 }
 
-// Choose chooses an option of the element with a CSS selector.
+// Click clicks the element with a CSS selector, with the mouse, so no other element may cover it.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at struct{ X, Y float64 }
@@ -132,7 +130,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// Click clicks the element with a CSS selector, with the mouse, so no other element may cover it.
+// Screenshot is a picture of the page, as a PNG of width by height pixels.
 func (p *Page) Screenshot(width, height int) []byte {
 	p.t.Helper()
 	p.must(p.b.call(p.session, "Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, &struct{}{}))
@@ -143,7 +141,7 @@ func (p *Page) Screenshot(width, height int) []byte {
 	return shot.Data
 }
 
-// Screenshot is a picture of the page, as a PNG of width by height pixels.
+// SaveTo lets pages save downloads in a folder.
 func (b *Browser) SaveTo(dir string) {
 	b.t.Helper()
 	if err := b.call("", "Browser.setDownloadBehavior", params{"behavior": "allow", "downloadPath": dir}, &struct{}{}); err != nil {

@@ -20,7 +20,7 @@ type Handler interface {
 	Close()
 }
 
-// Buffer collects written data, and can be read meanwhile.
+// Server serves a translation below a prefix of its paths. Instead of a guard, it trusts the header Owner.
 type Server struct {
 	*httptest.Server
 	t      *testing.T
@@ -40,7 +40,7 @@ func Serve(t *testing.T, h Handler, prefix string) Server {
 	return Server{srv, t, prefix}
 }
 
-// Server serves a translation below a prefix of its paths. Instead of a guard, it trusts the header Owner.
+// Answer is the answer to a request.
 type Answer struct {
 	http.Header
 	Status int

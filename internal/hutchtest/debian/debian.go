@@ -18,10 +18,11 @@ import (
 	"strings"
 )
 
-// Answer is the answer to a request.
+// Write writes a Debian with Python: the files of this machine's own packages and their dependencies.
 func Write(w *tar.Writer) error { return WriteWith(w) }
 
-// Write writes a Debian with Python: the files of this machine's own packages and their dependencies.
+// WriteWith writes a Debian with Python and more packages. Its dpkg knows the installed packages, and its apt has no
+// sources.
 func WriteWith(w *tar.Writer, more ...string) error {
 	names, err := installed(append([]string{"base-files", "bash", "coreutils", "grep", "python3", "ca-certificates"}, more...))
 	if err != nil {
@@ -54,8 +55,7 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
 }
 
-// WriteWith writes a Debian with Python and more packages. Its dpkg knows the installed packages, and its apt has no
-// sources.
+// WriteArchive writes an image with that name, in the format of docker save, with one layer that fill writes.
 func WriteArchive(to io.Writer, name string, fill func(*tar.Writer) error) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -103,9 +103,9 @@ func WriteShell(w *tar.Writer) error {
 	return addFiles(w, names, "/bin", "/lib", "/lib64")
 }
 
-// WriteArchive writes an image with that name, in the format of docker save, with one layer that fill writes.
+// addFiles writes the files of packages, except existing ones: Docker's engine refuses a path that is there twice.
 func addFiles(w *tar.Writer, names []string, there ...string) error {
-	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // addFiles writes the files of packages, except existing ones: Docker's engine refuses a path that is there twice.
+	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
 	if len(out) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
 	}
@@ -125,7 +125,7 @@ func addFiles(w *tar.Writer, names []string, there ...string) error {
 	return nil
 }
 
-// fails for packages that only others provide
+// installed lists packages of this machine, and their dependencies.
 func installed(names []string) (list []string, err error) {
 	out, err := exec.Command("apt-cache", append([]string{"depends", "--recurse", "--installed", "--no-recommends", "--no-suggests", "--no-conflicts",
 		"--no-breaks", "--no-replaces", "--no-enhances"}, names...)...).Output()
@@ -140,7 +140,7 @@ func installed(names []string) (list []string, err error) {
 	return list, nil
 }
 
-// installed lists packages of this machine, and their dependencies.
+// merged is the path of a file of a package with a merged /usr, in which /bin and others are links.
 func merged(path string) string {
 	for _, link := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
 		if strings.HasPrefix(path, link+"/") {

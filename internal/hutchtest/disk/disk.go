@@ -1,4 +1,4 @@
-// Package disk leaves tests as little room as the servers of others have.
+// Package disk gives tests as little disk space as other servers have.
 package disk
 
 import (
@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Package disk gives tests as little disk space as other servers have.
+// Shrink limits the space of an empty folder, in the notation of tmpfs(5), until it is unmounted or the test ends. Only
+// root can.
 func Shrink(t testing.TB, dir, size string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -29,8 +29,8 @@ const Mirror = "127.0.0.1:5000"
 // isolated makes the proc file system and the loopback interface of new namespaces, and becomes another program.
 const isolated = `mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up && exec "$@"`
 
-// Shrink limits the space of an empty folder, in the notation of tmpfs(5), until it is unmounted or the test ends. Only
-// root can.
+// runc is a runtime that replaces runc. An engine gives privileged containers all capabilities, and runc fails if the
+// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
 const runc = `#!/bin/sh
 previous=
 for arg; do
@@ -44,17 +44,16 @@ done
 exec runc "$@"
 `
 
-// runc is a runtime that replaces runc. An engine gives privileged containers all capabilities, and runc fails if the
-// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
+// Engine is a Docker engine. An engine of [Start] has its own process ids, mounts and network, and everything that it
+// starts ends with it.
 type Engine struct {
-	Host string // Engine is a Docker engine. An engine of [Start] has its own process ids, mounts and network, and everything that it starts ends with it.
+	Host string // in the form of DOCKER_HOST
 	dir  string
-	args []string // in the form of DOCKER_HOST
+	args []string // the program and its arguments
 	pid  int
 }
 
-// Start starts an engine whose containers reach each other, and nothing outside. The test is skipped where there is
-// no Docker, or no root.
+// Start starts an engine whose containers reach only each other. The test is skipped without Docker, or without root.
 func Start(t testing.TB) *Engine {
 	t.Helper()
 	e := begin(t)
@@ -68,7 +67,7 @@ func Start(t testing.TB) *Engine {
 	return e.start(t, cmd)
 }
 
-// Start starts an engine whose containers reach only each other. The test is skipped without Docker, or without root.
+// StartHere starts an engine as on a usual host: in the namespaces of the test. Its containers have no network.
 func StartHere(t testing.TB) *Engine {
 	t.Helper()
 	e := begin(t)
@@ -103,7 +102,7 @@ func (e *Engine) start(t testing.TB, cmd *exec.Cmd) *Engine {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // StartHere starts an engine as on a usual host: in the namespaces of the test. Its containers have no network.
+		runtime.LockOSThread() // the engine gets its signal when the thread that starts it ends
 		defer runtime.UnlockOSThread()
 		started <- cmd.Start()
 		ended <- cmd.Wait()
@@ -140,7 +139,7 @@ func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn,
 	return c, e.inside(func() error { c, err = new(net.Dialer).DialContext(ctx, network, address); return err })
 }
 
-// inside calls do in the engine's network. The sockets that do opens stay there. The thread comes back: the engine is
+// inside calls do in the engine's network. The sockets that do opens stay there. The thread returns: the engine is
 // killed when the thread that started it ends.
 func (e *Engine) inside(do func() error) error {
 	runtime.LockOSThread()
@@ -160,7 +159,7 @@ func (e *Engine) inside(do func() error) error {
 	}
 	defer func() {
 		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-			panic(err) // inside calls do in the engine's network. The sockets that do opens stay there. The thread returns: the engine is killed when the thread that started it ends.
+			panic(err) // the thread would open the sockets of others in the wrong network
 		}
 	}()
 	return do()

@@ -1,4 +1,4 @@
-// Package fakeengine starts the real engine on the fake driver, for tests of what stands on an engine. Nothing is
+// Package fakeengine starts the real engine on the fake driver, for tests of code that uses an engine. Nothing is
 // isolated: commands are processes of this machine.
 package fakeengine
 

@@ -1,4 +1,5 @@
-// as in the names of drivers
+// Package issuer is an OpenID Connect issuer for tests: it has a page to sign in, checks its requests, and signs tokens
+// with its own key.
 package issuer
 
 import (
@@ -28,15 +29,14 @@ const (
 	Secret = "the secret + of: the client"
 )
 
-// Package issuer is an OpenID Connect issuer for tests: it has a page to sign in, checks its requests, and signs tokens
-// with its own key.
+// Issuer is a running issuer. Its fields can be set before it is used.
 type Issuer struct {
 	*httptest.Server
 	// Redirect is the only URL that browsers are sent back to.
 	Redirect string
-	// Lifetime is that of its tokens; default an hour.
-	Lifetime time.Duration
 	// Lifetime is the lifetime of its tokens; default an hour.
+	Lifetime time.Duration
+	// Scope is the scope that it grants; default the requested one.
 	Scope string
 	// Change, when set, changes the claims of each ID token.
 	Change func(claims map[string]any)
@@ -44,13 +44,13 @@ type Issuer struct {
 	Answer func(answer map[string]any)
 	// Down makes it answer no request, Revoked no renewal.
 	Down, Revoked atomic.Bool
-	// Scope is the scope that it grants; default the requested one.
+	// Renewals and Ends count its requests.
 	Renewals, Ends atomic.Int64
 
 	key *ecdsa.PrivateKey
 
 	mu    sync.Mutex
-	codes map[string]url.Values // Renewals and Ends count its requests.
+	codes map[string]url.Values // requests, by their code
 }
 
 // New starts an issuer that ends with the test.
@@ -110,7 +110,7 @@ func (i *Issuer) decide(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusSeeOther)
 }
 
-// requests, by their code
+// Code returns a code for a request of the client, as if a person had signed in.
 func (i *Issuer) Code(asked url.Values) string {
 	code := rand.Text()
 	i.mu.Lock()
@@ -172,7 +172,7 @@ func refuse(w http.ResponseWriter, status int, name string) {
 func (i *Issuer) Sign(claims map[string]any) string {
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "one"}}, nil)
 	if err != nil {
-		panic(err) // Code returns a code for a request of the client, as if a person had signed in.
+		panic(err) // our own key is valid
 	}
 	text, _ := json.Marshal(claims)
 	signed, err := s.Sign(text)

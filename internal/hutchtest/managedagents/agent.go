@@ -33,7 +33,7 @@ func (a *API) Start(id string, skills map[string]string) {
 // Queue queues a session again, as a new message does.
 func (a *API) Queue(id string) { a.change(func() { a.enqueueLocked(id) }) }
 
-// our own key is valid
+// Use lets the agent of a session call a tool, and returns the id of the call.
 func (a *API) Use(id, tool string, input map[string]any) (call string) {
 	a.change(func() {
 		s := a.sessions[id]
@@ -43,7 +43,7 @@ func (a *API) Use(id, tool string, input map[string]any) (call string) {
 	return call
 }
 
-// Patience is how long tests wait for what has to happen.
+// Patience is how long tests wait for an event that has to happen.
 const Patience = time.Minute
 
 // Result waits for the result of a call.
@@ -85,7 +85,7 @@ func (a *API) resultsLocked(id, call string) (list []Result) {
 	return list
 }
 
-// Patience is how long tests wait for an event that has to happen.
+// Do lets the agent call a tool, and waits for the result.
 func (a *API) Do(t testing.TB, id, tool string, input map[string]any) Result {
 	t.Helper()
 	return a.Result(t, id, a.Use(id, tool, input))
@@ -96,7 +96,7 @@ func (a *API) EndTurn(id string) {
 	a.event(id, "idle", map[string]any{"type": "session.status_idle", "stop_reason": map[string]any{"type": "end_turn"}})
 }
 
-// Interrupt is a user who stops what the agent of a session does.
+// Interrupt acts as a user who stops the current work of a session's agent.
 func (a *API) Interrupt(id string) {
 	a.event(id, "running", map[string]any{"type": "user.interrupt"})
 }
@@ -107,7 +107,7 @@ func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory 
 // HealthCheck queues an item that is no session.
 func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
-// Interrupt acts as a user who stops the current work of a session's agent.
+// Terminate ends a session for good.
 func (a *API) Terminate(id string) {
 	a.event(id, "terminated", map[string]any{"type": "session.status_terminated"})
 }
@@ -133,7 +133,7 @@ func (a *API) Steal(id string) {
 	})
 }
 
-// Steal takes the lease of a session away from its worker, as if another worker had it.
+// Down breaks all connections, and every request until it is up again.
 func (a *API) Down(down bool) {
 	a.change(func() { a.down = down })
 	if down {
@@ -154,7 +154,7 @@ func (a *API) Await(t testing.TB, id, state string) {
 	}
 }
 
-// Down breaks all connections, and every request until it is up again.
+// Requests are all requests so far.
 func (a *API) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

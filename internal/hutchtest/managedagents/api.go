@@ -1,5 +1,5 @@
-// Package managedagents is the part of Anthropic's API for Claude Managed Agents that a self-hosted environment meets: the
-// queue of work and the events of sessions, as the sources of Anthropic's Go SDK (lib/environments) show them. Tests play
+// Package managedagents is the part of Anthropic's API for Claude Managed Agents that a self-hosted environment uses:
+// the queue of work and the events of sessions, as in the sources of Anthropic's Go SDK (lib/environments). Tests play
 // the agent: they call tools, and read the results.
 package managedagents
 
@@ -53,15 +53,13 @@ type session struct {
 	memory     bool // a memory store is attached
 }
 
-// Package managedagents is the part of Anthropic's API for Claude Managed Agents that a self-hosted environment uses:
-// the queue of work and the events of sessions, as in the sources of Anthropic's Go SDK (lib/environments). Tests play
-// the agent: they call tools, and read the results.
+// Result is a worker's result for a call of a tool.
 type Result struct {
 	Text  string
 	Error bool
 }
 
-// Result is a worker's result for a call of a tool.
+// New starts an API with one environment, which ends with the test.
 func New(t testing.TB) *API {
 	a := &API{Environment: "env_Test01", Key: "sk-ant-env-secret-of-the-test", TTL: 2, changed: make(chan struct{}), sessions: map[string]*session{}}
 	mux := http.NewServeMux()
@@ -90,7 +88,7 @@ func New(t testing.TB) *API {
 // URL is the base URL.
 func (a *API) URL() string { return a.server.URL }
 
-// guarded lets only requests with the key of the environment in, and none while the API is down.
+// guarded accepts only requests with the key of the environment, and none while the API is down.
 func (a *API) guarded(f func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
@@ -99,7 +97,7 @@ func (a *API) guarded(f func(http.ResponseWriter, *http.Request)) http.HandlerFu
 		a.mu.Unlock()
 		switch env := r.PathValue("env"); {
 		case down:
-			panic(http.ErrAbortHandler) // guarded accepts only requests with the key of the environment, and none while the API is down.
+			panic(http.ErrAbortHandler) // the connection breaks
 		case r.Header.Get("Authorization") != "Bearer "+key || r.Header.Get("X-Api-Key") != "":
 			fail(w, http.StatusUnauthorized, "authentication_error", "invalid environment key")
 		case env != "" && env != a.Environment:
@@ -121,7 +119,7 @@ func answer(w http.ResponseWriter, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// change changes the state under the lock, and wakes those that wait for it.
+// change changes the state under the lock, and wakes waiting callers.
 func (a *API) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -324,7 +322,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change changes the state under the lock, and wakes waiting callers.
+// postEvents receives results.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request) {
 	s := a.session(w, r)
 	if s == nil {

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// postEvents receives results.
+// Answer is the server's answer to a request. The zero value is an empty message.
 type Answer struct {
 	Blocks []Block
-	Stop   string // Answer is the server's answer to a request. The zero value is an empty message.
+	Stop   string // stop_reason; default tool_use if there is one, else end_turn
 	Usage  Usage  // zero fields are counted: a token is about four bytes
 
-	// Status is that of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no
+	// Status is the status of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no
 	// Status is an error in the middle of a stream, after the blocks.
 	Status       int
 	ErrorType    string
 	ErrorMessage string
 	RetryAfter   int // seconds
 
-	Delay time.Duration // Status is the status of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no Status is an error in the middle of a stream, after the blocks.
+	Delay time.Duration // before the first byte
 	Piece int           // bytes of text in an event of a stream; default 16
 	Pause time.Duration // between the events of a stream
 
 	// CutAfter closes the connection after that many events of a stream, or in the middle of the body of an answer
 	// that is not streamed; 0 is never.
 	CutAfter int
-	// Body is sent instead of all of that, with status 200: for answers that are malformed.
+	// Body is sent instead of all other fields, with status 200: for malformed answers.
 	Body string
 }
 
@@ -40,7 +40,7 @@ type Usage struct {
 	CacheRead     int `json:"cache_read_input_tokens"`
 }
 
-// Body is sent instead of all other fields, with status 200: for malformed answers.
+// Text returns an answer with one text.
 func Text(text string) Answer { return Answer{Blocks: []Block{{Type: "text", Text: text}}} }
 
 // TextBlock returns a text for [Answer.Blocks].

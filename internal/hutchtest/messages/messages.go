@@ -1,4 +1,17 @@
-// Text returns an answer with one text.
+// Package messages is a server for tests that speaks Anthropic's Messages API: answers whole and streamed, tool use,
+// token counts, and the ways in which the real service fails.
+//
+// A test gives one function, which gets each request, decoded, and returns the answer. The server checks what the real
+// service checks (headers, roles, tool results that belong to a tool use), so that a client which passes here does not
+// fail there, and records every request with its headers.
+//
+//	srv := messages.Start(t, func(r messages.Request) messages.Answer {
+//		if r.Number > 1 {
+//			return messages.Text("done")
+//		}
+//		return messages.Answer{Blocks: []messages.Block{messages.ToolUse("toolu_1", "bash", map[string]any{"command": "ls"})}}
+//	})
+//	client := anthropic.NewClient(option.WithBaseURL(srv.URL), option.WithAPIKey(messages.Key))
 package messages
 
 import (
@@ -25,8 +38,8 @@ const maxRequest = 32 << 20
 
 // Server answers requests of the Messages API.
 type Server struct {
-	URL string // URL of a server made by [Start]; what clients take as base URL
-	Key string // URL of a server made by [Start]; the base URL for clients
+	URL string // URL of a server made by [Start]; the base URL for clients
+	Key string // the accepted key, as x-api-key or bearer token; empty accepts any key, and none
 
 	answer func(Request) Answer
 	mu     sync.Mutex
@@ -36,7 +49,7 @@ type Server struct {
 // New returns a server that is not listening: it is a http.Handler.
 func New(answer func(Request) Answer) *Server { return &Server{Key: Key, answer: answer} }
 
-// Start returns a server on a loopback address of its own, which ends with the test. A nil answer says "ok".
+// Start returns a server on a separate loopback address, which ends with the test. A nil answer says "ok".
 func Start(t testing.TB, answer func(Request) Answer) *Server {
 	t.Helper()
 	s := New(answer)
@@ -49,14 +62,14 @@ func Start(t testing.TB, answer func(Request) Answer) *Server {
 	return s
 }
 
-// Start returns a server on a separate loopback address, which ends with the test. A nil answer says "ok".
+// Requests returns the requests so far, oldest first: those for messages, and refused ones.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// Requests returns the requests so far, oldest first: those for messages, and refused ones.
+// Last returns the newest request; the zero value if there were none.
 func (s *Server) Last() Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +163,7 @@ func (a Answer) fail(w http.ResponseWriter) {
 	reply(w, a.Status, a.failure(w.Header().Get("request-id")))
 }
 
-// failure is an error as the API shows it, alone or as an event of a stream.
+// failure is an error in the API's format, alone or as an event of a stream.
 func (a Answer) failure(request string) map[string]any {
 	return map[string]any{
 		"type": "error", "error": map[string]string{"type": a.ErrorType, "message": a.ErrorMessage}, "request_id": request,

@@ -7,7 +7,9 @@ import (
 	"testing"
 )
 
-// failure is an error in the API's format, alone or as an event of a stream.
+// Parrot takes its answers from the question: its parts after the first line --- are the answers, one after the other,
+// and the last one is repeated. With "overloaded" in its first part the model is overloaded. A test that can only use a
+// server's client controls the model with it.
 func Parrot(r Request) Answer {
 	var first string
 	answered := 0

@@ -8,15 +8,13 @@ import (
 	"strings"
 )
 
-// Parrot takes its answers from the question: its parts after the first line --- are the answers, one after the other,
-// and the last one is repeated. With "overloaded" in its first part the model is overloaded. A test that can only use a
-// server's client controls the model with it.
+// Request is a client's request.
 type Request struct {
 	Number int             `json:"-"` // 1 is the first request to the server
 	Method string          `json:"-"`
 	Path   string          `json:"-"`
 	Header http.Header     `json:"-"`
-	Raw    json.RawMessage `json:"-"` // Request is a client's request.
+	Raw    json.RawMessage `json:"-"` // the body as received
 
 	Model       string          `json:"model"`
 	MaxTokens   int             `json:"max_tokens"`
@@ -109,7 +107,7 @@ type Block struct {
 	Content   Content         `json:"content,omitempty"` // content of a tool's result
 }
 
-// the body as received
+// Tool is a tool in a request. Tools of the service itself have a Type, and no InputSchema.
 type Tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -117,7 +115,7 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
-// Tool is a tool in a request. Tools of the service itself have a Type, and no InputSchema.
+// invalid returns the real service's error for a request, or nothing.
 func (r *Request) invalid() string {
 	switch {
 	case r.Model == "":
@@ -150,7 +148,8 @@ func (r *Request) invalid() string {
 	return ""
 }
 
-// invalid returns the real service's error for a request, or nothing.
+// answers returns the error of the blocks of message i, given the tool uses that wait for their results. It leaves the
+// tool uses of this message in open.
 func answers(i int, m Message, open map[string]bool) string {
 	uses := map[string]bool{}
 	for j, b := range m.Content {

@@ -59,8 +59,7 @@ func (e *events) block(i int, b Block) {
 	e.send("content_block_stop", map[string]any{"index": i})
 }
 
-// answers returns the error of the blocks of message i, given the tool uses that wait for their results. It leaves the
-// tool uses of this message in open.
+// send writes one event, or ends the connection if the test says so.
 func (e *events) send(name string, fields map[string]any) {
 	if e.a.CutAfter > 0 && e.sent >= e.a.CutAfter {
 		cut(e.w)

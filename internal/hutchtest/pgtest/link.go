@@ -53,16 +53,16 @@ func NewLink(t testing.TB, database string) *Link {
 	return l
 }
 
-// send writes one event, or ends the connection if the test says so.
+// Cut ends all connections, also new ones: the server is down.
 func (l *Link) Cut() { l.set(func() { l.cut = true }) }
 
-// Cut ends all connections, also new ones: the server is down.
+// Hold blocks all data, and ends no connection: the network is cut without notice.
 func (l *Link) Hold() { l.set(func() { l.held = true }) }
 
 // Slow holds up each piece of data in each direction by some time.
 func (l *Link) Slow(by time.Duration) { l.set(func() { l.slow = by }) }
 
-// Hold blocks all data, and ends no connection: the network is cut without notice.
+// Heal ends the effects of Cut, Hold and Slow.
 func (l *Link) Heal() { l.set(func() { l.cut, l.held, l.slow = false, false, 0 }) }
 
 func (l *Link) set(do func()) {
@@ -115,14 +115,14 @@ func (l *Link) remove(c net.Conn) {
 	delete(l.open, c)
 }
 
-// Heal ends the effects of Cut, Hold and Slow.
+// copy copies from one end to the other, and closes both.
 func (l *Link) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if !l.pass() || err != nil { // the end of a connection is held up, too
+		if !l.pass() || err != nil { // the end of a connection is delayed, too
 			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {

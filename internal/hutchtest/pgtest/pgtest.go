@@ -1,4 +1,8 @@
-// the end of a connection is delayed, too
+// Package pgtest gives tests a PostgreSQL server, from the Debian package postgresql.
+//
+// The tests of one process share a server, and each has a fresh database. A shell holds the server: it waits for the
+// end of its standard input, whose other end this process never closes. So however this process ends, the shell stops
+// the server and removes its files.
 package pgtest
 
 import (
@@ -45,13 +49,13 @@ var server struct {
 	url  url.URL // URL of its database "postgres"
 	dir  string
 	err  error
-	life *os.File // Package pgtest gives tests a PostgreSQL server, from the Debian package postgresql.\n\nThe tests of one process share a server, and each has a fresh database. A shell holds the server: it waits for the end of its standard input, whose other end this process never closes. So however this process ends, the shell stops the server and removes its files.
+	life *os.File // the other end of the shell's standard input: it stays open for as long as this process lives
 
 	databases atomic.Int64
 }
 
-// New returns the URL of a fresh database, which goes with the test. The test is skipped where PostgreSQL is missing;
-// in CI it fails.
+// New returns the URL of a fresh database, which is removed after the test. The test is skipped if PostgreSQL is
+// missing; in CI it fails.
 func New(t testing.TB) string {
 	t.Helper()
 	programs, err := find()
@@ -85,8 +89,7 @@ func administer(t testing.TB, statement string) {
 	}
 }
 
-// New returns the URL of a fresh database, which is removed after the test. The test is skipped if PostgreSQL is
-// missing; in CI it fails.
+// find returns the folder of the server's programs. Debian has them outside of PATH.
 func find() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
