@@ -71,7 +71,7 @@ func (r GitCloneRequest) Check() error {
 	return nil
 }
 
-// GitRepository is the position of a repository.
+// GitRepository is the folder, branch and commit of a repository.
 type GitRepository struct {
 	Dir    string `json:"dir"`    // folder of its working tree, absolute
 	Branch string `json:"branch"` // empty when no branch is checked out

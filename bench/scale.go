@@ -16,7 +16,7 @@ import (
 type scale struct {
 	sandboxes []int
 	callers   []int
-	most      map[string]int // sandboxes of a runtime, where not all
+	most      map[string]int // most sandboxes of a runtime, if limited
 }
 
 // scaling measures calls over MCP by the number of sandboxes alive and of

@@ -58,7 +58,7 @@ func createWhenFree(ctx context.Context, svc hutch.Service, req hutch.CreateRequ
 	}
 }
 
-// tooMany reports whether err says that there are as many sandboxes as can be.
+// tooMany reports whether err is the limit of sandboxes.
 func tooMany(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)
 	return ok && e.Kind == hutch.Exhausted && (e.Limit() == "sandboxes" || e.Limit() == "maxSandboxes")

@@ -82,7 +82,7 @@ func (b builders) ListWritten(ctx context.Context, id string, w io.Writer) error
 	return b.d.engine.ListWritten(ctx, id, w)
 }
 
-// sweepBuilds destroys the sandboxes of builds that an earlier server was killed in.
+// sweepBuilds destroys remaining sandboxes of builds of an earlier server.
 func (d *Daemon) sweepBuilds(ctx context.Context) error {
 	if err := d.builder.Sweep(ctx); err != nil {
 		d.log.Warn("sandboxes of broken builds stay until their time is over", "err", err)

@@ -189,7 +189,7 @@ func (m *Maker) create(ctx context.Context, runtime string, create Create, spec 
 	return inst, err
 }
 
-// destroyTime bounds how long an instance may take to go.
+// destroyTime limits how long the destruction of an instance can take.
 const destroyTime = 30 * time.Second
 
 // Destroy frees an instance, even if the caller's context has ended.

@@ -71,7 +71,7 @@ func (s *Store) AddStep(ctx context.Context, o StepOptions) (Image, error) {
 	return image, s.explained(err)
 }
 
-// stepBase finds what a step is made over.
+// stepBase finds the image under a step.
 func (s *Store) stepBase(o StepOptions) (base *record, release func(), err error) {
 	if o.Base == "" {
 		return nil, func() {}, nil

@@ -72,7 +72,7 @@ func modulePath(file string) (string, error) {
 }
 
 // mentions finds import paths of the module in prose and in examples: a package
-// below the module, an import alone on its line, and what `go mod edit` is given.
+// below the module, an import alone on its line, and arguments of `go mod edit`.
 func mentions(module string) []*regexp.Regexp {
 	m := regexp.QuoteMeta(module)
 	return []*regexp.Regexp{

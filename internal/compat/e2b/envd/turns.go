@@ -14,7 +14,7 @@ import (
 // the others wait for it in a line, at whose end those begin that come later: nobody waits longer than who came after.
 type turns struct {
 	mu  sync.Mutex
-	all map[string]*turn // by sandbox; those that a call waits for
+	all map[string]*turn // by sandbox, while a call waits
 }
 
 type turn struct {
