@@ -124,7 +124,7 @@ type Tokens interface {
 	// RotateToken gives a live token a new secret and ends the old one.
 	RotateToken(ctx context.Context, token string) (MintedToken, error)
 
-	// RevokeToken ends a token and the calls under way for it. It is idempotent.
+	// RevokeToken ends a token and its open calls. It is idempotent.
 	RevokeToken(ctx context.Context, token string) (Token, error)
 }
 

@@ -46,7 +46,7 @@ type Log struct {
 	size    int64    // size of its whole lines
 	last    link
 	buf     []byte
-	open    map[int64]Operation // operations under way, by the number of their line
+	open    map[int64]Operation // open operations, by the number of their line
 	lost    int64               // lines that could not be written since the last successful one
 	fault   error               // fault of the last write
 	grown   chan struct{}       // closed when there is a new line; nil when no reader waits

@@ -85,7 +85,7 @@ func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	return context.Cause(ctx)
 }
 
-// pursue tracks the operations under way.
+// pursue tracks the open operations.
 func (l *Log) pursue(seq int64, line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil {

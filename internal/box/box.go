@@ -55,7 +55,7 @@ type Box struct {
 	agent     *wire.Client       // while attached
 	paused    *wire.Client       // the agent while paused
 	since     time.Time          // when it last began to run
-	uses      int                // uses under way
+	uses      int                // uses in progress
 	gone      bool               // destroyed, or never created
 	salvaging bool               // detached, because it has no memory left
 	lossTold  bool               // a caller has learned that it is lost

@@ -133,7 +133,7 @@ func (c *Calls) Go(ctx context.Context, f func(context.Context)) {
 	})
 }
 
-// Close ends the calls under way and waits for them. Call it when the server no longer accepts connections.
+// Close ends the open calls and waits for them. Call it when the server no longer accepts connections.
 func (c *Calls) Close() {
 	c.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	c.under.Wait()

@@ -22,7 +22,7 @@ type foreign struct {
 	refuse guard.Refusal
 	// uploads reports requests whose body can have any size; nil means none.
 	uploads func(*http.Request) bool
-	// close ends the calls under way; nil means that they end with their requests.
+	// close ends the open calls; nil means that they end with their requests.
 	close func()
 }
 

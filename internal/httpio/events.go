@@ -72,7 +72,7 @@ func (es *Events) Begun() bool {
 	return es.begun
 }
 
-// Send sends one event; see AppendEvent. An error means that the client has gone.
+// Send sends one event; see AppendEvent. An error means that the client has disconnected.
 func (es *Events) Send(id, name string, data []byte) error {
 	es.mu.Lock()
 	defer es.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 	mostKeys  = 16
 )
 
-// StepOptions say what a step is made of.
+// StepOptions are the inputs of a step.
 type StepOptions struct {
 	Owner string
 	Base  string // digest of an image that the owner sees; empty for nothing
@@ -352,7 +352,8 @@ type both struct {
 
 func (b both) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
-// TempFile makes a file without a name, for what a build has at hand. It goes when it is closed, or with the server.
+// TempFile creates a file without a name for a build's temporary data. The file is gone when it is closed or when the
+// server ends.
 func (s *Store) TempFile() (*os.File, error) {
 	f, err := os.CreateTemp(s.path(tempDir), "build-*")
 	if err != nil {
@@ -426,7 +427,7 @@ func (s *Store) dropStepLocked(r *record) error {
 	return err
 }
 
-// stepRoomLocked makes room for one more step of an owner: the one that was not used for the longest goes.
+// stepRoomLocked makes room for one more step of an owner by removing the step that was not used for the longest.
 func (s *Store) stepRoomLocked(owner string) error {
 	count := 0
 	for k, r := range s.records {

@@ -119,7 +119,7 @@ func (h *Handler) routes() map[string]http.HandlerFunc {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the calls under way and waits for them.
+// Close ends the open calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 // counted returns f for a request that ends with the handler.

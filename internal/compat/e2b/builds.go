@@ -183,7 +183,7 @@ func (b *builds) run(do func()) bool {
 	return true
 }
 
-// Close ends the builds under way, and waits for them.
+// Close ends the running builds, and waits for them.
 func (s *Server) Close() {
 	s.builds.mu.Lock()
 	s.builds.closing = true

@@ -51,7 +51,7 @@ func NewHandler(q hutch.Questions, opt Options) *Handler {
 	}
 }
 
-// Close ends the calls under way and waits for them.
+// Close ends the open calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 // request is the body of a request.

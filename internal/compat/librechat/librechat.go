@@ -107,7 +107,7 @@ func (h *Handler) Routes() []string { return h.routes }
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the calls under way and waits for them.
+// Close ends the open calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 func lacks(what string) func(http.ResponseWriter, *http.Request) error {

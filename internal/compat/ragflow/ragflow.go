@@ -68,7 +68,7 @@ func (h *Handler) Routes() []string { return []string{"POST /ragflow/run"} }
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the calls under way and waits for them.
+// Close ends the open calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 // Refuse answers with an error that is not the result of a run.

@@ -93,7 +93,7 @@ func (h *Handler) routes() map[string]handler {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the calls under way and waits for them.
+// Close ends the open calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 // isAlive says whether the token can use the sandbox. It creates nothing.

@@ -71,7 +71,7 @@ func Start(t *testing.T) *Service {
 	return s
 }
 
-// install returns the program of the service. It is kept beside Go's build cache, so that it is linked once.
+// install returns the program of the service. It is stored next to Go's build cache, so that it is linked once.
 func install(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

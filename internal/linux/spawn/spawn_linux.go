@@ -71,7 +71,7 @@ type User struct {
 	KeepGroups bool
 }
 
-// Step is what a child was at when it failed.
+// Step names the operation at which a child failed.
 type Step int
 
 const (

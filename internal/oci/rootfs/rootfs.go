@@ -148,7 +148,7 @@ func (t *tree) addLayer(ctx context.Context, l Layer) error {
 	return nil
 }
 
-// layerError makes sure that what a layer is guilty of is not taken for a fault of the server.
+// layerError marks an error as the layer's fault, so that it is not reported as a fault of the server.
 func layerError(ctx context.Context, l Layer, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

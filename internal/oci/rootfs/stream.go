@@ -91,7 +91,7 @@ func (r *ratioReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tarStream takes what is read off the bytes that are left for all layers.
+// tarStream counts the bytes that are read against the limit that all layers share.
 type tarStream struct {
 	r     io.Reader
 	left  *int64

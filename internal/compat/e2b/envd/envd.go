@@ -86,7 +86,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(httpio.NewWriter(w, r, h.stall), r)
 }
 
-// Close ends the calls under way and the watchers, and waits until they have ended.
+// Close ends the open calls and the watchers, and waits until they have ended.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	h.calls.Wait()

@@ -9,9 +9,9 @@ import (
 	"hutch"
 )
 
-// A sandbox has a limit of background processes, and E2B's clients know none: they start as many commands as they like.
-// So a command that finds no room waits until another one has ended. One command of a sandbox asks again at a time, and
-// the others wait for it in a line, at whose end those begin that come later: nobody waits longer than who came after.
+// turns queues commands that exceed a sandbox's limit of background processes. E2B's clients know no such limit and
+// start as many commands as they like, so a command over the limit waits until another command has ended. Per sandbox,
+// one waiting command tries again at a time and the others queue behind it, in the order in which they came.
 type turns struct {
 	mu  sync.Mutex
 	all map[string]*turn // by sandbox, while a call waits
@@ -19,8 +19,8 @@ type turns struct {
 
 type turn struct {
 	waiting int
-	full    error         // what the first of them was told
-	mine    chan struct{} // holds a value while nobody asks
+	full    error         // the first waiting command's error
+	mine    chan struct{} // holds a value while no command is trying
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 	waitForever = 20 * time.Second
 )
 
-// start calls begin until it finds room for a process, at most for a time. 0 means that the command has no time limit.
-// begin is told whether it was called before.
+// start calls begin until the sandbox accepts another process, at most for the time most. 0 means that the command has
+// no time limit. The argument of begin says whether begin was called before.
 func (ts *turns) start(ctx context.Context, place string, most time.Duration, begin func(again bool) error) error {
 	again := false
 	t := ts.behind(place)
@@ -67,14 +67,14 @@ func (ts *turns) start(ctx context.Context, place string, most time.Duration, be
 	}
 }
 
-// noRoom reports whether err says that a sandbox has as many processes as it can. The limits of the server and of tokens
-// have names in their errors; what a sandbox itself says has none.
+// noRoom reports whether err says that a sandbox has reached its limit of processes. Errors about limits of the server
+// and of tokens carry the limit's name; errors from the sandbox itself do not.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)
 	return ok && e.Kind == hutch.Exhausted && e.Limit() == ""
 }
 
-// behind waits where another call waits already; nil means that no call does.
+// behind joins the queue of a sandbox if it has one. Otherwise it returns nil.
 func (ts *turns) behind(place string) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

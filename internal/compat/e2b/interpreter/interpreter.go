@@ -85,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Close ends the calls under way, and waits until they have ended.
+// Close ends the open calls, and waits until they have ended.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	h.calls.Wait()
