@@ -1,13 +1,10 @@
-// Package spawn starts programs for a process that must find and end all that
-// they become.
+// Package spawn starts programs for a process that must find and end all their descendants.
 //
-// A child made here leads a session of its own and is a child subreaper:
-// whatever it forks stays below it, however often it forks, until it ends. The
-// kernel has no way to ask for that from outside, and a second program that
-// asks and then executes costs a millisecond, so this package has its own
-// vfork and execve. A child shares its parent's memory until it executes, which
-// is also how it reports why it could not. A child can load a seccomp filter for itself, so that its parent need not be
-// under one.
+// A child leads a session of its own and is a child subreaper: all its descendants stay below it until it ends. The
+// kernel offers no way to set that from outside, and a helper program that sets it and then executes costs a
+// millisecond. So this package has its own vfork and execve. A child shares its parent's memory until it executes, and
+// reports a failure through that memory. A child can load a seccomp filter for itself, so that its parent does not need
+// one.
 package spawn
 
 import (
@@ -26,48 +23,44 @@ type Command struct {
 	Path string   // path of the program; not searched for
 	Argv []string // at least the name
 	Env  []string // KEY=VALUE
-	Dir  string   // where it starts; empty is the parent's
-	// Files become descriptors 0, 1 and 2; all others are closed. Each must
-	// be above 2.
+	Dir  string   // working directory; empty means the parent's
+	// Files become descriptors 0, 1 and 2; all others are closed. Each number must be above 2.
 	Files [3]int
 	// Terminal makes descriptor 0 the controlling terminal.
 	Terminal bool
-	// User is who it runs as; nil is the parent's user.
+	// User is the user that the program runs as; nil means the parent's user.
 	User *User
-	// ReadAll lets a User read what its permissions do not: by the one
-	// capability for that, where the parent has it and may pass it on. No other
-	// User has or could inherit any.
+	// ReadAll lets User read all files regardless of permissions, with the one capability for that, if the parent has it
+	// and may pass it on. Without ReadAll, User has no capabilities and can inherit none.
 	ReadAll bool
 	// Apart, when set, puts the child into a user namespace. It needs a User.
 	Apart *Apart
-	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
-	// Go raises its own, which a child should not inherit.
+	// MaxFiles, when not zero, is the soft limit of open files. Go's runtime raises the limit of its own process, and a
+	// child should not inherit that.
 	MaxFiles uint64
-	// Pass is what a seccomp filter wants to see in the two arguments of clone3,
-	// and of setns, that follow the kernel's: see [Start].
+	// Pass is the value that a seccomp filter expects in the two arguments of clone3 and setns that follow the kernel's
+	// own: see [Start].
 	Pass [2]uint64
 	// Filter, when not empty, is a seccomp filter that the child loads for itself and all it starts, as an array of the
 	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability for it.
 	Filter []byte
-	// Offer makes the kernel prefer the child, and all that it starts, when it must kill because memory ran out: the
-	// parent can be the larger process where the memory belongs to no process, as that of sockets. The child can undo it.
+	// Offer makes the kernel kill the child and its descendants before the parent when memory runs out. Without it, the
+	// kernel could kill the parent, if most memory belongs to no process (for example, to sockets). The child can undo it.
 	Offer bool
 }
 
-// Apart is the user namespace of children that can be root there and must not be
-// root outside. A child can gain privileges inside, by the setuid bit of a
-// program; of capabilities it can have no others than Keep.
+// Apart is the user namespace of children that can be root in it but must not be root outside. A child can gain
+// privileges inside it by a program's setuid bit, but only the capabilities in Keep.
 type Apart struct {
 	Namespace int    // an open user namespace, not the parent's
 	Keep      uint64 // bit n is capability n
 }
 
-// User is what a child becomes, before it enters its folder and executes.
+// User is the user that a child becomes before it enters its folder and executes.
 type User struct {
 	UID, GID int
 	Groups   []int // supplementary
-	// KeepGroups leaves the supplementary groups, for a user namespace that
-	// forbids to change them.
+	// KeepGroups leaves the supplementary groups unchanged, for a user namespace that forbids changing them.
 	KeepGroups bool
 }
 
@@ -99,9 +92,8 @@ func (e *Error) Unwrap() error { return e.Errno }
 // [*Error] the process, when it is not 0, is a dead child that the caller has
 // to reap like a living one.
 //
-// A child has none of its parent's signal handlers. The kernel makes it so where
-// clone3 can be called; else the child has to, by some sixty calls, which take a
-// millisecond on gVisor and next to nothing on Linux.
+// A child has none of its parent's signal handlers. The kernel resets them if clone3 can be called. Otherwise, the child
+// resets them with about sixty calls, which take a millisecond on gVisor and almost no time on Linux.
 func Start(c Command) (pid int, err error) {
 	p, err := c.plan()
 	if err != nil {
@@ -131,8 +123,7 @@ func Start(c Command) (pid int, err error) {
 // noClone3 is set when clone3 cannot make a child without signal handlers.
 var noClone3 atomic.Bool
 
-// plan is a Command as the child needs it, which may neither allocate nor
-// touch its parent's stack.
+// plan is a Command in the form that the child needs. The child may neither allocate nor touch its parent's stack.
 type plan struct {
 	path, dir *byte
 	argv, env []*byte
@@ -147,19 +138,19 @@ type plan struct {
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
 	namespace uintptr   // namespace of Apart, else 0
-	shed      []uintptr // the capabilities that a child apart gives up for ever
-	root      bool      // a child apart that is root there
+	shed      []uintptr // the capabilities that a child in Apart gives up for good
+	root      bool      // the child is root in Apart
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child is born without signal handlers
 	pass      [2]uint64
 	offer     bool
 	filter    *unix.SockFprog
 
-	step  Step // what the child is at
+	step  Step // the child's current step
 	errno syscall.Errno
 }
 
-// instruction is the size of one of a filter's.
+// instruction is the size of a filter's instruction.
 const instruction = 8
 
 const readAll = 1 << unix.CAP_DAC_READ_SEARCH
@@ -218,7 +209,7 @@ func (c Command) plan() (*plan, error) {
 
 // shed are the capabilities that are not kept.
 func (a *Apart) shed() (list []uintptr) {
-	for c := uintptr(0); c < 64; c++ { // also those that a later kernel may have
+	for c := uintptr(0); c < 64; c++ { // includes capabilities of later kernels
 		if a.Keep&(1<<c) == 0 {
 			list = append(list, c)
 		}

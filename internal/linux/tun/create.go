@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Path is where devices are made. A descriptor of it belongs to the network
-// namespace of the thread that opened it.
+// Path is the kernel's file for creating devices. A descriptor of it belongs to the network namespace of the thread that
+// opened it.
 const Path = "/dev/net/tun"
 
-// ErrNone is the error where this machine, or its administrator, has no devices
-// for us.
+// ErrNone is the error if the machine does not offer TUN devices, or forbids them.
 var ErrNone = errors.New("no way to " + Path)
 
-// Create makes the device with fd, a descriptor of Path, in the network namespace
-// of the calling thread, which needs CAP_NET_ADMIN over that. The descriptor then
-// gives and takes one packet at a time, and does not block. The device lives as
-// long as it is open. The error is ErrNone when fd is of another file.
+// Create creates the device with fd, a descriptor of Path, in the network namespace of the calling thread. The thread
+// needs CAP_NET_ADMIN over that namespace. From then on, each read or write of the descriptor transfers one packet, and
+// does not block. The device exists as long as the descriptor is open. The error is ErrNone if fd belongs to another
+// file.
 func Create(fd int) error {
 	if err := setUp(fd); errors.Is(err, unix.ENOTTY) {
 		return ErrNone
@@ -31,7 +30,7 @@ func Create(fd int) error {
 	return nil
 }
 
-// Check reports whether devices can be made. It makes none.
+// Check returns an error if devices cannot be created. It creates none.
 func Check() error {
 	fd, err := open()
 	if err == nil {
@@ -69,7 +68,7 @@ func setUp(fd int) error {
 	return configure(index)
 }
 
-// Is reports whether a file is a copy of what Create returned.
+// Is reports whether a file is a descriptor of the device that Create set up.
 func Is(file *os.File) (is bool) {
 	conn, err := file.SyscallConn()
 	if err != nil {
@@ -96,8 +95,8 @@ func index() (uint32, error) {
 	return request.Uint32(), err
 }
 
-// configure brings the device up with its addresses, and has it lead
-// everywhere. A kernel without IPv6 has none of that inside, either.
+// configure brings the device up with its addresses and makes it the default route. On a kernel without IPv6, the
+// sandbox has no IPv6 either.
 func configure(index uint32) error {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -121,7 +120,7 @@ func configure(index uint32) error {
 	return nil
 }
 
-// linkUp has no address of IPv6 made up, for which routers would be looked for.
+// linkUp brings the device up. It turns off automatic IPv6 addresses, so that the kernel does not search for routers.
 func linkUp(index uint32) []byte {
 	const noMode = 1 // IN6_ADDR_GEN_MODE_NONE
 	info := unix.IfInfomsg{Index: int32(index), Flags: unix.IFF_UP, Change: unix.IFF_UP}
@@ -134,7 +133,7 @@ func address(index uint32, family uint8, a []byte, bits int) []byte {
 	return message(unix.RTM_NEWADDR, bytesOf(&info), attribute(unix.IFA_LOCAL, a), attribute(unix.IFA_ADDRESS, a))
 }
 
-// route leads to every address, without a neighbour in between.
+// route is the default route through the device, without a gateway.
 func route(index uint32, family uint8) []byte {
 	info := unix.RtMsg{
 		Family: family, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
@@ -174,7 +173,7 @@ func message(kind uint16, info []byte, attributes ...[]byte) []byte {
 	return b
 }
 
-// attribute is a length, a kind and a value, filled up to four bytes.
+// attribute encodes a length, a kind and a value, padded to a multiple of four bytes.
 func attribute(kind uint16, value []byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
@@ -183,5 +182,5 @@ func attribute(kind uint16, value []byte) []byte {
 
 func number(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// bytesOf is a struct of the kernel's as it is in memory.
+// bytesOf returns the memory of a kernel struct.
 func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep makes the device of a descriptor outlive all its descriptors: it ends with its network namespace.
+// Keep makes the device of a descriptor outlive all its descriptors. The device then ends with its network namespace.
 func Keep(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
 		return fmt.Errorf("keep the network device: %w", err)
@@ -14,8 +14,9 @@ func Keep(fd int) error {
 	return nil
 }
 
-// Attach makes fd, a descriptor of Path that was opened in the network namespace of the calling thread, one of the
-// device that was kept there. The error is ErrNone if there is none. At most one descriptor can be attached at a time.
+// Attach attaches fd to the device that Keep kept in the network namespace of the calling thread. fd must be a descriptor
+// of Path that was opened in that namespace. The error is ErrNone if the namespace has no such device. At most one
+// descriptor can be attached at a time.
 func Attach(fd int) error {
 	if _, err := index(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNone, err)

@@ -1,24 +1,21 @@
-// Package tun is the one network that every sandbox sees: a device with always
-// the same addresses, which seem to lead to all the world, and a descriptor
-// through which its packets come and go.
+// Package tun creates the network device of a sandbox. The device has the same addresses in every sandbox and is the
+// default route. Its packets are read and written through a descriptor.
 //
-// Nothing else is on that net, so that two sandboxes with the same addresses
-// never meet, and one that is woken, restored or forked finds all as it was.
+// Nothing else is on that network, so two sandboxes with the same addresses do not conflict, and a sandbox that is woken,
+// restored or forked finds its network unchanged.
 package tun
 
 import "net/netip"
 
-// MTU is as large as it can be: that makes the splitting of larger packets, and
-// offloading that, needless.
+// MTU is as large as possible, so that neither segmentation nor its offloading is needed.
 const MTU = 65520
 
-// Name is that of the device.
+// Name is the device's name.
 const Name = "eth0"
 
-// The addresses of the sandbox, and those at which it asks for names. The first
-// four are set aside for the short way between a host and its translator to the
-// internet (RFC 7335), and the prefix is unique to us (RFC 4193): no private
-// network is hidden by them.
+// The addresses of the sandbox and of its gateway, which is also its name server. The IPv4 addresses are reserved for the
+// link between a host and its translator to the internet (RFC 7335), and the IPv6 prefix is unique to this project
+// (RFC 4193). So they hide no private network.
 var (
 	Inside4  = netip.MustParsePrefix("192.0.0.2/30")
 	Gateway4 = netip.MustParseAddr("192.0.0.1")
