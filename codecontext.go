@@ -132,8 +132,8 @@ type RunResult struct {
 	ContextID  string
 	SandboxID  string
 	Executions int // number of runs in the context, including this one
-	// ExitCode is that of the last command in bash. In other languages it is 1 when there is an Error, or the code's
-	// own exit code.
+	// ExitCode is the exit code of the last command in bash. In other languages it is 1 when there is an Error, or the
+	// code's own exit code.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte

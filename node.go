@@ -65,8 +65,8 @@ type Node struct {
 	Held      int64             `json:"held"`     // sandboxes, awake or asleep
 	Stuck     int64             `json:"stuck"`    // sandboxes that cannot leave the node, which is draining
 
-	// Sandboxes has the node's sandboxes: first those that cannot leave it, then the oldest, at most MaxNodeSandboxes.
-	// Lists do not have it.
+	// Sandboxes lists the node's sandboxes, at most MaxNodeSandboxes: first those that cannot leave it, then the
+	// oldest. Lists of nodes leave it empty.
 	Sandboxes []NodeSandbox `json:"sandboxes,omitempty"`
 }
 
@@ -78,7 +78,7 @@ type NodeSandbox struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`
 	Image     string    `json:"image,omitempty"`
-	Placed    time.Time `json:"placed"` // when it came to this node or, if it came with its server, to the fleet
+	Placed    time.Time `json:"placed"` // when the sandbox arrived at this node or, if it arrived with its server, in the fleet
 	Awake     bool      `json:"awake"`
 	InBucket  bool      `json:"inBucket"` // it outlives its node
 	// Stays is why the sandbox cannot leave a node that is draining.

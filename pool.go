@@ -2,13 +2,13 @@ package hutch
 
 import "context"
 
-// Pools reports what a server keeps ready for later creates.
+// Pools reports the instances that a server keeps ready for later creates.
 type Pools interface {
 	// Pool needs the scope admin, because it shows the snapshots of all owners.
 	Pool(ctx context.Context) (PoolState, error)
 }
 
-// PoolState is what is ready, and how often the pool served a create.
+// PoolState is the number of ready instances, and how often the pool served a create.
 type PoolState struct {
 	Max   int `json:"max"` // highest number, of all kinds together; 0 when the pool is off
 	Ready int `json:"ready"`

@@ -40,9 +40,9 @@ type Question struct {
 	ConversationID string `json:"conversationId,omitempty"`
 	// NoCache asks the model even when the program for this question is known.
 	NoCache bool `json:"noCache,omitempty"`
-	// Repairs is how often a program that fails goes back to the model, 0 to MaxRepairs; default: the server's.
+	// Repairs is how often a failing program is sent back to the model, 0 to MaxRepairs; default: the server's.
 	Repairs *int    `json:"repairs,omitempty"`
-	Measure bool    `json:"measure,omitempty"` // also report what the sandbox has used
+	Measure bool    `json:"measure,omitempty"` // also report the resource use of the sandbox
 	Network Network `json:"network,omitzero"`  // default none
 }
 
@@ -158,11 +158,11 @@ type Answer struct {
 	Usage          ModelUsage     `json:"usage"`
 	ConversationID string         `json:"conversationId,omitempty"`
 	Files          []QuestionFile `json:"files,omitempty"` // files that the program wrote or changed in its working folder
-	// Resources is what the sandbox has used since it was created; nil unless requested, or if it cannot be measured.
+	// Resources is the use of the sandbox since it was created; nil unless requested, or if it cannot be measured.
 	Resources *Consumption `json:"resources,omitempty"`
 }
 
-// Consumption is what a sandbox has used.
+// Consumption is the resource use of a sandbox.
 type Consumption struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 	MemoryPeak float64 `json:"memoryPeak"` // MiB
@@ -235,7 +235,7 @@ type AnswerOutput struct {
 	Text   string `json:"text"`
 }
 
-// Repair says that a program goes back to the model.
+// Repair reports that a program is sent back to the model.
 type Repair struct {
 	Attempt int    `json:"attempt"` // the attempt that failed
 	Error   string `json:"error"`

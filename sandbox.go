@@ -197,7 +197,7 @@ type Sandbox struct {
 	Processes    []Process         `json:"processes"` // never null in JSON
 }
 
-// Resources is what a sandbox uses now.
+// Resources is the current resource use of a sandbox.
 type Resources struct {
 	CPU    float64 `json:"cpu"`    // percent of one core since the last reading
 	Memory float64 `json:"memory"` // MiB

@@ -37,7 +37,7 @@ var TimelineKinds = []TimelineKind{
 
 // TimelineEntry is one event in a sandbox.
 type TimelineEntry struct {
-	// ID is the permanent number of the entry, among those of all sandboxes that its owner had under this id.
+	// ID is the permanent number of the entry. It is unique among all sandboxes that the owner had under this id.
 	ID int64 `json:"id"`
 	// Cursor is the position of the entry. An entry that is still running moves to the end when it has ended.
 	Cursor   int64        `json:"cursor"`

@@ -103,7 +103,7 @@ func (r VolumeRequest) Check() error {
 	return nil
 }
 
-// CheckVolume refuses a text that cannot be the name of a volume. The rules are those of [CheckID].
+// CheckVolume refuses a text that cannot be the name of a volume. The rules are the same as for [CheckID].
 func CheckVolume(name string) error {
 	if err := CheckID(name); err != nil {
 		return Errorf(Invalid, "%.80q cannot be the name of a volume: use 1 to %d of a-z, 0-9 and hyphen", name, MaxID).Naming(AboutField, "name")

@@ -22,7 +22,7 @@ type measuredClient struct {
 	close func() error // nil for nothing
 }
 
-// clientFigure is what a client adds to a command, in ms.
+// clientFigure is the time that a client adds to a command, in ms.
 type clientFigure struct {
 	name string
 	adds float64

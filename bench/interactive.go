@@ -51,7 +51,7 @@ func (l *lab) interactive(ctx context.Context) (table, error) {
 	return t, ctx.Err()
 }
 
-// lives runs sandboxes for one command each, by the plan, and returns the times of those that succeeded.
+// lives runs sandboxes for one command each, as the plan says, and returns the times of the successful ones.
 func (l *lab) lives(ctx context.Context, svc hutch.Service, runtime string, every time.Duration) (took []time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

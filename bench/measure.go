@@ -286,7 +286,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// beyond is the CPU time of a call less that of the program itself.
+// beyond is the CPU time of a call minus the CPU time of the program itself.
 func (f *figures) beyond(way string) float64 { return measured(f.cpu[way]) - median(f.insideCPU) }
 
 // output measures the latency and the rate of output.

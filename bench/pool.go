@@ -78,7 +78,7 @@ func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, e
 	return b, err
 }
 
-// alone runs an engine with a pool and nothing else.
+// alone runs only an engine with a pool.
 func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(*engine.Engine) error) (err error) {
 	dir := filepath.Join(l.dir, "pool")
 	d, err := l.driver(dir, runtime)

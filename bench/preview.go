@@ -107,7 +107,7 @@ func (l *lab) newSight(of *figures, name, addr, host string) *sight {
 	return s
 }
 
-// previews compares pages of a server inside with those of the same server outside.
+// previews compares requests to a server in a sandbox with requests to the same server outside.
 func (l *lab) previews(ctx context.Context) (table, error) {
 	t := newTable("", "p50, ms", "p99", "adds to p50", fmt.Sprintf("pages a second, %d callers", l.callers[2]), "MB/s", "× without")
 	bare, stop, err := l.pageOutside()

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// subject is something whose calls are measured. caller counts from 0; each
-// caller makes one call at a time.
+// subject is an operation whose calls are measured. caller counts from 0; each caller makes one call at a time.
 type subject struct {
 	name string
 	call func(ctx context.Context, caller int) error

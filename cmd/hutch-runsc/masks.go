@@ -132,7 +132,7 @@ func replace(path string, made mount.Tree, inner []string) error {
 	return nil
 }
 
-// mountsBelow returns the mount points below a path, without those that are below one of them.
+// mountsBelow returns the outermost mount points below a path.
 func mountsBelow(path string) (list []string, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

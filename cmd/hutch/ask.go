@@ -217,8 +217,8 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 	return a.ask(ctx, e, q, std)
 }
 
-// serverThatRuns is the server to ask; nil if there is none. An unknown named server is an error: answering here would
-// run the program on another machine than the person chose.
+// serverThatRuns is the server to ask; nil if there is none. If the person named an unknown server, it is an error:
+// otherwise the program would run on another machine than the person chose.
 func serverThatRuns(h *home) (*client.Client, error) {
 	t, err := h.target()
 	switch {

@@ -48,7 +48,7 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 	f := c.Flags()
 	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "runtime: gvisor, native or docker (default: the first that works)")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "conversations that have a sandbox at once; the one silent the longest makes room")
-	// One token stands for all chats, and a run is several operations.
+	// One token serves all chats, and a run is several operations.
 	f.IntVar(&fl.Limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
 	f.IntVar(&fl.Limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
 	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are good for (default for ever)")

@@ -170,7 +170,7 @@ func newPorts(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// offerPorts tells of the ports that the image names and that have no URL.
+// offerPorts names the ports that the image exposes and that have no URL.
 func offerPorts(ctx context.Context, svc hutch.Service, sandbox string, exposed []hutch.Port, out io.Writer) error {
 	ports, err := imagePorts(ctx, svc, sandbox)
 	if err != nil {

@@ -151,7 +151,7 @@ func newSSHProxy(std streams) *cobra.Command {
 // sshSetup is an SSH client's setup on this machine for a server.
 type sshSetup struct {
 	domain  string
-	dir     string // with our key, and that of the server
+	dir     string // with our key and the server's key
 	address string
 }
 

@@ -107,7 +107,7 @@ type verdict struct {
 	began    time.Time
 	healthy  bool // the last check that counted succeeded
 	worked   bool // a check has succeeded
-	failures int  // in a row, of those that count
+	failures int  // failures in a row that count against the limit
 }
 
 // add adds a check, and returns when to make the next.

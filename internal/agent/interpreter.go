@@ -266,7 +266,7 @@ type tap struct {
 	out     sink
 	mu      sync.Mutex // only one drain runs at a time
 	drained chan struct{}
-	end     chan struct{} // closed when no more output comes
+	end     chan struct{} // closed when the output has ended
 }
 
 func newTap(f *os.File, t wire.Type, out sink) *tap {

@@ -52,8 +52,8 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// crowd is the number of processes from which they are stopped before they are examined: so many would grow faster than
-// the agent can examine them.
+// crowd is the number of processes from which they are stopped before they are examined. So many processes would grow
+// faster than the agent can examine them.
 const crowd = 24
 
 // calm stops all processes if there are many, until thaw is called.

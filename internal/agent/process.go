@@ -25,7 +25,7 @@ type running struct {
 	user    user
 	tree    tree
 	pid     int
-	status  <-chan syscall.WaitStatus // comes once
+	status  <-chan syscall.WaitStatus // sends one value
 	ended   atomic.Bool               // the root was reaped; its pid can be reused
 	in      *os.File                  // nil without stdin
 	outs    []*os.File                // stdout and stderr, or a terminal

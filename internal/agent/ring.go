@@ -288,7 +288,8 @@ func (l *ring) look(cursor int64, buf []byte, times bool) look {
 	return v
 }
 
-// stands reports whether data from disk was valid when it was read. A disk that cannot be read is given up.
+// stands reports whether data from disk was still valid when it was read. If a disk cannot be read, it is no longer
+// used.
 func (l *ring) stands(v look, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,8 @@ type Query struct {
 	Result       string
 	After        int64 // only lines after that one
 	Limit        int   // 0 for no limit
-	// Running selects operations that have not ended. By default they are left out: each record is then that of an
-	// ended operation or a mark.
+	// Running selects operations that have not ended. By default they are left out, so that each record is an ended
+	// operation or a mark.
 	Running bool
 }
 

@@ -134,7 +134,7 @@ func (v *verifier) check(file string, line []byte) {
 	}
 }
 
-// begin records what comes before the first line: nothing, or a mark that is found later.
+// begin records the content before the first line: nothing, or a mark that is found later.
 func (v *verifier) begin(l link) {
 	v.First = l.seq
 	v.last = link{seq: l.seq - 1, hash: l.prev}
@@ -143,7 +143,7 @@ func (v *verifier) begin(l link) {
 	}
 }
 
-// compare compares a line with what is known about it from elsewhere.
+// compare checks a line against facts known from elsewhere.
 func (v *verifier) compare(l link) {
 	if hash, ok := v.known[l.seq]; ok {
 		if hash != string(l.hash[:]) {

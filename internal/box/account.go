@@ -22,7 +22,7 @@ func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	})
 }
 
-// Used returns what the box has used up to the last reading, and its network traffic.
+// Used returns the box's use up to the last reading, and its network traffic.
 func (b *Box) Used() hutch.Usage {
 	traffic := b.Traffic()
 	u := read(b, func() hutch.Usage { return b.rec.Used.Usage })

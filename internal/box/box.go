@@ -164,7 +164,7 @@ func (b *Box) Running() bool {
 	return read(b, func() bool { return b.rec.Sandbox.Status == hutch.Running && !b.gone })
 }
 
-// InUse reports whether something is under way in the box, which Detach refuses then.
+// InUse reports whether the box is in use. If so, Detach refuses.
 func (b *Box) InUse() bool { return read(b, func() bool { return b.uses > 0 || b.inst == nil }) }
 
 // Gone reports whether the box was destroyed or never created.

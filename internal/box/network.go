@@ -7,7 +7,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// Gateway decides what a sandbox reaches, as package egress does.
+// Gateway controls the network access of a sandbox, as package egress does.
 type Gateway interface {
 	netstack.Handler
 	// Set applies n from now on, and cuts connections that n does not allow.
@@ -32,7 +32,7 @@ func (b *Box) Traffic() hutch.Traffic {
 	return read(b, func() hutch.Traffic { return b.rec.Traffic })
 }
 
-// Denials counts what the network of the box has denied so far.
+// Denials counts the connections of the box that the network has denied so far.
 func (b *Box) Denials() int64 {
 	if g := b.Gateway(); g != nil {
 		return g.Traffic().Denied

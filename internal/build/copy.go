@@ -188,7 +188,7 @@ func (c *copying) files(from, to string, contents bool) error {
 	})
 }
 
-// above makes the parent folders of files that patterns selected, like those of the source.
+// above creates the parent folders of files that patterns selected. They get the attributes of the source's folders.
 func (c *copying) above(from, to, below string) error {
 	dir := path.Dir(below)
 	if c.include == nil || dir == "." || below == "" {

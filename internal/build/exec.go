@@ -268,7 +268,7 @@ func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 				return err
 			}
 		case !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
-			return nil // its content can be gone
+			return nil // its content can be missing
 		}
 		if d.IsDir() {
 			return fs.SkipDir

@@ -41,7 +41,7 @@ type limits struct {
 	shared  *budget
 }
 
-// budget is what the trees of a build can still use together: all of them exist until it ends.
+// budget is the amount that all trees of a build together can still use: all of them exist until the build ends.
 type budget struct {
 	bytes   int64
 	entries int

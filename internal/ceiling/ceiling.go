@@ -53,7 +53,7 @@ func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, err
 	return n, within(n, *token)
 }
 
-// Fill returns n; fields that n leaves out come from another network.
+// Fill returns n, with missing fields filled from another network.
 func Fill(n, from hutch.Network) hutch.Network {
 	if n.Mode == "" && len(n.Allow) == 0 {
 		n.Mode, n.Allow, n.Block = from.Mode, from.Allow, slices.Concat(n.Block, from.Block)

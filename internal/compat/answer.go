@@ -81,8 +81,8 @@ func Send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	httpio.NewWriter(w, r, Stall).Write(body)
 }
 
-// Answer answers with a small value as JSON, for a guard that does not let a request in. An error of writing means that
-// the client has gone.
+// Answer answers with a small value as JSON, for a guard that refuses a request. A write error means that the client
+// has disconnected.
 func Answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -90,8 +90,8 @@ func Answer(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// Remembered has one value for each owner, for a while. Owners do not share values: an owner's programs could change
-// what the owner's sandboxes report.
+// Remembered keeps one value for each owner for a limited time. Owners do not share values: an owner's programs could
+// change what the owner's sandboxes report.
 type Remembered[T any] struct {
 	mu      sync.Mutex
 	byOwner map[string]remembered[T]

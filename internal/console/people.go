@@ -224,7 +224,7 @@ func (s *sessions) renewedElsewhereLocked(x *session, now *person) {
 	x.timer.Reset(time.Until(x.ends()))
 }
 
-// isPerson reports whether a session is that of a person: a renewal can replace its principal at any time.
+// isPerson reports whether a session belongs to a person. A renewal can replace its principal at any time.
 func (s *sessions) isPerson(x *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,8 +108,8 @@ func (h *Handler) isSecure(r *http.Request) bool {
 	return r.TLS != nil || h.opt.Secure != nil && h.opt.Secure(r)
 }
 
-// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the one that no other host can have
-// set. Two cookies with the name are an error: one of them is not ours.
+// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the cookie that no other host can
+// have set. Two cookies with the name are an error: one of them is foreign.
 func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	switch found := h.sentCookies(r); len(found) {
 	case 0:
@@ -133,7 +133,7 @@ func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 // maxSent is how many cookies of one name are examined.
 const maxSent = 8
 
-// cookiesOf returns those of them that have our format.
+// cookiesOf returns the request's cookies that have our format.
 func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	found := h.sentCookies(r)
 	for _, sent := range found[:min(len(found), maxSent)] {

@@ -220,8 +220,8 @@ func (s *sessions) expire(x *session) {
 	s.removeLocked(context.Background(), x)
 }
 
-// create begins a session. It ends the oldest one of a principal that has too many. The grant is that of a person, nil
-// for none.
+// create begins a session. If a principal has too many sessions, it ends the oldest. grant is the person's grant, or
+// nil.
 func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) (cookie, *session, error) {
 	var c cookie
 	rand.Read(c[:]) // never fails: it ends the program instead

@@ -194,7 +194,7 @@ func locate(ctx context.Context, conversation string) (place, error) {
 	return place{conversation, ownerOf(ctx)}, nil
 }
 
-// ownerOf returns the owner of a call's conversations: that of its principal, like the wrapped service.
+// ownerOf returns the owner of a call's conversations: the owner of its principal, as in the wrapped service.
 func ownerOf(ctx context.Context) string {
 	if who := caller.From(ctx).Principal; who != nil {
 		return who.Owner
@@ -211,7 +211,7 @@ func (p place) folder() string {
 	return p.conversation + "~" + p.mark()
 }
 
-// mark stands for the owner in names of folders; empty for the server's own.
+// mark represents the owner in names of folders; empty for the server itself.
 func (p place) mark() string {
 	if p.owner == "" {
 		return ""

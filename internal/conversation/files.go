@@ -203,7 +203,7 @@ func (l *listing) each(yield func(string, hutch.FileInfo) bool) {
 	}
 }
 
-// prune removes from the host what the sandbox no longer has.
+// prune removes the files from the host that the sandbox no longer has.
 func (l *listing) prune(root *os.Root) error {
 	return walk(root, ".", func(name string, _ fs.DirEntry) error {
 		if l.has[name] {

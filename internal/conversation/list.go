@@ -20,8 +20,8 @@ const MaxListed = 1000
 // Kept describes the stored data of a conversation.
 type Kept struct {
 	Name string `json:"conversation"`
-	// Owner distinguishes the conversations of different owners in a list of all. It is empty for those of the server's
-	// own token.
+	// Owner distinguishes the conversations of different owners in a list of all. It is empty for conversations of the
+	// server's own token.
 	Owner    string    `json:"owner,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	Modified time.Time `json:"modifiedAt"`
@@ -36,8 +36,8 @@ type List struct {
 	Next string `json:"next,omitempty"`
 }
 
-// index answers GET /conversations: the caller's own ones, or with all=true those of
-// every owner, for an administrator.
+// index answers GET /conversations with the caller's conversations, or with all=true the conversations of every owner,
+// for an administrator.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	if forPage(r) {
@@ -75,8 +75,8 @@ func mayList(who *caller.Principal, all bool) error {
 	return nil
 }
 
-// List returns the conversations of the owner with a mark, or of all, whose folders
-// come after a name.
+// List returns conversations whose folder names come after a name: the conversations of the owner with this mark, or
+// all.
 func (s *Server) List(owner string, all bool, after string) (List, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {

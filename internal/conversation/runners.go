@@ -100,8 +100,8 @@ type languages struct {
 	until time.Time
 }
 
-// Runners lists the languages for code: the host's, and those of the caller's runners, whose version is the name of
-// their image.
+// Runners lists the languages for code: the host's languages, and the languages of the caller's runners. The version of
+// a runner's language is the name of its image.
 func (s *Server) Runners(ctx context.Context) ([]hutch.Language, error) {
 	list, err := s.ofHost(ctx)
 	if err != nil {

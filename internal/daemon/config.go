@@ -136,7 +136,7 @@ type Sandboxes struct {
 	DestroyAll bool
 	// SleepAll puts all sandboxes to sleep when the daemon closes, for machines and containers that end with it.
 	SleepAll bool
-	// ColdCompilers leaves the standard library of Go uncompiled.
+	// ColdCompilers skips the compilation of Go's standard library in advance.
 	ColdCompilers bool
 }
 
@@ -153,7 +153,7 @@ type Images struct {
 // Secrets are the server's own secrets, and the key for all others.
 type Secrets struct {
 	Given    map[string]string          // by name: credentials that all sandboxes can request
-	Brokered map[string]hutch.Brokering // those of Given that sandboxes never get
+	Brokered map[string]hutch.Brokering // the credentials in Given that sandboxes never get
 	Key      string                     // key that encrypts all secrets; "" is the one in KeyFile
 	KeyFile  string                     // default in the data folder, created when it is missing
 }
@@ -175,7 +175,7 @@ type Conversations struct {
 type Backups struct {
 	To   string                   // a folder, or s3://BUCKET/PREFIX; "" is a folder of the server's
 	Keys *credentials.Credentials // keys of the bucket
-	Room int64                    // most bytes of those of one token
+	Room int64                    // most bytes of one token's backups
 }
 
 // Monitor is how the daemon is watched.

@@ -205,7 +205,7 @@ func (d *Daemon) nodeAndKey() (node, key string, err error) {
 	return member.Node, secret.Reveal(secrets), nil
 }
 
-// scope says which sandboxes verbs reach: those of this server, or of all nodes.
+// scope is the set of sandboxes that verbs reach: this server's, or those of all nodes.
 type scope struct {
 	service   hutch.Service
 	ports     preview.Sandboxes

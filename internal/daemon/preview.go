@@ -50,14 +50,14 @@ func (d *Daemon) previewOptions() preview.Options {
 	}
 }
 
-// isOwn reports whether a host name is the server's own, not that of a preview.
+// isOwn reports whether a host name belongs to the server itself, not to a preview.
 func (d *Daemon) isOwn(host string) bool {
 	public, _ := url.Parse(d.BaseURL())
 	return strings.EqualFold(host, public.Hostname()) || d.cfg.Console != "" && strings.EqualFold(host, d.cfg.Console) || slices.ContainsFunc(d.cfg.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
 }
 
-// clientOf is the address that a request comes from, and whether a proxy reported it. The first untrusted proxy is
-// named in the log.
+// clientOf returns the address of a request's client, and whether a proxy reported it. The log names the first
+// untrusted proxy.
 func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	if d.cfg.Proxies.Has(from.Addr()) {

@@ -48,8 +48,8 @@ func LockPatiently(dir string) (f *os.File, free bool, err error) {
 	}
 }
 
-// HasLock reports whether a process has the lock file of a folder open. Its process id in the address can be that of
-// another program by now.
+// HasLock reports whether a process has the lock file of a folder open. The process id in the address can meanwhile
+// belong to another program.
 func HasLock(pid int, dir string) bool {
 	want, err := os.Stat(lockFile(dir))
 	if err != nil {

@@ -19,7 +19,8 @@ type pin struct {
 	name string
 }
 
-// pins are the resolver's answers to a sandbox. An address counts as that of a name only if it was in the answer.
+// pins are the resolver's answers to a sandbox. An address belongs to a name only if it was in the answer for that
+// name.
 type pins struct {
 	mu    sync.Mutex
 	until map[pin]time.Time

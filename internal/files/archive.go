@@ -273,7 +273,7 @@ func (u *unpacking) close() {
 type member struct {
 	name string
 	mode fs.FileMode // with the type
-	link string      // the target of a link; if mode is that of a regular file, of a hard link
+	link string      // the target of a link; for the mode of a regular file, the target of a hard link
 	when time.Time
 	body io.Reader
 }

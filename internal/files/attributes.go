@@ -17,8 +17,8 @@ const maxAttributes = 8 << 10
 // maxValue is the longest value that Linux has.
 const maxValue = 64 << 10
 
-// attributes reads the attributes of what a descriptor of any kind is open on. A file system without them, and a file that
-// is closed to the caller, have none.
+// attributes reads the attributes of an open descriptor of any kind. A file system without attributes, and a file that
+// the caller may not read, have none.
 func attributes(fd int) map[string]string {
 	at := "/proc/self/fd/" + itoa(fd)
 	var names, value [maxAttributes]byte

@@ -143,11 +143,11 @@ func choose(glob string, hidden bool) (choice, error) {
 	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
 }
 
-// maxAlternatives limits the number of patterns without braces that one with braces stands for. Each can be compared
-// with each name, and that cannot be cancelled.
+// maxAlternatives limits the number of patterns without braces that one pattern with braces expands to. Each of them
+// can be compared with each name, and that cannot be cancelled.
 const maxAlternatives = 256
 
-// alternatives counts the patterns without braces that a pattern stands for; it stops soon after the limit.
+// alternatives counts the patterns without braces that a pattern expands to. It stops soon after the limit.
 func alternatives(glob string) int {
 	type group struct{ before, sum int }
 	var open []group

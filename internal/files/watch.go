@@ -139,7 +139,7 @@ type watcher struct {
 	root      int
 
 	paths map[int]string // paths of the watched folders
-	// seen are files that the scan of a new folder has found: the events of their creation may still come.
+	// seen are files that the scan of a new folder has found: the events of their creation may still arrive.
 	seen   map[string]bool
 	drafts map[uint32]bool // moves of our own temporary files, by cookie
 	queue  []change
@@ -210,7 +210,7 @@ func (w *watcher) drop(wd int) {
 func (w *watcher) below(ctx context.Context, base string, announce bool) error {
 	dir, err := folder(unix.AT_FDCWD, base, 0)
 	if err != nil {
-		return nil // gone, or not readable
+		return nil // deleted, or not readable
 	}
 	return w.fs.walk(ctx, dir, base, 0, func(e *entry) error {
 		if announce && !strings.HasPrefix(e.name, hidden) {
@@ -382,7 +382,7 @@ func (w *watcher) moved(wd int, e hutch.FileEvent, cookie uint32) {
 	w.created(wd, e)
 }
 
-// inside lists the watches of a folder and of those below it.
+// inside lists the watches of a folder and of its subfolders.
 func (w *watcher) inside(dir string) (wds []int) {
 	for wd, p := range w.paths {
 		if p == dir || strings.HasPrefix(p, dir+"/") {

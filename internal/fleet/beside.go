@@ -51,7 +51,7 @@ func (t timelines) Timeline(ctx context.Context, sandbox string, q hutch.Timelin
 	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
 }
 
-// Accounts returns what the sandboxes of all nodes have used.
+// Accounts returns the use of the sandboxes of all nodes.
 func (f *Fleet) Accounts(here hutch.Accounts) hutch.Accounts { return accounts{f, here} }
 
 type accounts struct {

@@ -70,9 +70,9 @@ type carrier struct {
 	mu      sync.Mutex
 	kept    map[Name]string        // the bucket's keys for sandboxes of this node
 	points  map[Name]point         // their checkpoints
-	busy    map[Name]chan struct{} // transfers under way; closed at their ends
+	busy    map[Name]chan struct{} // open transfers; closed at their ends
 	failed  map[Name]time.Time     // when the bucket last refused it
-	rounds  sync.Mutex             // held by the background round that is under way
+	rounds  sync.Mutex             // held by the background round while it runs
 	cleaned time.Time
 	saving  sync.Mutex // held while a checkpoint is made: one at a time
 }
@@ -522,7 +522,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	switch {
 	case err != nil:
 		return err
-	case ok && h.Node != c.me(): // it was handed over, and the answer was lost
+	case ok && h.Node != c.me(): // it was handed over, but the answer was lost
 		c.discard(ctx, name)
 		return nil
 	case !ok || h.Image == nil:

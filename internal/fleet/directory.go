@@ -500,7 +500,7 @@ func (d *Directory) placeOnce(ctx context.Context, p placement, about []byte) (a
 	if p.Most == 0 {
 		return answers, read(d.db)
 	}
-	// One create at a time counts the sandboxes of an owner.
+	// Only one create at a time counts the sandboxes of an owner.
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7701, hashtext($1))", p.Owner); err != nil {
 			return err

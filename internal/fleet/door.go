@@ -120,7 +120,7 @@ func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// caller returns the caller for whom another node calls, and a context that ends when that node is removed.
+// caller returns the caller for whom another node calls, and a context that ends when the other node is removed.
 func (d *door) caller(r *http.Request) (c caller.Caller, life context.Context, err error) {
 	from, print := peerOf(r.TLS)
 	if from == "" {

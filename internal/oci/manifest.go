@@ -36,7 +36,7 @@ func parseDocument(body []byte) (document, error) {
 	return d, nil
 }
 
-// platform is what an image runs on.
+// platform is the platform that an image must run on.
 type platform struct{ os, architecture, variant string }
 
 // parsePlatform reads linux/arm64 or linux/arm/v7; empty is this machine's.

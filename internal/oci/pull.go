@@ -18,7 +18,7 @@ type PullOptions struct {
 	Policy      hutch.PullPolicy // default hutch.PullMissing
 	Platform    string           // linux/arm64 or linux/arm/v7; empty is the server's
 	Credentials Credentials      // nil for an anonymous caller
-	Allowed     []string         // registries that this caller can use, within those of the store; empty allows all of these
+	Allowed     []string         // registries that this caller can use, among the store's; empty allows all of the store's
 	Progress    func(Progress)   // called by one goroutine at a time; must not wait
 }
 

@@ -84,7 +84,7 @@ func (s *Store) saveEntries(r record, ref Reference) (v1.Descriptor, dockerEntry
 	return d, entry
 }
 
-// manifestType is what a manifest says that it is.
+// manifestType is the media type that a manifest states.
 func manifestType(path string) (types.MediaType, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -209,7 +209,7 @@ func (s *Store) Step(owner, name string) (Image, bool) {
 	return Image{}, false
 }
 
-// AlsoKey gives a step one more key. The oldest one goes when it has many.
+// AlsoKey gives a step one more key. If the step has too many keys, the oldest one is removed.
 func (s *Store) AlsoKey(owner, digest, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,11 +224,11 @@ func (s *Store) AlsoKey(owner, digest, name string) error {
 
 func lastKeys(keys []string) []string { return keys[max(0, len(keys)-mostKeys):] }
 
-// FinishOptions say what the image of a build is.
+// FinishOptions describe the image of a build.
 type FinishOptions struct {
 	Owner  string
 	From   string    // digest of the last step
-	Config []byte    // the configuration; what it says about layers is replaced
+	Config []byte    // the configuration; the information about layers in it is replaced
 	Name   Reference // name of the image; the zero value gives none
 }
 
@@ -401,7 +401,7 @@ func (s *Store) sharedRootLocked(step *record) bool {
 	return false
 }
 
-// takeRoomOfSteps is takeRoom, after steps that are not in use have gone where that is needed.
+// takeRoomOfSteps is like takeRoom, but first removes unused steps if that is needed.
 func (s *Store) takeRoomOfSteps(owner string, bytes int64) (release func(), err error) {
 	s.mu.Lock()
 	for _, r := range s.idleLocked(owner) {

@@ -32,7 +32,7 @@ type Options struct {
 // Registry is how one registry is reached.
 type Registry = registry.Settings
 
-// Limits bound what an image can make the server do. A zero field stands for its default.
+// Limits bound the resources that an image can make the server use. A zero field means its default.
 type Limits struct {
 	Bytes    int64 // unpacked files of one image; 32 GiB
 	Entries  int   // files, folders and links of one image, about 2 KB of memory each while its root is made; 300,000
@@ -42,7 +42,7 @@ type Limits struct {
 	Document int64 // bytes of a manifest or a configuration; 4 MiB
 	Depth    int   // indexes within indexes; 3
 	Path     int   // bytes of a path in an image; 4,095
-	Config   int   // bytes of what an image says about its programs, which is kept in memory; 512 KiB
+	Config   int   // bytes of an image's configuration, which is kept in memory; 512 KiB
 	Images   int   // images of one owner; 1,000
 	Room     int64 // bytes of disk of one owner's images; 20 GiB
 }
@@ -82,13 +82,13 @@ type Store struct {
 	mu       sync.Mutex
 	records  map[key]*record
 	uses     map[key]int
-	reserved map[string]int64 // bytes of pulls under way, by owner
+	reserved map[string]int64 // bytes of running pulls, by owner
 	pinned   map[string]int   // files below blobs and roots that are needed before a record says so
 	flights  map[flightKey]*flight
 }
 
-// Open opens the store in a folder, which is made when it is missing. One process at a time can have it open; the
-// caller sees to that. Temporary files of an earlier process are removed.
+// Open opens the store in a folder, which is created if it is missing. Only one process at a time can have it open; the
+// caller must ensure that. Temporary files of an earlier process are removed.
 func Open(dir string, o Options) (*Store, error) {
 	o.Limits = o.Limits.withDefaults()
 	o.Patience = cmp.Or(o.Patience, 30*time.Second)

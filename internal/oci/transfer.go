@@ -47,7 +47,7 @@ func (t *transfer) retry(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// readExactly reads a body that must be so long.
+// readExactly reads a body that must have this length.
 func readExactly(r io.Reader, size int64) ([]byte, error) {
 	content := make([]byte, size)
 	if _, err := io.ReadFull(r, content); err != nil {
@@ -71,7 +71,7 @@ type part struct {
 	have int64
 }
 
-// openPartial continues what an earlier pull of the owner received.
+// openPartial continues an earlier pull of the owner with the bytes that it received.
 func (s *Store) openPartial(name string, size int64) (*part, error) {
 	f, err := os.OpenFile(s.path(name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) openPartial(name string, size int64) (*part, error) {
 	return p, nil
 }
 
-// clear forgets what was received.
+// clear deletes the received bytes.
 func (p *part) clear() error {
 	p.sum.Reset()
 	p.have = 0
@@ -123,7 +123,7 @@ func (t *transfer) layer(ctx context.Context, l Layer) error {
 	defer p.Close()
 	resumed := p.have > 0
 	err = t.receive(ctx, p, l)
-	if err == nil && p.digest() != l.Digest && resumed { // what was there before can be at fault
+	if err == nil && p.digest() != l.Digest && resumed { // the earlier bytes can be damaged
 		if err = p.clear(); err == nil {
 			err = t.receive(ctx, p, l)
 		}

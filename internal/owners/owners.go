@@ -24,7 +24,7 @@ type Options struct {
 	Secrets hutch.Secrets
 	// Keys deletes the SSH keys of an owner; nil for none.
 	Keys func(ctx context.Context, owner string) error
-	// More lists further owners: those of volumes and secrets, which no verb lists for all.
+	// More lists further owners: owners of volumes and secrets, which no verb lists for all.
 	More func() []string
 	// Forget removes the timelines of an owner's sandboxes; nil if there are none.
 	Forget func(owner string) error

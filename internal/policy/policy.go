@@ -43,7 +43,7 @@ type Options struct {
 	Nodes hutch.Nodes
 	// SSH stores the keys of SSH clients.
 	SSH hutch.SSH
-	// Pools reports what is kept ready.
+	// Pools reports the instances that are kept ready.
 	Pools hutch.Pools
 	// Examiner looks at the server itself.
 	Examiner hutch.Examiner

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// State reports what the pool has and wants.
+// State reports the instances that the pool has, and those that it still needs.
 func (p *Pool[I]) State() hutch.PoolState {
 	short := p.short()
 	p.mu.Lock()

@@ -8,7 +8,7 @@ import (
 const (
 	buffer      = 128 << 10
 	largeBuffer = 512 << 10
-	maxLarge    = 64      // large buffers lent at a time; further answers use small ones
+	maxLarge    = 64      // large buffers in use at a time; further answers use small ones
 	long        = 1 << 20 // answers from this length on get a large buffer
 )
 

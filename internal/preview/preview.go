@@ -52,8 +52,8 @@ type Options struct {
 	// Own reports whether a host below the domain is the server's own; nil means none. Every other host below the
 	// domain is a preview or unknown.
 	Own func(host string) bool
-	// Client returns the address that a request comes from, and whether a trusted proxy reported it; nil uses the
-	// connection's address.
+	// Client returns the address of a request's client, and whether a trusted proxy reported it. If it is nil, the
+	// connection's address counts.
 	Client func(*http.Request) (addr netip.Addr, proxied bool)
 	// Claim counts the connection of a request towards the visitors of an owner's previews; it returns false if they
 	// have too many. nil accepts all.

@@ -35,8 +35,8 @@ var statuses = map[hutch.Kind]int{
 	// A limit of the caller or of its sandbox, which waiting or freeing
 	// something lifts.
 	hutch.Exhausted: http.StatusTooManyRequests,
-	// Well formed, and not possible with this runtime or image. Not 501, which
-	// tells proxies and monitors that the server is at fault.
+	// The request is well formed, but not possible with this runtime or image. The status is not 501, which tells
+	// proxies and monitors that the server is at fault.
 	hutch.Unsupported: http.StatusUnprocessableEntity,
 	hutch.Unavailable: http.StatusServiceUnavailable,
 	hutch.Timeout:     http.StatusGatewayTimeout,

@@ -25,7 +25,7 @@ const (
 	pingTime = 15 * time.Second // between comments on a silent stream
 )
 
-// errTooLarge becomes a 413; no kind stands for that status.
+// errTooLarge becomes a 413; no kind maps to that status.
 var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", stream.MaxRequest>>20)
 
 // body decodes the body of a request into v; an empty body leaves v unchanged.

@@ -50,8 +50,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 	return &socket{conn: c, ctx: ctx, stall: h.stall, forget: context.AfterFunc(h.cut, cut)}
 }
 
-// socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol, as package credential
-// describes, and closes a connection whose server selects none of those that it offers.
+// socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol, as package
+// credential describes. It closes a connection whose server selects none of the offered subprotocols.
 func socketOptions(origins []string) websocket.AcceptOptions {
 	o := websocket.AcceptOptions{Subprotocols: []string{"hutch"}}
 	literal := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`)

@@ -29,8 +29,7 @@ type Command struct {
 	err    error
 }
 
-// Table is the commands of one sandbox. The zero value is ready. Its lock is taken
-// before that of a log.
+// Table holds the commands of one sandbox. The zero value is ready. Its lock is taken before the lock of a log.
 type Table struct {
 	mu   sync.Mutex
 	list []*Command // oldest first

@@ -22,14 +22,14 @@ func New(total, share int) *Room {
 	return &Room{total: total, share: share, taken: map[string]int{}}
 }
 
-// Tab records what one request has taken.
+// Tab records the memory that one request has taken.
 type Tab struct {
 	room  *Room
 	owner string
 
 	// Guarded by room.mu.
 	taken   int
-	holders int // what is taken is given back when no holder is left
+	holders int // the memory is given back when no holder is left
 }
 
 // Open begins the Tab of an owner's request. The returned function, called once, gives everything back. Without a Room
@@ -42,7 +42,7 @@ func (r *Room) Open(owner string) (*Tab, func()) {
 	return t, t.release
 }
 
-// Hold keeps what the Tab takes until the returned function is called too, for a call that can outlive its request.
+// Hold keeps the Tab's memory until the returned function is also called, for a call that can outlive its request.
 func (t *Tab) Hold() func() {
 	if t == nil {
 		return func() {}

@@ -19,13 +19,13 @@ import (
 // Service keeps records and follows scripts. The zero value works: Exec then
 // prints the command and exits with 0.
 type Service struct {
-	// OnExec is what a command does, in a sandbox that exists.
+	// OnExec is the result of a command in a sandbox that exists.
 	OnExec func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
 	// OnFiles are the files of every sandbox; without it sandboxes have no files.
 	OnFiles hutch.Files
 	// OnRun is what code does in a context.
 	OnRun func(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error)
-	// OnLogs is what a process has printed.
+	// OnLogs is the output of a process.
 	OnLogs func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error)
 
 	// OnDial is what listens on every port; without it nothing does.
@@ -173,7 +173,7 @@ func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecReques
 	return Print(sandbox, req, out, hutch.Stdout, req.Command+"\n")
 }
 
-// execID is that of every resumable command, which prints its id.
+// execID is the id of every resumable command, which prints its id.
 const execID = "x-scripted"
 
 func (s *Service) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -47,7 +47,7 @@ func complete(name string, req hutch.SecretRequest) (*hutch.Brokering, error) {
 	return &b, err
 }
 
-// Brokered returns those of an owner's secrets with the given names that are brokered. Unknown names are left out.
+// Brokered returns an owner's brokered secrets with the given names. Unknown names are left out.
 func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -89,8 +89,8 @@ var prefixes = []string{
 	"xoxb-", "xoxp-", "hf_", "npm_", "pypi-", "SG.", "AIza",
 }
 
-// placeholder returns the text that stands for a secret inside. It reveals only the kind of the value, and does not
-// change when the value does.
+// placeholder returns the text that replaces a secret in the sandbox. It reveals only the kind of the value, and does
+// not change when the value does.
 func placeholder(e entry) string {
 	sum := sha256.Sum256([]byte("hutch placeholder\x00" + e.Owner + "\x00" + e.Name))
 	prefix := ""

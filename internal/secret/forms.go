@@ -58,7 +58,7 @@ func jsonText(s string, html bool) string {
 	return inside(strings.TrimSpace(b.String()))
 }
 
-// inside is what is between quotes.
+// inside is the text between quotes.
 func inside(quoted string) string { return quoted[1 : len(quoted)-1] }
 
 // encoded are the value's forms in hexadecimal and base64.

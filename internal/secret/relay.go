@@ -25,7 +25,7 @@ type relay struct {
 	lanes    [2]lane // lanes of stdout and stderr
 	from     int64   // output before it is only searched
 	begun    bool
-	cursor   int64 // told last
+	cursor   int64 // the cursor that was reported last
 	lost     int64 // reported with the next piece
 	ended    bool
 	err      error // the caller's error; its function is then not called again

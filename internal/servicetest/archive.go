@@ -27,7 +27,7 @@ func (s *suite) archives() map[string]func(*testing.T) {
 	}
 }
 
-// planted makes something to pack, and show lists what is there.
+// planted creates files to pack, and show lists the resulting files.
 const (
 	planted = `mkdir -p t/sub/deep t/empty && cd t && printf 'a\0b' > bin && echo x > "odd name" && head -c 200000 /dev/urandom > sub/big &&
 		ln -s ../bin sub/link && ln -s /nowhere abs && chmod 750 sub bin && chmod 555 empty && touch -d '2020-02-02 02:02:02' bin && echo h > .hidden && mkfifo pipe`

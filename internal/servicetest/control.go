@@ -254,7 +254,7 @@ func (s *suite) terminal() map[string]func(*testing.T) {
 			for i := range 20 {
 				s.types(t, p, fmt.Sprintf("seq %d; echo é\r", 10*i))
 			}
-			s.shows(t, p, 0, "190\r\né\r\n") // or the echo of what follows might stand in it
+			s.shows(t, p, 0, "190\r\né\r\n") // otherwise the echo of the following input might be in it
 			s.types(t, p, "exit\r")
 			s.until(t, p, "has ended", ended)
 			close(slow)

@@ -632,7 +632,7 @@ func (o *meddler) Write(b []byte) (int, error) {
 
 func (s *suite) shrinking(t *testing.T) {
 	id := s.open(t)
-	s.run(t, id, "truncate -s 100M f") // more than all that lies between can hold
+	s.run(t, id, "truncate -s 100M f") // more than the buffers in between can hold
 	cut := &meddler{func() { s.run(t, id, "truncate -s 1000 f") }}
 	_, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: "f"}, cut)
 	wantKind(t, hutch.Conflict, err, "a file that became shorter while it was read")

@@ -27,7 +27,7 @@ func (s *suite) networkDefault(t *testing.T) {
 	}
 }
 
-// Rules are kept in their canonical form, in place of those before.
+// New rules replace the earlier ones and are kept in their canonical form.
 func (s *suite) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{

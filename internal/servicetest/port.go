@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// listener is a server that sends back what it received when it has received
-// all, after a greeting. It prints its port.
+// listener is a server that sends a greeting, and sends its input back when it has received all of it. It prints its
+// port.
 const listener = `
 import socket, sys, threading
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
@@ -222,7 +222,7 @@ func (s *suite) testExpose(t *testing.T) {
 	s.testTokens(t, id, first.Token)
 }
 
-// testTokens wants port 8080 to accept only the token a_b-c.
+// testTokens expects that port 8080 accepts only the token a_b-c.
 func (s *suite) testTokens(t *testing.T, id, old string) {
 	t.Helper()
 	for token, want := range map[string]bool{"a_b-c": true, old: false, "": false, "x": false} {

@@ -273,13 +273,13 @@ func (s *suite) ends(t *testing.T, p hutch.Process) {
 	}
 }
 
-// printed is what a process has printed since the cursor, and the next cursor.
+// printed is the output of a process since the cursor, and the next cursor.
 func (s *suite) printed(t *testing.T, p hutch.Process, cursor int64) (string, int64) {
 	t.Helper()
 	return s.read(t, hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Cursor: cursor})
 }
 
-// follow is what a process prints from the cursor to its end.
+// follow returns the output of a process from the cursor to its end.
 func (s *suite) follow(t *testing.T, p hutch.Process, cursor int64) (string, int64) {
 	t.Helper()
 	return s.read(t, hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Cursor: cursor, Follow: true})

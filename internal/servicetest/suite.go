@@ -15,7 +15,7 @@ import (
 	"hutch"
 )
 
-// Options say what is particular to the service at hand.
+// Options describe the service under test.
 type Options struct {
 	// Runtime is asked for in every create; empty for the default.
 	Runtime string
@@ -150,7 +150,7 @@ func (s *suite) start(t *testing.T, id string, req hutch.ProcessRequest) hutch.P
 	return p
 }
 
-// until waits for a process to be as ok wants it.
+// until waits until ok reports true for a process.
 func (s *suite) until(t *testing.T, p hutch.Process, what string, ok func(hutch.Process) bool) hutch.Process {
 	t.Helper()
 	eventually(t, "process "+what, func() bool {
@@ -185,7 +185,7 @@ func mark() (env map[string]string, find string) {
 	return map[string]string{"HUTCH_MARK": name}, "grep -alF HUTCH_MARK=" + name + " /proc/[0-9]*/environ 2>/dev/null || true"
 }
 
-// gone waits until nothing of a marked command lives.
+// gone waits until all processes of a marked command have ended.
 func (s *suite) gone(t *testing.T, id, find string) {
 	t.Helper()
 	eventually(t, "all processes of the command are gone", func() bool { return s.run(t, id, find) == "" })

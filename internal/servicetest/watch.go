@@ -26,7 +26,7 @@ func (s *suite) watch() map[string]func(*testing.T) {
 	}
 }
 
-// watching is a watch under way.
+// watching is a watch that runs.
 type watching struct {
 	t      *testing.T
 	base   string

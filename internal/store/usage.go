@@ -11,12 +11,12 @@ import (
 	"hutch/internal/driver"
 )
 
-// Used is the account of a sandbox: what it has used up to a reading of its instance, whose counters start at its own
-// beginning.
+// Used is the account of a sandbox: its use up to a reading of its instance. The instance's counters start when the
+// instance does.
 type Used struct {
 	hutch.Usage
 	At     time.Time `json:"at,omitzero"` // of the last reading; zero while it does not run
-	CPU    float64   `json:"cpu"`         // CPU seconds that the present instance had used by then
+	CPU    float64   `json:"cpu"`         // CPU seconds that the present instance had used at the reading
 	Memory int64     `json:"memory"`      // memory that it used then, in bytes
 }
 

@@ -53,7 +53,7 @@ type Timelines struct {
 	files atomic.Int32 // files that journals keep open
 
 	mu       sync.Mutex
-	journals map[name]*journal // those that were used recently
+	journals map[name]*journal // recently used journals
 	made     int               // since the last sweep
 }
 

@@ -58,7 +58,7 @@ type Machine struct {
 	CPU    []string          `json:"cpu"`
 }
 
-// Lacks says what a machine lacks for an image; nil for nothing.
+// Lacks names the features that a machine lacks for an image; nil if it lacks none.
 func (m Machine) Lacks(n Needs) error {
 	build, ok := m.Builds[n.Runtime]
 	var missing []string
@@ -163,7 +163,7 @@ func Find(ctx context.Context, s objects.Store, img Image) error {
 	return body.Close()
 }
 
-// unbroken tells a connection that breaks from an object that ends too early.
+// unbroken distinguishes a broken connection from an object that ends too early.
 type unbroken struct{ io.Reader }
 
 func (u unbroken) Read(b []byte) (int, error) {

@@ -136,7 +136,7 @@ func isOthers(host string) bool {
 	return strings.HasSuffix(strings.ToLower(strings.TrimRight(host, ".")), ".localhost")
 }
 
-// methods are those of browsers.
+// methods are the HTTP methods that browsers use.
 var methods = []string{"GET /", "POST /", "HEAD /", "PUT /", "DELETE /", "OPTIONS /", "PATCH /"}
 
 // head is the beginning of a client's data.

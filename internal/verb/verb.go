@@ -35,7 +35,7 @@ type Verb struct {
 	Frees bool
 }
 
-// Subject is what a verb is about.
+// Subject is the object that a verb acts on.
 type Subject int
 
 const (
@@ -71,7 +71,7 @@ func index() map[string]Verb {
 type Call struct {
 	Verb    string
 	Sandbox string // empty if the verb concerns no sandbox
-	Target  string // what the call concerns in the sandbox, for the record: a path, a process, a command
+	Target  string // the object of the call in the sandbox, for the record: a path, a process, a command
 	Request any    // the request, if the verb has one
 
 	// Runs is true when this call also runs something, though its verb only looks: it then needs the scope of Exec.

@@ -47,7 +47,7 @@ type Options struct {
 		Process(ctx context.Context, sandbox, process string) (hutch.Process, error)
 		Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error)
 	}
-	// Holder returns what the live token of an owner stands for, and nil for none. Required.
+	// Holder returns the principal of an owner's live token, or nil if there is none. Required.
 	Holder func(owner string) *caller.Principal
 	// Claim counts the connection of a request towards the viewers of an owner's terminals; it returns false if they are
 	// too many. Viewers have no token, so they would else take the room of everybody who signs in. nil accepts all.
@@ -101,7 +101,7 @@ type Links struct {
 	byKey map[hash]*entry
 }
 
-// Open reads the links that are stored, and removes those that have expired.
+// Open reads the stored links, and removes those that have expired.
 func Open(ctx context.Context, opt Options) (l *Links, err error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if opt.Observer == nil {
@@ -122,8 +122,8 @@ func Open(ctx context.Context, opt Options) (l *Links, err error) {
 	})
 }
 
-// apply makes a link as its document says, also when another server changed it. Who watches by a link that is gone is
-// sent away.
+// apply makes a link match its document, also when another server changed it. If the link is gone, its viewers are
+// disconnected.
 func (l *Links) apply(name string, doc []byte) error {
 	key, err := hex.DecodeString(name)
 	var rec record
@@ -282,7 +282,7 @@ func (e *entry) of(owner, sandbox, process string) bool {
 
 var errTakenBack = hutch.Errorf(hutch.Denied, "the link to this terminal was taken back")
 
-// Revoke takes a link back, and ends what is watched by it. A link that is not there is no error.
+// Revoke revokes a link and disconnects its viewers. Revoking a missing link is not an error.
 func (l *Links) Revoke(ctx context.Context, sandbox, process, id string) error {
 	return l.recorded(ctx, "UnshareTerminal", sandbox, process, func(ctx context.Context, who *caller.Principal) error {
 		return l.stored.Change(ctx, func(d *store.Draft) error {
@@ -350,7 +350,7 @@ func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, li
 
 var errCrowded = hutch.Errorf(hutch.Exhausted, "as many watch now as can by links of this token: try again in a minute").With("limit", "viewers").With("retryAfter", 60)
 
-// enter counts a viewer of a link, and returns the link and whom it belongs to.
+// enter counts a viewer of a link, and returns the link and its owner.
 func (l *Links) enter(secret string) (*entry, *caller.Principal, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -46,8 +46,7 @@ func NewClient(dial func(context.Context) (net.Conn, error), token string) *Clie
 	return &Client{dial: dial, token: token, nonce: NewNonce}
 }
 
-// Close closes the idle connections and refuses new requests. Requests under
-// way end when their connections do.
+// Close closes the idle connections and refuses new requests. Open requests end when their connections do.
 func (c *Client) Close() {
 	c.mu.Lock()
 	idle := c.idle
@@ -231,7 +230,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	return broken(err)
 }
 
-// broken is the error for an agent that is gone, hangs, or violates the protocol.
+// broken is the error for an agent that has ended, hangs, or violates the protocol.
 func broken(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox's agent is gone or does not answer: look at the sandbox's status, or destroy it and make a new one").Because(cause)

@@ -28,10 +28,10 @@ const (
 	MaxPiece = 48 << 10
 )
 
-// EnvArg stands for the environment of a context, as a JSON object, in Context.Become.
+// EnvArg is replaced by the environment of a context, as a JSON object, in Context.Become.
 const EnvArg = "\x00env"
 
-// StdinArg stands for the path of a run's standard input in Run.Input.
+// StdinArg is replaced by the path of a run's standard input in Run.Input.
 const StdinArg = "\x00stdin"
 
 // Context creates a code context: an interpreter and its queue of runs. An existing one with that id is not changed;
@@ -91,7 +91,7 @@ type RunEnd struct {
 	Code     int   `json:"code"`             // the exit code from the interpreter
 	Signal   int   `json:"signal,omitempty"` // the signal that ended the interpreter
 	TimedOut bool  `json:"timedOut,omitempty"`
-	Ended    bool  `json:"ended,omitempty"`  // the interpreter is gone
+	Ended    bool  `json:"ended,omitempty"`  // the interpreter has ended
 	Memory   bool  `json:"memory,omitempty"` // the interpreter, or a process of the run, was ended because of the memory limit
 	Runs     int   `json:"runs"`             // number of the context's runs
 	Cursor   int64 `json:"cursor"`

@@ -107,7 +107,7 @@ func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
 	return met, err
 }
 
-// taken reads windows until the reply. The reply comes after everything was sent, so the connection is free when the
+// taken reads windows until the reply. The reply arrives after everything was sent, so the connection is free when the
 // sender has returned.
 func (s *stream) taken(sent <-chan struct{}) error {
 	for {

@@ -59,7 +59,7 @@ type File struct {
 
 type fileUser struct{}
 
-// AsUser returns a context whose requests about files are those of a user: see File.User.
+// AsUser returns a context whose requests about files are made with the rights of a user: see File.User.
 func AsUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, fileUser{}, user)
 }

@@ -85,7 +85,7 @@ type reading struct {
 	req  hutch.ReadRequest
 	w    io.Writer
 	info hutch.FileInfo
-	left int64 // bytes that can still come; negative for any number
+	left int64 // bytes that can still arrive; negative for no limit
 }
 
 func (r *reading) started(payload []byte) error {

@@ -139,10 +139,10 @@ type Start struct {
 	Health *hutch.HealthCheck `json:"health,omitempty"`
 }
 
-// SourceArg stands for the path of the source file in Start.Argv.
+// SourceArg is replaced by the path of the source file in Start.Argv.
 const SourceArg = "\x00source"
 
-// ProgramArg stands for the path of the compiled program.
+// ProgramArg is replaced by the path of the compiled program.
 const ProgramArg = "\x00program"
 
 // Attach reads a process's output.

@@ -45,7 +45,7 @@ type Options struct {
 	Sandbox hutch.CreateRequest
 	// Idle is how long a session counts towards the limit after its turn has ended; default one minute.
 	Idle time.Duration
-	// Drain is how long calls that run can continue after the worker was told to stop; default one minute.
+	// Drain is how long running calls can continue after the worker was told to stop; default one minute.
 	Drain time.Duration
 	// Outputs is a folder of this machine that gets the files of [OutputsDir], in a folder for each session; "" leaves
 	// them in the sandbox.

@@ -64,8 +64,8 @@ func urlTarget(s string) string {
 	return u.String()
 }
 
-// To returns a context for the run function of a hook: its call goes to another service than Next. What is wrapped below
-// or above is not led elsewhere.
+// To returns a context for the run function of a hook: the call goes to another service than Next. Hooks that wrap the
+// call at other levels still use Next.
 func To[T any](ctx context.Context, s Wrapper[T], other T) context.Context {
 	return context.WithValue(ctx, elsewhere{s}, other)
 }
@@ -75,7 +75,7 @@ type Wrapper[T any] interface{ wraps() T }
 
 type elsewhere struct{ of any }
 
-// next is where a call of s goes.
+// next is the service that receives a call of s.
 func next[T any](ctx context.Context, s Wrapper[T]) T {
 	if other, ok := ctx.Value(elsewhere{s}).(T); ok {
 		return other

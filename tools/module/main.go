@@ -168,7 +168,7 @@ func (r *renaming) source(b []byte) ([]byte, error) {
 			edits = append(edits, edit{at(c.Pos()), at(c.End()), string(r.prose([]byte(c.Text)))})
 		}
 	}
-	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from }) // from the end, so that offsets hold
+	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from }) // from the end, so that offsets stay valid
 	out := slices.Clone(b)
 	for _, e := range edits {
 		out = slices.Replace(out, e.from, e.to, []byte(e.with)...)

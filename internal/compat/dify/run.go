@@ -37,7 +37,7 @@ func (p program) check() (language, error) {
 	return l, nil
 }
 
-// network is what the sandbox can reach. Dify always asks for a network; the server decides what it gets.
+// network is the network access of the sandbox. Dify always asks for a network; the server decides about the access.
 func (p program) network() hutch.Network {
 	if p.Network {
 		return hutch.Network{}

@@ -94,7 +94,7 @@ func Open(r *http.Request) bool {
 // Ours reports whether the client of a request expects E2B's errors.
 func Ours(r *http.Request) bool { return visitOf(r) != nil }
 
-// visit finds out what a request is for; nil means that it is not for this package.
+// visit finds out which sandbox and port a request is for; nil means that this package does not serve it.
 func (s *Server) visit(r *http.Request) *visit {
 	switch label, ok := s.labelOf(r.Host); {
 	case ok && label == "api":

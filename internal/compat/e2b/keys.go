@@ -81,7 +81,7 @@ func (s *Server) trafficToken(owner, id string) string {
 	return hex.EncodeToString(s.mac(forTraffic, owner, id))
 }
 
-// signature is the signature that E2B's clients put into the URL of a file. The parts are those of the query.
+// signature is the signature that E2B's clients put into the URL of a file. The parts are taken from the query.
 func signature(path, operation, user, token, expires string) string {
 	text := path + ":" + operation + ":" + user + ":" + token
 	if expires != "" {

@@ -91,7 +91,8 @@ func (s *Server) make(ctx context.Context, b *build, req started) error {
 	return err
 }
 
-// base returns what a build starts from. It names the image of a template by its digest, because it may have no name.
+// base returns the origin of a build. It names the image of a template by its digest, because the image may have no
+// name.
 func (s *Server) base(ctx context.Context, b *build, req started) (recipe.Base, error) {
 	if req.FromTemplate == "" {
 		return s.baseOf(ctx, b, req)

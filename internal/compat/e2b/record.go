@@ -41,7 +41,7 @@ func (s *Server) domain() *string {
 	return &s.opt.Domain
 }
 
-// templateOf is what a client requested or, for a sandbox of another API, what it started from.
+// templateOf is the template that a client requested. For a sandbox of another API, it is the sandbox's origin.
 func templateOf(sb hutch.Sandbox) string {
 	switch {
 	case sb.Labels[labelTemplate] != "":

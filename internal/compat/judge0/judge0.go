@@ -80,7 +80,7 @@ func (h *Handler) Routes() []string { return h.names }
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the submissions and calls under way and waits for them.
+// Close ends the open submissions and calls and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
 func lacks(what string) call {

@@ -132,7 +132,7 @@ func (h *Handler) run(ctx context.Context, sandbox string, s *submission) (outco
 	return o, nil
 }
 
-// used is what a sandbox has used, if that is known.
+// used is the use of a sandbox, if it is known.
 func (h *Handler) used(ctx context.Context, sandbox string) hutch.Usage {
 	if h.accounts == nil {
 		return hutch.Usage{}
@@ -235,7 +235,7 @@ func optionalText(b []byte) *string {
 
 var errTooLong = errors.New("the program wrote too much")
 
-// output is what a program writes.
+// output is the output of a program.
 type output struct {
 	stdout, stderr []byte
 	full           bool

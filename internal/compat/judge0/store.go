@@ -14,8 +14,8 @@ const (
 	maxKept    = 1000      // submissions of an owner
 	maxWaiting = 100       // most of them that have not ended
 	maxBytes   = 16 << 20  // bytes of the submissions of an owner
-	allBytes   = 128 << 20 // bytes of those of all owners
-	atOnce     = 4         // most that run at once for an owner, in addition to those that a client waits for
+	allBytes   = 128 << 20 // bytes of all owners' submissions
+	atOnce     = 4         // most submissions that run at once for an owner, in addition to the submissions that a client waits for
 )
 
 var errFull = hutch.Errorf(hutch.Exhausted, "queue is full").With("limit", "submissions").With("retryAfter", 1)
@@ -46,7 +46,7 @@ type store struct {
 	bytes  int
 }
 
-// shelf has the submissions of one owner.
+// shelf holds the submissions of one owner.
 type shelf struct {
 	list    []*submission
 	bytes   int

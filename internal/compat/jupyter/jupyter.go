@@ -139,7 +139,7 @@ func (h *Handler) running(f http.HandlerFunc) http.HandlerFunc {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// Close ends the calls and runs under way, and waits for them.
+// Close ends the open calls and runs, and waits for them.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	h.calls.Close()

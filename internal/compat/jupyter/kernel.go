@@ -27,7 +27,7 @@ const (
 	maxHistory      = 128 << 10 // bytes; it is kept when the clients have disconnected
 )
 
-// key identifies a kernel among those of all owners.
+// key identifies a kernel among the kernels of all owners.
 type key struct{ owner, id string }
 
 // kernel is the current work of one kernel. One goroutine handles the requests on the channel shell; it exists while
@@ -49,7 +49,7 @@ type kernel struct {
 	ends    *time.Time // end of the sandbox, as known to the goroutine that handles the requests
 	stayed  time.Time  // when that goroutine last put off that end
 	ran     bool       // the interpreter has run code
-	lost    bool       // its state was lost, and no client was told
+	lost    bool       // its state was lost, and no client has been informed yet
 	gone    bool
 }
 

@@ -226,8 +226,8 @@ func (h *Handler) all(ctx context.Context, user string) ([]known, error) {
 	return list, err
 }
 
-// boxes lists sandboxes of the caller, without those that others share, which can have any labels: a notebook must not
-// run there.
+// boxes lists the caller's own sandboxes. Shared sandboxes are left out: they can have any labels, and a notebook must
+// not run in them.
 func (h *Handler) boxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	list, err := h.svc.Sandboxes(ctx, f)
 	return slices.DeleteFunc(list, func(sb hutch.Sandbox) bool { return sb.Owner != compat.Owner(ctx) }), err

@@ -152,7 +152,7 @@ type run struct {
 	unsaid int      // further notes
 }
 
-// inSandbox runs in a new sandbox, or in that of the runtime session.
+// inSandbox runs in a new sandbox, or in the sandbox of the runtime session.
 func (r *run) inSandbox(ctx context.Context) error {
 	req := hutch.CreateRequest{Image: r.h.opt.Image, Labels: map[string]string{"librechat": "code"}}
 	if r.Hint == "" {

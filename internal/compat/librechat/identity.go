@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// Person is the user of a request, from its JWT. The zero value stands for all people of an API key.
+// Person is the user of a request, from its JWT. The zero value means all people of an API key.
 type Person struct{ Tenant, User string }
 
 type personKey struct{}

@@ -107,7 +107,7 @@ const maxOutput = 1 << 20
 
 var errFull = errors.New("the program wrote too much")
 
-// output is what a program writes.
+// output is the output of a program.
 type output struct {
 	stdout, stderr, all strings.Builder
 	full                string // the stream that exceeded its limit, or empty

@@ -139,7 +139,7 @@ func (h *Handler) execute(ctx context.Context, j job) (result, error) {
 func describe(res hutch.ExecResult, out *compat.Collected, mark string) result {
 	ms := float64(res.Duration.Microseconds()) / 1000
 	r := result{Status: statusProgram, Stderr: out.Stderr(), ExitCode: res.ExitCode, Time: &ms, Artifacts: []artifact{}}
-	limit := func(kind string, code int, words string) { // the words are those of RAGFlow's executor, with more details
+	limit := func(kind string, code int, words string) { // the wording is the one of RAGFlow's executor, with more details
 		r.Status, r.Limit, r.ExitCode, r.Stderr = statusLimit, &kind, code, words
 	}
 	switch {

@@ -136,8 +136,8 @@ func (h *Handler) writeFile(w http.ResponseWriter, r *http.Request, sandbox stri
 	return struct{}{}, h.write(r.Context(), sandbox, req.Path, strings.NewReader(req.Content))
 }
 
-// write writes a file. If the sandbox had to be created first, a string is sent again; a body has not been read by
-// then.
+// write writes a file. If the sandbox has to be created first, the write is repeated: a string can be sent again, and a
+// body has not been read before.
 func (h *Handler) write(ctx context.Context, sandbox, path string, content io.Reader) error {
 	return compat.OnFirstUse(ctx, h.svc, sandbox, func() error {
 		_, err := h.svc.WriteFile(ctx, sandbox, hutch.WriteRequest{Path: path, Parents: true}, content)

@@ -24,7 +24,7 @@ const (
 
 // shell is one session of a sandbox. Only the action that has the turn uses it; users and used belong to shells.
 type shell struct {
-	turn   chan struct{} // full while an action is under way
+	turn   chan struct{} // full while an action runs
 	cursor int64         // end of the output that was returned
 	svc    hutch.Service
 	address

@@ -156,7 +156,8 @@ func (i *instance) start(ctx context.Context, spec driver.Spec) error {
 	return i.answer(ctx, said)
 }
 
-// boot is the message to the agent. The filter is that of the runtime native, which shares the host's kernel, too.
+// boot is the message to the agent. The filter is the same as in the runtime native, which shares the host's kernel,
+// too.
 func boot(spec driver.Spec) ([]byte, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, "unix:"+meeting+"/"+socketFile

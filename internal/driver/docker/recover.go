@@ -46,7 +46,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	return i, i.Thaw(ctx)
 }
 
-// Sweep implements driver.Driver. It also removes images of skeletons that are gone; they are not counted.
+// Sweep implements driver.Driver. It also removes images of skeletons that no longer exist; they are not counted.
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {

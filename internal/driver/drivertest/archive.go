@@ -9,8 +9,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// The files of an instance are kept without its agent, which can be that of another
-// version; a program that is writing meanwhile does not matter.
+// The files of an instance are kept without its agent, which can have another version. A program that writes meanwhile
+// does no harm.
 func keepsFilesWithoutTheAgent(t *testing.T, s *suite) {
 	p := s.create(t, "one")
 	p.want(t, "echo kept > /workspace/file; chmod 640 /workspace/file; ln -s /etc/passwd /tmp/link", "")

@@ -180,7 +180,7 @@ func (p *place) run(t *testing.T, command string) (string, wire.Exit) {
 	return stdout.String() + stderr.String(), exit
 }
 
-// want runs a command and expects its output, without the last newline.
+// want runs a command and compares its output, without the last newline.
 func (p *place) want(t *testing.T, command, output string) {
 	t.Helper()
 	if got, exit := p.run(t, command); strings.TrimSuffix(got, "\n") != output || exit.Code != 0 {
@@ -295,7 +295,7 @@ func sweepSparesTheClaimed(t *testing.T, s *suite) {
 	}
 }
 
-// gone waits for an instance to be dead.
+// gone waits until an instance is dead.
 func gone(t *testing.T, inst driver.Instance) {
 	t.Helper()
 	select {

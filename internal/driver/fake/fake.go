@@ -46,7 +46,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a driver whose instances lie in dir, which exists.
+// New returns a driver whose instances are stored in dir, which must exist.
 func New(dir string) *Driver { return &Driver{dir: dir, places: map[string]*place{}} }
 
 // Break replaces the faults.

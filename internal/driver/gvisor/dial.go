@@ -57,7 +57,7 @@ func (i *instance) openMeeting(name string) (int, error) {
 	return fd, nil
 }
 
-// dialFD connects to the socket that fd stands for. path is for errors.
+// dialFD connects to the socket with the descriptor fd. path is for errors.
 func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -166,7 +166,7 @@ func (p place) undo(ctx context.Context, cause error) error {
 		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(cause)
 }
 
-// create leaves its remains behind when it fails; the caller removes them.
+// create does not clean up when it fails; the caller does.
 func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from origin) (*instance, error) {
 	if d.tree != nil {
 		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {

@@ -39,7 +39,7 @@ const (
 	tolerance = 16 << 20
 	// easeTime is how long an instance can be over its soft limit without getting smaller before it is given up.
 	easeTime = 20 * time.Second
-	// settleTime is how long the memory of an ended program can take to come back. retryTime is the pause after an
+	// settleTime is how long the memory of an ended program can take to be released. retryTime is the pause after an
 	// agent could not end a program.
 	settleTime = 3 * time.Second
 	retryTime  = 100 * time.Millisecond
@@ -62,7 +62,7 @@ type guard struct {
 	limit   int64 // the soft limit, plus the present tolerance
 	extra   int64 // how much the hard limit is raised now
 
-	pending   chan error // receives the result of a call of relieve; nil when none is under way
+	pending   chan error // receives the result of a call of relieve; nil when no call runs
 	tried     bool       // relieve was called since the instance was below its limit
 	settled   time.Time  // until then memory can be freed without further action,
 	level     int64      // unless use is above this

@@ -90,8 +90,8 @@ func named(arg string) (found []process, err error) {
 	return found, nil
 }
 
-// standing describes what each thread of an instance's processes does, as far as the kernel reports it, for the log of a
-// start that hangs.
+// standing describes for the log what each thread of an instance's processes does, as far as the kernel reports it. It
+// is used for a start that hangs.
 func (p place) standing() string {
 	const most = 16 << 10
 	found, err := named("--root=" + p.state())

@@ -13,8 +13,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// Relocate implements driver.Relocator. It replaces all paths of the host by those of a new instance with the spec: saved state of
-// another machine must not choose which files of this host are shown.
+// Relocate implements driver.Relocator. It replaces all paths of the host by the paths of a new instance with the spec.
+// Otherwise, saved state of another machine could choose which files of this host are shown.
 func (d *Driver) Relocate(spec driver.Spec, dir string) error {
 	path := filepath.Join(dir, configFile)
 	var was specs.Spec

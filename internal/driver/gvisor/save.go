@@ -180,7 +180,7 @@ func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string)
 	return d.make(ctx, spec, origin{layer: layer})
 }
 
-// origin is what a sandbox starts from; the zero origin is an empty one.
+// origin is the saved state that a sandbox starts from; the zero origin means none.
 type origin struct {
 	memory saved  // all of it
 	config []byte // the configuration of the saved sandbox, which must be identical

@@ -17,7 +17,7 @@ type birth struct {
 	program *os.File
 }
 
-// newBirth opens everything. The binds in config become those of the opened trees.
+// newBirth opens all files. The binds in config are replaced by the opened trees.
 func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 	b = &birth{}
 	defer func() {

@@ -216,7 +216,7 @@ func (i *instance) fork(b *birth, config place.Config) error {
 	return i.record.write(i.dir)
 }
 
-// namespaces are the namespaces that an instance gets at birth. It creates that of control groups later, when it is in
+// namespaces are the namespaces that an instance gets at birth. It creates its cgroup namespace later, when it is in
 // its group.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 

@@ -167,7 +167,8 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	return append(trees, t), nil
 }
 
-// makeDevices creates device nodes for one instance, because every program could watch and lock those of the host.
+// makeDevices creates device nodes for one instance. Nodes of the host cannot be used, because every program could
+// watch and lock them.
 func makeDevices() (mount.Tree, error) {
 	t, err := mount.New("tmpfs", mount.NoSUID|mount.NoExec, [2]string{"mode", "0755"}, [2]string{"size", "64k"})
 	if err != nil {

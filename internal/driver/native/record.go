@@ -10,7 +10,7 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// record is the stored form of an instance: a file beside it, and its handle.
+// record is the stored form of an instance: a file next to its folder, and its handle.
 type record struct {
 	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
 	Started uint64 `json:"started"` // when that process started, so that no other process is taken for it

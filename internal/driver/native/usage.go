@@ -49,8 +49,8 @@ type stat struct {
 	private         int64 // bytes of memory that it does not share
 }
 
-// add adds up. The figures of an ended process are in those of its parent, and orphans belong to the instance's first
-// process.
+// add sums the figures. The figures of an ended process are part of its parent's, and orphans belong to the instance's
+// first process.
 func add(processes []stat) (u driver.Usage) {
 	const ticksPerSecond = 100 // USER_HZ, the same on every machine
 	for _, p := range processes {

@@ -40,7 +40,7 @@ func (r *Repository) transport(proxy *url.URL) *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost:    8,
 		IdleConnTimeout:        30 * time.Second,
-		DisableCompression:     true, // the digest is that of the stored bytes
+		DisableCompression:     true, // the digest is computed from the stored bytes
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 // Version changes whenever the same layers give another file.
 const Version = "1"
 
-// Limits bound what the layers of one image can ask for. No field is zero.
+// Limits bound the resources that the layers of one image can use. No field is zero.
 type Limits struct {
 	Bytes   int64 // contents of all files, and the layers as tar
 	Entries int   // entries of all layers together

@@ -17,10 +17,10 @@ import (
 // zstdWindow is the memory that a zstd stream can ask for; zstd(1) itself stops at 128 MiB without --long.
 const zstdWindow = 128 << 20
 
-// xzDictionary is the memory that an xz stream can ask for: that of xz -9.
+// xzDictionary is the largest dictionary that an xz stream can request: the dictionary of xz -9.
 const xzDictionary = 64 << 20
 
-// counter counts what is read, until its context ends.
+// counter counts the bytes that are read, until its context ends.
 type counter struct {
 	ctx context.Context
 	r   io.Reader

@@ -82,8 +82,8 @@ func (t *tree) split(p string) ([]string, error) {
 	return names, nil
 }
 
-// folder returns the folder at a path, and makes what is missing of it. A link of the layer that is being read leads
-// on, within the image; anything else that is not a folder is replaced by one.
+// folder returns the folder at a path, and creates missing folders. It follows links of the current layer, within the
+// image. Any other file on the path is replaced by a folder.
 func (t *tree) folder(names []string) (*node, error) {
 	at, trail := t.root, []*node{}
 	for hops := 0; len(names) > 0; {
@@ -138,7 +138,7 @@ func (t *tree) put(dir *node, name string, depth int, i *inode) (*node, error) {
 	return n, nil
 }
 
-// find returns what has a path, without following links.
+// find returns the entry at a path, without following links.
 func (t *tree) find(names []string) *node {
 	at := t.root
 	for _, name := range names {

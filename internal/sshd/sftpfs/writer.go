@@ -36,7 +36,7 @@ type writer struct {
 
 	mu      sync.Mutex
 	fresh   bool // the file is written from its beginning
-	append  bool // data goes to the end, whatever its offset
+	append  bool // data is written at the end, whatever its offset
 	size    int64
 	next    int64            // position of the stream
 	known   bool             // known before the first write

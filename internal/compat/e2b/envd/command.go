@@ -25,7 +25,7 @@ type command struct {
 	limit   *time.Timer // nil for none
 }
 
-// after calls f after a time, unless the command is known to have ended by then.
+// after calls f after a delay, unless the command is known to have ended before that.
 func (c *command) after(d time.Duration, f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

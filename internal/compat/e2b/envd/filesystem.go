@@ -22,7 +22,7 @@ func (h *Handler) routeFilesystem() {
 	unary(h, "/filesystem.Filesystem/RemoveWatcher", h.removeWatcher)
 }
 
-// entryInfo describes a file. The type and mode of a link are those of its target.
+// entryInfo describes a file. For a link, the type and mode are the target's.
 type entryInfo struct {
 	Name          string    `json:"name"`
 	Type          string    `json:"type"`

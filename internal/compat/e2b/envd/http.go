@@ -11,8 +11,8 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// routeHTTP registers what is not a remote procedure call. Nothing answers at the paths of E2B's own control plane
-// (/init, /freeze and so on): the daemon does that work itself.
+// routeHTTP registers the paths that are not remote procedure calls. The paths of E2B's own control plane (/init,
+// /freeze and so on) have no handler: the daemon does that work itself.
 func (h *Handler) routeHTTP() {
 	h.mux.HandleFunc("GET /health", h.health)
 	h.mux.HandleFunc("GET /metrics", h.metrics)
@@ -78,7 +78,7 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// metrics says what the sandbox uses. The agent does not measure how full the disk is, so that is left out.
+// metrics returns the use of the sandbox. The agent does not measure how full the disk is, so that figure is left out.
 func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) {
 	t := seam.From(r.Context())
 	sb, err := t.Service.Sandbox(r.Context(), t.Sandbox)

@@ -161,7 +161,7 @@ func (h *Handler) connect(q request, m selection, s *stream) error {
 	return h.follow(q, c, end, limit, s)
 }
 
-// follow sends what a command prints from a cursor on, and how it ends.
+// follow sends the output of a command from a cursor on, and the command's exit.
 func (h *Handler) follow(q request, c *command, cursor int64, limit time.Duration, s *stream) error {
 	ctx, cancel := context.WithCancelCause(unmetered(q.ctx))
 	defer cancel(nil)
@@ -275,7 +275,7 @@ type signalRequest struct {
 	Signal  signalNumber `json:"signal"`
 }
 
-// endTime is how long SendSignal waits for a killed process to be gone: clients look for its id next.
+// endTime is how long SendSignal waits for a killed process to disappear: clients look for its id next.
 const endTime = 2
 
 func (h *Handler) sendSignal(q request, m signalRequest) (struct{}, error) {

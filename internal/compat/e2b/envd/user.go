@@ -14,8 +14,8 @@ import (
 	"hutch"
 )
 
-// defaultName is the user that E2B's clients expect, and defaultHome its home. In a sandbox without this user they
-// stand for the sandbox's own user.
+// defaultName is the user that E2B's clients expect, and defaultHome its home. In a sandbox without this user, both
+// mean the sandbox's own user.
 const (
 	defaultName = "user"
 	defaultHome = "/home/user"
@@ -25,7 +25,7 @@ const (
 type account struct {
 	user  string // user for requests of package hutch; empty for the sandbox's own user
 	home  string
-	alias string // the home of the sandbox's own user, if defaultHome stands for it: the sandbox has no user defaultName
+	alias string // the home of the sandbox's own user, if defaultHome means that user: the sandbox has no user defaultName
 }
 
 // path returns an absolute path: relative paths, and "~", begin at the home.

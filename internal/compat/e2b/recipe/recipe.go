@@ -37,7 +37,7 @@ type Step struct {
 	Gzip            *bool `json:"gzip"`
 }
 
-// Base is what a template starts from.
+// Base is the image or template that a template starts from.
 type Base struct {
 	Image string
 	User  string // the default user of the steps; empty for root
@@ -182,7 +182,7 @@ func (w *writer) run(args []string) error {
 	return nil
 }
 
-// as writes an instruction for a user other than that of the steps.
+// as writes an instruction that runs as another user than the steps do.
 func (w *writer) as(user string, l Line, text string) {
 	if user == w.user {
 		w.say(l, text)

@@ -17,8 +17,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Boot reads the first message from standard input, which is the null device after that, and listens where the message
-// says. The result listens on a descriptor.
+// Boot reads the first message from standard input, and listens where the message says. After that, standard input is
+// the null device. The result listens on a descriptor.
 func Boot() (wire.Boot, error) {
 	var boot wire.Boot
 	if err := json.NewDecoder(os.Stdin).Decode(&boot); err != nil {

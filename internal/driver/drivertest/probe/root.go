@@ -153,7 +153,7 @@ func signalByOwner() error {
 func pgid(pid int) int {
 	id, err := syscall.Getpgid(pid)
 	if err != nil || id < 2 {
-		return 1 << 22 // nobody's
+		return 1 << 22 // no process has this group id
 	}
 	return id
 }

@@ -21,7 +21,7 @@ type Image struct {
 	// Tree is a folder with the image's files; if empty, the daemon attaches the
 	// image at AttachPoint before it sends the configuration.
 	Tree string `json:"tree,omitempty"`
-	// Files are put over those of the image; a folder precedes its content.
+	// Files replace those of the image; a folder precedes its content.
 	Files []File `json:"files"`
 }
 

@@ -151,8 +151,8 @@ func dropPrivileges(c Config) error {
 			return err
 		}
 	}
-	// With an empty bounding set, root has after exec what it can inherit; and a capability outside the bounding set
-	// can no longer be made inheritable.
+	// With an empty bounding set, root has only its inheritable capabilities after exec. A capability outside the
+	// bounding set can no longer be made inheritable.
 	const last = 1 << unix.CAP_SETPCAP
 	if err := capset(keep|last, keep); err != nil {
 		return err

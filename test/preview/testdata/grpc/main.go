@@ -54,7 +54,7 @@ func (service) StreamingOutputCall(req *testpb.StreamingOutputCallRequest, out t
 	return send(req, out)
 }
 
-// FullDuplexCall answers each request before the next one comes.
+// FullDuplexCall answers each request before it reads the next one.
 func (service) FullDuplexCall(both testpb.TestService_FullDuplexCallServer) error {
 	for {
 		req, err := both.Recv()
