@@ -208,8 +208,8 @@ func (s sshSetup) known(hostKey string) ([]byte, error) {
 	return append([]byte(s.alias()+" "), ssh.MarshalAuthorizedKey(key)...), nil
 }
 
-// reachable is the address of SSH as seen from here: a server that listens on loopback reports that, although it may be
-// on another machine, behind a proxy.
+// reachable is the address at which this machine reaches the server's SSH. A server that listens on loopback reports a
+// loopback address, even if it is on another machine behind a proxy. The host of its URL is used then.
 func reachable(address, server string) string {
 	host, port, err := net.SplitHostPort(address)
 	u, bad := url.Parse(server)

@@ -25,7 +25,7 @@ var neverReached = prefixes(
 	"2001::/32", "2002::/16", // Teredo and 6to4 contain an IPv4 address
 )
 
-// privateNets are networks that anyone can use: a rule reaches into one only by a prefix that lies within it, so that
+// privateNets are networks that anyone can use: a rule allows one only with a prefix inside that network, so that
 // 0.0.0.0/0 does not include a LAN.
 var privateNets = prefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "fc00::/7",

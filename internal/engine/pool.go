@@ -70,7 +70,7 @@ var _ hutch.Pools = (*Engine)(nil)
 // Pool implements hutch.Pools.
 func (e *Engine) Pool(context.Context) (hutch.PoolState, error) { return e.PoolState(), nil }
 
-// PoolState reports what the pool has and wants.
+// PoolState reports the instances that the pool has, and those that it still needs.
 func (e *Engine) PoolState() hutch.PoolState { return e.instances.PoolState() }
 
 // Warm is an interpreter with the modules that it has imported.

@@ -128,7 +128,7 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 	return nil
 }
 
-// resume wakes a sandbox that has arrived here as a checkpoint: it was awake.
+// resume wakes a sandbox that has arrived here as a checkpoint, because it was awake on its earlier node.
 func (c *carrier) resume(ctx context.Context, h Holder) {
 	if _, err := c.Engine.Resume(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID); err != nil && ctx.Err() == nil {
 		c.r.f.log.Warn("a sandbox that continues from its checkpoint sleeps here until its next use", "sandbox", h.ID, "err", err)

@@ -92,7 +92,7 @@ func (m *Maker) Take(k pool.Kind) *Spare {
 // Withdraw frees the copies of a snapshot that wait in the pool.
 func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
 
-// PoolState reports what the pool has and wants.
+// PoolState reports the instances that the pool has, and those that it still needs.
 func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
 
 // discard frees spare instances.

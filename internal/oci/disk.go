@@ -33,7 +33,7 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// blobFile is where a blob lies below the folder of the store.
+// blobFile is the path of a blob in the folder of the store.
 func blobFile(digest string) string {
 	return filepath.Join(blobsDir, strings.TrimPrefix(digest, "sha256:"))
 }

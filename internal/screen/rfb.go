@@ -440,7 +440,7 @@ func (r *rfb) skip(n int64) error {
 	return err
 }
 
-// within sets the deadline of a connection. When ctx ends, a second remains to let go of keys and buttons.
+// within sets the deadline of a connection. When ctx ends, a second remains to release keys and buttons.
 func within(ctx context.Context, conn net.Conn, limit time.Duration) (stop func() bool) {
 	conn.SetDeadline(time.Now().Add(limit))
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now().Add(time.Second)) })

@@ -70,11 +70,10 @@ type stop struct {
 	status unix.WaitStatus
 }
 
-// waitAll waits for a thread of a process group to stop, and returns all that have
-// by then: one that stops all the time, for it waits for another, must not be in
-// its way. Of this process's other children nothing is asked: to the kernel, the
-// thread that started one may wait for its stops as its tracer does, and what one
-// has heard of, the other never will.
+// waitAll waits until a thread of a process group stops, and returns all threads that have stopped by that time. So a
+// thread that stops all the time, because it waits for another, does not block the others. It does not ask about other
+// children of this process: for the kernel, the thread that started a child can wait for its stops like its tracer, and
+// a stop that one of them has received is not reported to the other.
 func waitAll(group int) (stops []stop, err error) {
 	for how := unix.WALL | unix.WNOTHREAD; ; {
 		var s stop

@@ -67,7 +67,7 @@ func (c *Clock) Set(d time.Duration) error {
 	return err
 }
 
-// Close lets go of the program.
+// Close closes the memory of the program.
 func (c *Clock) Close() error { return c.memory.Close() }
 
 // code is clock_gettime(2), and then an addition to the seconds of CLOCK_REALTIME.

@@ -35,11 +35,11 @@ type Tree struct {
 	prepared bool
 }
 
-// Find looks for the tree of this process and changes nothing. It prefers version 2. For root it is the visible root of
-// the hierarchy, unless systemd has delegated a group to this process; for other users it can only be such a group. If
-// there is none, the error wraps [ErrNone].
+// Find looks for the tree of this process and changes nothing. It prefers version 2. If
+// systemd has delegated a group to this process, the tree is that group. Otherwise, for root, it is the visible root of
+// the hierarchy. Other users then have no tree, and the error wraps [ErrNone].
 //
-// It reads the group of its own thread: the first thread, which represents the process, can be in a sandbox's group at
+// It reads the group of its own thread. The first thread, which represents the process, can be in a sandbox's group at
 // the moment, to start a process there.
 func Find() (*Tree, error) { return find("/proc/thread-self", os.Geteuid() == 0) }
 

@@ -39,7 +39,7 @@ type writer struct {
 	append  bool // data is written at the end, whatever its offset
 	size    int64
 	next    int64            // position of the stream
-	known   bool             // known before the first write
+	known   bool             // next is known; otherwise the first write sets it
 	early   map[int64][]byte // data that arrived too early
 	held    int              // bytes of early
 	stream  *io.PipeWriter   // nil for none
