@@ -1,12 +1,11 @@
-// Command bench measures Hutch beside the bare kernel, in one run.
+// Command bench measures Hutch and the bare kernel in one run, for comparison.
 //
 //	go run ./bench            both runtimes, a few minutes
 //	go run ./bench -quick     seconds, to see that it works
 //
-// A figure alone says more about the machine than about us. So every figure
-// stands beside what the kernel takes for the same thing without Hutch,
-// measured in the same rounds: a round runs every subject in turn, and what is
-// shown is the median of the rounds.
+// A single figure depends mostly on the machine. So the report shows each figure next to the kernel's figure for the same
+// operation without Hutch, measured in the same rounds. A round runs every subject in turn, and the report shows the
+// median of the rounds.
 package main
 
 import (

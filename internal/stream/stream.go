@@ -1,14 +1,12 @@
-// Package stream is how the output of programs travels over HTTP: as JSON, as
-// server-sent events and as WebSocket messages. Package rest sends and package
-// client receives; this is what they have agreed on, byte-exact in every form.
+// Package stream defines how the output of programs is sent over HTTP: as JSON, as server-sent events and as WebSocket
+// messages. Package rest sends it and package client receives it. The format is byte-exact in all three forms.
 //
 // # JSON and server-sent events
 //
-// A piece of output is a [Piece]. Data is text; a piece that is not UTF-8 is
-// base64, and its encoding says so. As an event its name is the stream, its id
-// the cursor, so that a client that reconnects continues where it stopped. The
-// last event is exit with the hutch.ExecResult or end with an [End], or error
-// with problem details. Comments keep idle connections open.
+// A piece of output is a [Piece]. Its data is text. If the data is not UTF-8, it is base64, and the encoding says so. An
+// event with a piece has the stream as its name and the cursor as its id, so that a client that reconnects continues
+// where it stopped. The last event is exit with the hutch.ExecResult, end with an [End], or error with problem details.
+// Comments keep idle connections open.
 //
 // # WebSocket
 //
@@ -17,7 +15,7 @@
 //
 //	binary  bytes of stdin, when the command has openStdin; at most
 //	        [StdinWindow] bytes ahead of the program
-//	text    a [Control]: the end of stdin, or that the command be killed
+//	text    a [Control]: the end of stdin, or a request to kill the command
 //
 // and the server sends
 //
@@ -27,25 +25,22 @@
 //	text    a [Note]: how much stdin the program has taken; at last the
 //	        result or the error, after which the server closes
 //
-// Output that the client does not read holds the program back. A connection
-// that breaks kills the program, unless the command is resumable. The server
-// pings.
+// Output that the client does not read slows the program down. If the connection breaks, the program is killed, unless
+// the command is resumable. The server sends pings.
 //
-// A resumable command begins with its id: as the event started with a [Started],
-// or as a [Note]. One connection resumes it: the client may send a Control that
-// cancels, and the server sends output and the result as above.
+// The output of a resumable command begins with its id: as the event started with a [Started], or as a [Note]. One
+// connection resumes it. On that connection the client may send a Control that cancels, and the server sends output and
+// the result as above.
 //
 // # Logs
 //
 // One connection reads the output of one background process, from a cursor on.
 // The client sends nothing. The server sends binary messages as above, and at
-// last a [Note] with the end or the error, after which it closes. What the log
-// no longer had is what the cursors skip, but where a secret was replaced. With
-// timestamps, 8 is added to the byte of the stream, and eight bytes after the
-// cursor are the Unix time of the output in milliseconds.
+// last a [Note] with the end or the error, after which it closes. If cursors skip a range, the log no longer had that
+// output, except where a secret was replaced. With timestamps, 8 is added to the byte of the stream, and the eight bytes
+// after the cursor are the Unix time of the output in milliseconds.
 //
-// A run of code has the same, with a [Run] as the first message and a
-// [RunNote] for a Note.
+// A run of code uses the same messages, with a [Run] as the first message and a [RunNote] in place of a Note.
 //
 // # Terminals
 //
@@ -59,18 +54,17 @@
 // and the server sends
 //
 //	binary  output, as it is
-//	text    a [Screen]: the cursor of the next byte, before the first and where
-//	        some were lost, with the cursor up to which output is old; what of
-//	        the input failed; at last the process's record or the error, after
-//	        which the server closes
+//	text    a [Screen], which holds one of these: the cursor of the next byte,
+//	        before the first byte and after lost ones, with the cursor up to
+//	        which output is old; an error of the input; or at last the process's
+//	        record or the error, after which the server closes
 //
-// A client counts bytes from the cursor, to connect again where it stopped.
-// One that reads slowly loses output, and holds up no other reader.
+// A client counts bytes from the cursor, so that it can connect again where it stopped. A client that reads slowly loses
+// output, but does not delay other readers.
 //
-// A browser cannot make a WebSocket wait. So a client can ask for a window: no
-// more than that many bytes are then under way that it has not said to have
-// taken. With catchUp, too, the server skips what the client is too slow for,
-// and after a Ctrl-C nearly all that waits, so that the prompt is soon seen.
+// A browser cannot make a WebSocket wait. So a client can request a window: the server then sends at most that many bytes
+// more than the client has confirmed. With catchUp as well, the server skips output for which the client is too slow.
+// After a Ctrl-C it skips nearly all waiting output, so that the prompt appears soon.
 package stream
 
 import (

@@ -1,10 +1,9 @@
-// Package verb describes everything that Hutch can be asked to do: one row for
-// each method of [hutch.Service] and of the interfaces beside it.
+// Package verb describes all operations of Hutch in one table. Each method of [hutch.Service] and of its companion
+// interfaces has a row.
 //
-// The table is the only place that says what a verb is. Policy reads who may
-// call it, quota what it counts as, the audit log whether it changes something,
-// REST and the Go client where it is served. A method without a row is refused
-// to every caller, and a test finds it.
+// The table is the only definition of a verb's properties. Policy reads from it who may call the verb, quota how the verb
+// counts, and the audit log whether the verb changes anything. REST and the Go client read the verb's paths. A method
+// without a row is refused to every caller, and a test finds it.
 package verb
 
 import "hutch"

@@ -1,38 +1,36 @@
-// Package docker makes instances with a Docker engine, through its API: for hosts where
-// sandboxes have to be containers. The engine must be on this host, because it
-// binds files of this host into containers.
+// Package docker creates instances with a Docker engine, through its API. It is for hosts where sandboxes have to be
+// containers. The engine must be on this host, because it binds files of this host into containers.
 //
 // # An instance
 //
-// An instance is one container with the agent as its first process. Its root is read
-// only: a Docker image that is made once from the skeleton of the host image, with
-// the folders of the host bound over it, read only. Of an image that is an EROFS file
-// a Docker image is made once, too, with all its files, which stay read only: the
-// engine does not bound what is written to disk. The folders of the user are in
-// memory, and so is everything that the instance writes. The container has no network of
-// Docker's, no capability but those of the agent, and Docker's own seccomp profile;
-// the agent adds the filter of the runtime native.
+// An instance is one container with the agent as its first process. Its root is read only. For a host image, the root is
+// a Docker image that is made once from the image's skeleton, with the folders of the host bound over it, read only. For
+// an image that is an EROFS file, a Docker image with all its files is made once. Its files stay read only, because the
+// engine does not limit writes to disk. The folders of the user and all files that the instance writes are in memory.
+// The container has no Docker network, only the agent's capabilities, and Docker's own seccomp profile. The agent adds
+// the filter of the runtime native.
 //
-// The daemon and the agent meet at a socket in a folder that both see. Inside, only
-// root can reach it. The boot message goes through the container's standard input, because
-// Docker keeps arguments and environment on disk, and the message holds the
-// token.
+// The daemon and the agent connect through a socket in a folder that both can see. In the container, only root can reach
+// it. The daemon sends the boot message through the container's standard input. The message contains the token, and
+// Docker stores arguments and environment on disk.
 //
-// # What takes root
+// # Root and other users
 //
-// As root, the daemon enters the namespaces of a container: to make its network
-// device and open the other end of it, to connect to a server inside, and to change the
-// host name. As an ordinary user, who can use the engine's socket, instances have
-// no network.
+// As root, the daemon enters the namespaces of a container to create its network device and open the device's other end,
+// to connect to a server in the container, and to change the host name. If the daemon runs as an ordinary user that can
+// use the engine's socket, instances have no network.
 //
-// The network device is persistent: it belongs to the network namespace and not to a
-// descriptor, so a later daemon opens it again, and no process inside has to keep it.
+// The network device is persistent: it belongs to the network namespace and not to a descriptor. So a later daemon can
+// open it again, and no process in the container has to keep it.
 //
-// # What is outside
+// # Traces on the host
 //
-// A folder below the driver's own, named after the instance; the container, with the
-// driver's folder in a label; and the image, with the skeleton's folder in a
-// label, which all drivers on this host share. Sweep removes the containers of its folder that
-// no caller claims, and the images whose skeleton, or file, is gone. It touches nothing else in
-// the engine.
+// An instance has three traces on the host:
+//
+//   - a folder below the driver's own, named after the instance
+//   - the container, with the driver's folder in a label
+//   - the Docker image, with the skeleton's folder in a label; all drivers on this host share it
+//
+// Sweep removes the containers of its folder that no caller claims, and the images whose skeleton or file no longer
+// exists. It changes nothing else in the engine.
 package docker
