@@ -115,9 +115,9 @@ func (a *agent) greediest(r wire.Relieve) *victim {
 	return choose(victims, r)
 }
 
-// choose returns the victim that uses the most memory, or nil if most memory belongs to no process: a million files
-// have names, and the memory of a program that has just ended is freed a little later. Ending another program does not
-// free that. If it is urgent, choose then returns the newest command, which most likely causes it.
+// choose returns the victim that uses the most memory. If most memory belongs to no process, it returns nil, because
+// ending a program would not free that memory. Examples are a million files, and a program that has just ended, whose
+// memory is freed a little later. If the need is urgent, choose returns the newest command, the most likely cause.
 func choose(victims []*victim, r wire.Relieve) *victim {
 	by := func(a, b *victim) int { return cmp.Compare(a.mapped, b.mapped) }
 	if !explains(victims, r.Used-sentryOwn) {

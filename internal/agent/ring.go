@@ -237,7 +237,7 @@ type look struct {
 	changed <-chan struct{} // if n is 0: closed when more output comes
 
 	old  *spill // not nil: the data is on disk there
-	size int64  // its size
+	size int64  // size of the data in old
 }
 
 // read copies output of one stream at cursor, and with times also of one time, into buf. It reads the disk without blocking the writer, who can

@@ -188,7 +188,7 @@ func (e *Engine) lastWords(ctx context.Context, id, process string) string {
 	return fmt.Sprintf("; at last it printed %q", text)
 }
 
-// warm starts the interpreters that wait.
+// warm starts interpreters in a sandbox, which then wait for code.
 func (e *Engine) warm(ctx context.Context, id string, texts []string) error {
 	all, err := kernel.Spares(texts)
 	if err != nil {

@@ -66,7 +66,7 @@ func (c *Content) strip(b []byte, err error) (n int, _ error) {
 	return n, err
 }
 
-// header starts the frame whose header is complete.
+// header reads a complete frame header, and begins the frame.
 func (c *Content) header() error {
 	size := binary.BigEndian.Uint32(c.head[1:])
 	c.have = 0

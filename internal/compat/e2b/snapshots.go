@@ -12,7 +12,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// A snapshot of E2B's is one of ours. So is a template of E2B's: a snapshot with a name.
+// Snapshots of E2B are snapshots here. Templates of E2B are snapshots with a name.
 
 type snapshotInfo struct {
 	SnapshotID string   `json:"snapshotID"`

@@ -296,7 +296,7 @@ func (k *kernel) enqueue(t *task) {
 	}
 }
 
-// work does the requests that wait.
+// work handles the waiting requests.
 func (k *kernel) work() {
 	for {
 		t := k.next()

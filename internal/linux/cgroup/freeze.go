@@ -113,8 +113,8 @@ func (g *Group) thaw() error {
 	return g.leaveIcebox(dir)
 }
 
-// leaveIcebox moves thawed processes back to their group. If a fork under way keeps the folder busy, it is removed
-// with the group.
+// leaveIcebox moves thawed processes back to their group. If a running fork keeps the group of frozen
+// processes busy, its folder is removed later, with the group.
 func (g *Group) leaveIcebox(dir string) error {
 	pids, err := processes(dir)
 	if err != nil {
