@@ -58,8 +58,8 @@ type Snapshots interface {
 
 // HibernateRequest puts a sandbox to sleep.
 type HibernateRequest struct {
-	// FilesOnly keeps no memory: the sandbox is stopped, and its background processes end. They are asked to end before they are
-	// killed.
+	// FilesOnly keeps no memory: the sandbox is stopped, and its background processes end. They are asked to end before
+	// they are killed.
 	FilesOnly bool `json:"filesOnly,omitempty"`
 }
 

@@ -9,8 +9,9 @@ import (
 
 // Timelines show what happened in sandboxes.
 type Timelines interface {
-	// Timeline passes entries of a sandbox's timeline to out, in the order of their cursors. With Follow it continues with new entries
-	// until out fails or ctx is done. Only the owner can read a timeline, also that of a sandbox that was destroyed. It wakes no sandbox.
+	// Timeline passes entries of a sandbox's timeline to out, in the order of their cursors. With Follow it continues
+	// with new entries until out fails or ctx is done. Only the owner can read a timeline, also that of a sandbox that
+	// was destroyed. It wakes no sandbox.
 	Timeline(ctx context.Context, sandbox string, q TimelineQuery, out func(TimelineEntry) error) error
 }
 
@@ -50,7 +51,8 @@ type TimelineEntry struct {
 	Event string `json:"event"`
 	// Target is a path, the head of a command or of code, an address, or why it happened.
 	Target string `json:"target,omitempty"`
-	// Result is "ok", "running", "interrupted" (the server ended meanwhile), "failed" (the program did), "canceled", or the kind of the error.
+	// Result is "ok", "running", "interrupted" (the server ended meanwhile), "failed" (the program did), "canceled", or
+	// the kind of the error.
 	Result   string `json:"result"`
 	Error    string `json:"error,omitempty"`
 	ExitCode *int   `json:"exitCode,omitempty"` // exit code of a program that has ended

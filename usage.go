@@ -21,8 +21,8 @@ type Accounts interface {
 // StatsRequest asks for the current use of sandboxes.
 type StatsRequest struct {
 	Follow bool `json:"follow,omitempty"`
-	// Interval is the shortest time between two reports; default 2, from 0.5 to 60. A server takes longer when reading its sandboxes
-	// would cost more than a fiftieth of a core.
+	// Interval is the shortest time between two reports; default 2, from 0.5 to 60. A server takes longer when reading
+	// its sandboxes would cost more than a fiftieth of a core.
 	Interval Seconds `json:"interval,omitempty"`
 }
 

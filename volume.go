@@ -21,8 +21,8 @@ import (
 // Errors: NotFound for a volume that does not exist; Conflict for a volume that is in use; Exhausted for content over
 // the quota; Denied for an archive with entries that a volume cannot have; Unsupported when the server has no volumes.
 type Volumes interface {
-	// CreateVolume makes an empty volume, or one whose files are the objects of a bucket. A name that is taken is Conflict. A
-	// bucket that cannot be read is refused.
+	// CreateVolume makes an empty volume, or one whose files are the objects of a bucket. A name that is taken is
+	// Conflict. A bucket that cannot be read is refused.
 	CreateVolume(ctx context.Context, req VolumeRequest) (Volume, error)
 
 	// Volumes lists the caller's volumes, by name.

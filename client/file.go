@@ -19,7 +19,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// fileAt returns the endpoint of a verb on files, for the user of the context. query holds names and values; empty values are left out.
+// fileAt returns the endpoint of a verb on files, for the user of the context. query holds names and values; empty
+// values are left out.
 func fileAt(ctx context.Context, name, sandbox string, query ...string) endpoint {
 	to, q := at(name, sandbox), url.Values{}
 	if user := hutch.FileUser(ctx); user != "" {

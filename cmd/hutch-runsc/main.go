@@ -59,9 +59,9 @@ var commands = map[util.SubCommand]string{
 	new(cmd.List):  "debug",
 }
 
-// gate waits for a byte from the pipe whose number is in the variable contract.Gate. It comes when this process has been moved into
-// the sandbox's control group, so all its children are born there. If the pipe closes instead, the daemon no longer
-// wants the sandbox.
+// gate waits for a byte from the pipe whose number is in the variable contract.Gate. It comes when this process has
+// been moved into the sandbox's control group, so all its children are born there. If the pipe closes instead, the
+// daemon no longer wants the sandbox.
 func gate() {
 	fd, err := strconv.Atoi(os.Getenv(contract.Gate))
 	if err != nil {
@@ -135,8 +135,8 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
-// thrift makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they are fast
-// instead.
+// thrift makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they
+// are fast instead.
 func thrift() {
 	hurries := make(chan os.Signal, 1)
 	signal.Notify(hurries, contract.Hurry)

@@ -246,8 +246,8 @@ func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	}
 }
 
-// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but names only sandboxes of its own:
-// one with the same id is another sandbox.
+// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but names only
+// sandboxes of its own: one with the same id is another sandbox.
 func processesOf(ctx context.Context, svc interface {
 	Sandbox(ctx context.Context, id string) (hutch.Sandbox, error)
 	Processes(ctx context.Context, sandbox string) ([]hutch.Process, error)

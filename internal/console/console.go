@@ -53,7 +53,8 @@ type Options struct {
 	// principal; nil for none.
 	People *openid.Client
 	Person func(context.Context, *openid.Grant) *caller.Principal
-	// Host is the console's own name on this machine; browsers that use another local name are redirected to it. "" for none.
+	// Host is the console's own name on this machine; browsers that use another local name are redirected to it. "" for
+	// none.
 	Host string
 	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
 	Previews string

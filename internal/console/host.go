@@ -28,7 +28,8 @@ func (h *Handler) hasOwnHost(r *http.Request) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// toOwnHost redirects a browser to the console's own name, and ends a session that an earlier version left at the other name.
+// toOwnHost redirects a browser to the console's own name, and ends a session that an earlier version left at the other
+// name.
 func (h *Handler) toOwnHost(w http.ResponseWriter, r *http.Request) {
 	u := url.URL{Scheme: "http", Host: h.opt.Host, Path: r.URL.Path, RawQuery: r.URL.RawQuery}
 	if _, port := splitHost(r.Host); port != "" {

@@ -49,8 +49,8 @@ func (h *Handler) servePeople(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, location, http.StatusSeeOther)
 }
 
-// beginPerson sends a browser to the issuer. The issuer sends it back to one host name of this server, and a cookie belongs to
-// the host name that set it. So the browser is first redirected to that name.
+// beginPerson sends a browser to the issuer. The issuer sends it back to one host name of this server, and a cookie
+// belongs to the host name that set it. So the browser is first redirected to that name.
 func (h *Handler) beginPerson(w http.ResponseWriter, r *http.Request) (string, error) {
 	to := pageOf(r.URL.Query().Get("to"))
 	if !h.opt.People.IsHere(r.Host) {

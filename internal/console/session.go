@@ -417,8 +417,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// recordOf returns the record of a new session. The principal signed in with the token. The session belongs to a token of
-// this server when the principal has a Life, even if the token was revoked a moment ago: only a person of an issuer has none.
+// recordOf returns the record of a new session. The principal signed in with the token. The session belongs to a token
+// of this server when the principal has a Life, even if the token was revoked a moment ago: only a person of an issuer
+// has none.
 func recordOf(who *caller.Principal, token string) record {
 	if who.Life == nil {
 		return record{Of: who.ID, Person: personOf(who)}

@@ -127,7 +127,8 @@ const (
 	subprotocol = "hutch.token."
 )
 
-// inSubprotocols returns the token among the subprotocols that a WebSocket client offers, or "". Two tokens count as none.
+// inSubprotocols returns the token among the subprotocols that a WebSocket client offers, or "". Two tokens count as
+// none.
 func inSubprotocols(h http.Header) string {
 	token := ""
 	for _, line := range h[protocols] {

@@ -87,8 +87,8 @@ const (
 type Fleet struct {
 	Listen  string // address and port of the door for other nodes; "" for a single server
 	Address string // address of the door, as other nodes reach it; default Listen
-	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory, and 8 times its
-	// cores. Sandboxes.Max bounds how many are awake.
+	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory,
+	// and 8 times its cores. Sandboxes.Max bounds how many are awake.
 	Memory int
 	CPU    float64
 	Labels map[string]string

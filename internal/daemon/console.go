@@ -63,8 +63,8 @@ func (d *Daemon) openSignIn() (*openid.Client, error) {
 	return openid.New(opt)
 }
 
-// person turns the issuer's answer about a person into a principal. Where the answer lacks the granted scopes, they are read
-// from the access token, if that is for this server.
+// person turns the issuer's answer about a person into a principal. Where the answer lacks the granted scopes, they are
+// read from the access token, if that is for this server.
 func (d *Daemon) person(ctx context.Context, g *openid.Grant) *caller.Principal {
 	who := d.tokens.Person(g.Subject, g.Username, g.Scope, g.Expires)
 	if g.Scope == "" {

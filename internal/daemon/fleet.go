@@ -25,8 +25,8 @@ import (
 	"hutch/internal/wrap"
 )
 
-// readIdentity reads this machine's identity as a node. The identity of a machine that joined includes the database's URL and the key
-// of the secrets.
+// readIdentity reads this machine's identity as a node. The identity of a machine that joined includes the database's
+// URL and the key of the secrets.
 func (d *Daemon) readIdentity(ctx context.Context) (err error) {
 	d.identity, err = fleet.ReadIdentity(datadir.NodeIdentity(d.dir))
 	switch {

@@ -38,8 +38,8 @@ type Driver interface {
 	// leaves nothing behind. The instance outlives ctx, and the daemon.
 	Create(ctx context.Context, spec Spec) (Instance, error)
 
-	// Recover finds an instance after a restart of the daemon. The error is hutch.NotFound if the instance no longer runs;
-	// then Recover has removed its remains.
+	// Recover finds an instance after a restart of the daemon. The error is hutch.NotFound if the instance no longer
+	// runs; then Recover has removed its remains.
 	Recover(ctx context.Context, id string, h Handle) (Instance, error)
 
 	// Sweep removes from the host the remains of instances that keep does not claim, such as those of a daemon that was
@@ -51,8 +51,8 @@ type Driver interface {
 // Defaults are the figures that differ from driver to driver.
 type Defaults struct {
 	Limits hutch.Limits // default limits of an instance; every field is set
-	// FilesInMemory says that written files are in memory: the default disk limit of an instance is then half of its memory
-	// limit.
+	// FilesInMemory says that written files are in memory: the default disk limit of an instance is then half of its
+	// memory limit.
 	FilesInMemory bool
 	// CreateTime limits how long the driver can take to make an instance.
 	CreateTime time.Duration
@@ -84,8 +84,8 @@ type Spec struct {
 	Layer Layer
 }
 
-// Handle is the data with which a driver finds an instance again: small, opaque JSON that is kept in the store. It holds no
-// secret.
+// Handle is the data with which a driver finds an instance again: small, opaque JSON that is kept in the store. It
+// holds no secret.
 type Handle = json.RawMessage
 
 // Instance is a live instance. Its methods are safe for concurrent use.
@@ -135,9 +135,9 @@ type Connector interface {
 type Restorer interface {
 	Driver
 
-	// Restore creates an instance from the files that Save or Copy wrote to dir. The image must be unchanged, and the spec
-	// must equal that of the saved instance except for ID and host name; the agent keeps the saved instance's boot (see
-	// wire.Identity). One dir can be restored any number of times, also concurrently.
+	// Restore creates an instance from the files that Save or Copy wrote to dir. The image must be unchanged, and the
+	// spec must equal that of the saved instance except for ID and host name; the agent keeps the saved instance's boot
+	// (see wire.Identity). One dir can be restored any number of times, also concurrently.
 	Restore(ctx context.Context, spec Spec, dir string) (Instance, error)
 
 	// RestoreFiles creates an instance with only the written files, so those conditions do not apply.
@@ -155,9 +155,9 @@ type Restorer interface {
 type Relocator interface {
 	Restorer
 
-	// Relocate changes the content of dir, which Save or SaveFiles wrote on another machine, so that Restore works here: everything
-	// that differs between machines, such as the paths of images, is replaced by that of the spec. The caller has checked that Build
-	// and the image are the same.
+	// Relocate changes the content of dir, which Save or SaveFiles wrote on another machine, so that Restore works
+	// here: everything that differs between machines, such as the paths of images, is replaced by that of the spec. The
+	// caller has checked that Build and the image are the same.
 	Relocate(spec Spec, dir string) error
 }
 
@@ -166,9 +166,9 @@ type Relocator interface {
 type Vacancy interface {
 	Instance
 
-	// Restore makes the instance continue from the files that Save or Copy wrote to dir; its agent then gets the host name
-	// and the rest of the identity (wire.Identity). The spec must equal that of the saved instance except for ID and Boot.
-	// Call it once; on error nothing is left of the instance.
+	// Restore makes the instance continue from the files that Save or Copy wrote to dir; its agent then gets the host
+	// name and the rest of the identity (wire.Identity). The spec must equal that of the saved instance except for ID
+	// and Boot. Call it once; on error nothing is left of the instance.
 	Restore(ctx context.Context, dir string) (Instance, error)
 }
 
@@ -183,9 +183,9 @@ type Saver interface {
 	// Resume makes the instance run again, and a parked agent listen. It is idempotent; Recover does it too.
 	Resume(ctx context.Context) error
 
-	// Copy writes to dir what Restore needs, and freezes the instance only for that time; then the instance runs again, and
-	// its agent, which must be parked, listens. The written files need not be on disk yet. On error the instance runs
-	// again too, and dir is unusable.
+	// Copy writes to dir what Restore needs, and freezes the instance only for that time; then the instance runs again,
+	// and its agent, which must be parked, listens. The written files need not be on disk yet. On error the instance
+	// runs again too, and dir is unusable.
 	Copy(ctx context.Context, dir string) error
 }
 
@@ -227,11 +227,11 @@ type Renamer interface {
 type Guarded interface {
 	Instance
 
-	// GuardMemory watches the memory of the instance until ctx is done or the instance is dead, and then returns nil. When
-	// the instance is over its limit, it calls relieve, as often as needed and never concurrently; used is the number of
-	// bytes in use, and urgent means that some program must be ended. relieve ends the programs that use the most,
-	// and reports whether it ended any; its error means that it cannot at the moment. An error of GuardMemory means
-	// that the instance was over its limit for too long: it still lives, and SaveFiles can keep its files.
+	// GuardMemory watches the memory of the instance until ctx is done or the instance is dead, and then returns nil.
+	// When the instance is over its limit, it calls relieve, as often as needed and never concurrently; used is the
+	// number of bytes in use, and urgent means that some program must be ended. relieve ends the programs that use the
+	// most, and reports whether it ended any; its error means that it cannot at the moment. An error of GuardMemory
+	// means that the instance was over its limit for too long: it still lives, and SaveFiles can keep its files.
 	GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)) error
 
 	// SaveFiles stops everything inside for good, and writes to dir what Restorer.RestoreFiles needs, which is on disk
@@ -282,8 +282,8 @@ const (
 	Bad     Level = "error"   // the driver does not work here
 )
 
-// ErrLate is in the chain of an error when an instance was not ready in time. The instance itself can be sound; the host may
-// be busy.
+// ErrLate is in the chain of an error when an instance was not ready in time. The instance itself can be sound; the
+// host may be busy.
 var ErrLate = errors.New("not ready in time")
 
 // CreateError is the error that a Create returns for err: unavailable is its text when neither the request nor the time

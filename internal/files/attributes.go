@@ -11,7 +11,8 @@ import (
 // userAttribute begins the names of attributes that the owner of a file chooses.
 const userAttribute = "user."
 
-// maxAttributes is how much of names, and of one value, is read, in bytes: a little more than hutch.CheckAttributes accepts.
+// maxAttributes is how much of names, and of one value, is read, in bytes: a little more than hutch.CheckAttributes
+// accepts.
 const maxAttributes = 8 << 10
 
 // maxValue is the longest value that Linux has.

@@ -159,7 +159,8 @@ type change struct {
 	quiet  bool  // it matters only if it became the watched file
 }
 
-// begin sets up the first watches. A file is watched through its folder, so that a file which replaces it is watched, too.
+// begin sets up the first watches. A file is watched through its folder, so that a file which replaces it is watched,
+// too.
 func (w *watcher) begin(ctx context.Context, p string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(p, &st); err != nil {

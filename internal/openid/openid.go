@@ -161,8 +161,8 @@ func (c *Client) IsHere(host string) bool {
 	return strings.EqualFold(host, c.redirect.Host) || strings.EqualFold(host, net.JoinHostPort(c.redirect.Hostname(), cmp.Or(c.redirect.Port(), "443")))
 }
 
-// Begin begins a sign-in. It returns the address to send the browser to, and the cookie to set; to is the page that the person
-// gets afterwards.
+// Begin begins a sign-in. It returns the address to send the browser to, and the cookie to set; to is the page that the
+// person gets afterwards.
 func (c *Client) Begin(ctx context.Context, to string) (location, cookie string, err error) {
 	at, err := c.reach(ctx)
 	if err != nil {
@@ -182,7 +182,8 @@ func (c *Client) made(what, cookie string) string {
 	return encode(mac.Sum(nil))
 }
 
-// Finish ends a sign-in, with the browser's cookie and the parameters that the issuer sent it back with. Its error is an *Error.
+// Finish ends a sign-in, with the browser's cookie and the parameters that the issuer sent it back with. Its error is
+// an *Error.
 func (c *Client) Finish(ctx context.Context, cookie string, q url.Values) (g *Grant, to string, err error) {
 	if to, err = c.check(cookie, q); err != nil {
 		return nil, "", err

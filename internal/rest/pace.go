@@ -11,7 +11,8 @@ const (
 	// kernel does the same with the output that it holds when it turns one of them into a signal.
 	interrupts = "\x03\x1c\x1a"
 
-	// mostReplayed is how much of old output a client that catches up gets when it connects: more than a screen's history.
+	// mostReplayed is how much of old output a client that catches up gets when it connects: more than a screen's
+	// history.
 	mostReplayed = 1 << 20
 	// A client that catches up is checked at growing intervals while it holds output back. A client that is further
 	// behind than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are

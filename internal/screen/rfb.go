@@ -14,8 +14,8 @@ import (
 	"hutch"
 )
 
-// The other end of an RFB connection is in a hostile sandbox. Its messages are read into memory of fixed size, or of a size
-// that was checked before. The connection's deadline bounds the time.
+// The other end of an RFB connection is in a hostile sandbox. Its messages are read into memory of fixed size, or of a
+// size that was checked before. The connection's deadline bounds the time.
 const (
 	maxName    = 4 << 10 // most bytes of the name of the desktop
 	maxReason  = 1 << 10 // why a server refuses, in bytes

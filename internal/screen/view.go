@@ -27,8 +27,8 @@ func (d Desk) View(ctx context.Context, control bool) (net.Conn, error) {
 // the screen. The server answers each before the viewer sends the next.
 var handshake = []int{12, 1, 1}
 
-// watcher is the connection of a viewer that only watches. It passes on messages that change nothing and drops the others. An
-// unknown message ends the connection, because its length is unknown.
+// watcher is the connection of a viewer that only watches. It passes on messages that change nothing and drops the
+// others. An unknown message ends the connection, because its length is unknown.
 type watcher struct {
 	net.Conn
 	said int    // parts of the handshake so far
@@ -112,8 +112,8 @@ func (w *watcher) greet() (done bool, err error) {
 	return true, nil
 }
 
-// message returns the length of the fixed part of a client's message, whether it passes, and, once the fixed part is there, how
-// many bytes follow.
+// message returns the length of the fixed part of a client's message, whether it passes, and, once the fixed part is
+// there, how many bytes follow.
 func message(head []byte) (fixed int, pass bool, more int64, err error) {
 	count := func() int64 { return 0 }
 	switch head[0] {

@@ -49,8 +49,8 @@ func newRelay(ctx context.Context, r *Redactor, out func(hutch.Output) error) (c
 	return ctx, f
 }
 
-// continueAt makes the relay begin at a cursor in the middle of the output. It returns an earlier position to read from, so
-// that a secret across the cursor is seen whole.
+// continueAt makes the relay begin at a cursor in the middle of the output. It returns an earlier position to read
+// from, so that a secret across the cursor is seen whole.
 func (f *relay) continueAt(cursor int64) int64 {
 	f.from, f.cursor = cursor, cursor
 	return max(0, cursor-int64(f.r.longest)+1)

@@ -93,8 +93,8 @@ func (s *session) terminalRequest(command string) hutch.ProcessRequest {
 	return req
 }
 
-// inTerminal runs a command in a terminal of the sandbox, and shows it to the client. When the client leaves, the terminal
-// is hung up.
+// inTerminal runs a command in a terminal of the sandbox, and shows it to the client. When the client leaves, the
+// terminal is hung up.
 func (s *session) inTerminal(ctx context.Context, command string) (int, error) {
 	svc := s.server.opt.Service
 	p, err := svc.StartProcess(ctx, s.sandbox, s.terminalRequest(command))

@@ -21,8 +21,8 @@ type Mirror struct {
 // forgotten is how long, at least, a shared store keeps the mark of a deleted document.
 const forgotten = 24 * time.Hour
 
-// OpenMirror calls apply with each document of a shelf, and later with each one that changed, or with nil for one that was
-// deleted. Calls of apply never overlap. A nil shelf stores nothing.
+// OpenMirror calls apply with each document of a shelf, and later with each one that changed, or with nil for one that
+// was deleted. Calls of apply never overlap. A nil shelf stores nothing.
 func OpenMirror(ctx context.Context, shelf *Shelf, apply func(key string, doc []byte) error) (*Mirror, error) {
 	m := &Mirror{shelf: shelf, apply: apply, turn: make(chan struct{}, 1), keys: map[string]struct{}{}}
 	if shelf == nil {

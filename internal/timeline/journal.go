@@ -42,7 +42,8 @@ type track struct {
 	file *os.File // the newer one while it is kept open, or nil
 }
 
-// mostOpen is how many files all journals together keep open between two entries. Others are opened for each entry, which takes longer.
+// mostOpen is how many files all journals together keep open between two entries. Others are opened for each entry,
+// which takes longer.
 const mostOpen = 256
 
 const (
@@ -218,7 +219,8 @@ type position struct {
 	at    int64
 }
 
-// read returns the entries after a position in each track, which it moves. An entry that ran in a server which ended is interrupted.
+// read returns the entries after a position in each track, which it moves. An entry that ran in a server which ended is
+// interrupted.
 func (j *journal) read(from *[2]position) (list []hutch.TimelineEntry, changed <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

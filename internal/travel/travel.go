@@ -80,8 +80,8 @@ func (m Machine) Lacks(n Needs) error {
 	return nil
 }
 
-// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. On an error it leaves no
-// object, and fill has returned. The store gets no more data when ctx is done.
+// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. On an error it
+// leaves no object, and fill has returned. The store gets no more data when ctx is done.
 func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fill func(io.Writer) error) (Image, error) {
 	sum := &counter{hash: sha256.New()}
 	r, w := io.Pipe()

@@ -13,7 +13,8 @@ import (
 	"hutch/internal/httpio"
 )
 
-// filePath returns the path that a request is about, relative to the workspace. It answers with an error if the path is invalid.
+// filePath returns the path that a request is about, relative to the workspace. It answers with an error if the path is
+// invalid.
 func (h *Handler) filePath(w http.ResponseWriter, r *http.Request) (string, bool) {
 	if _, ok := h.session(w, r, r.Header.Get("Session-Id")); !ok {
 		return "", false

@@ -29,8 +29,8 @@ const (
 	bucket = 5 * time.Second // interval of E2B's metrics
 )
 
-// metrics answers with the samples of a period; by default that is the life of the sandbox. A running sandbox without samples
-// has its present one.
+// metrics answers with the samples of a period; by default that is the life of the sandbox. A running sandbox without
+// samples has its present one.
 func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.find(r)
 	if err != nil {

@@ -171,7 +171,8 @@ func (k *kernel) language() string {
 	return s.language
 }
 
-// tellLoss reports once that the interpreter was restarted without a request, for example when its sandbox woke from its files only.
+// tellLoss reports once that the interpreter was restarted without a request, for example when its sandbox woke from
+// its files only.
 func (x *run) tellLoss() {
 	x.kernel.mu.Lock()
 	lost := x.lost

@@ -10,7 +10,8 @@ import (
 	"hutch/internal/compat"
 )
 
-// session connects a document of a client with a kernel. It is kept in the label of the kernel, so a kernel has one at most.
+// session connects a document of a client with a kernel. It is kept in the label of the kernel, so a kernel has one at
+// most.
 type session struct {
 	ID   string `json:"id"`
 	Path string `json:"path"`
@@ -111,7 +112,8 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request) {
 	h.send(w, r, http.StatusOK, h.sessionModel(k))
 }
 
-// startSession makes a session, with a new kernel or one that it names. If the path has a session already, that session is returned.
+// startSession makes a session, with a new kernel or one that it names. If the path has a session already, that session
+// is returned.
 func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) {
 	var q sessionRequest
 	err := compat.ReadJSON(w, r, &q)

@@ -22,8 +22,8 @@ type task struct {
 	asked bool          // the client was asked for input
 }
 
-// newTask returns a task for the next message. It ends with the token of its client, and with the server, but not when the
-// client leaves.
+// newTask returns a task for the next message. It ends with the token of its client, and with the server, but not when
+// the client leaves.
 func (c *client) newTask() *task {
 	t := &task{client: c}
 	ctx, free := caller.OwnBudget(c.life)

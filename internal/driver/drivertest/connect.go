@@ -14,8 +14,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// A connection to a server in an instance reaches that server, and no server of this machine at the same address; it ends when
-// the server does.
+// A connection to a server in an instance reaches that server, and no server of this machine at the same address; it
+// ends when the server does.
 func connects(t *testing.T, s *suite) {
 	p := s.create(t, "served")
 	place, ok := p.Instance.(driver.Connector)

@@ -180,7 +180,8 @@ func mounts(root image.Root, agent string) []specs.Mount {
 // groups is the path of gVisor's own control groups inside. They belong to root.
 const groups = "/sys/fs/cgroup"
 
-// lossDetection is the setting that makes TCP do without RACK, whose connections can wait forever after a loss: see internal/netstack.
+// lossDetection is the setting that makes TCP do without RACK, whose connections can wait forever after a loss: see
+// internal/netstack.
 const lossDetection = "/proc/sys/net/ipv4/tcp_recovery=0"
 
 // innerLimits are the settings of the control group inside, which contains everything; package inside writes them.

@@ -219,8 +219,8 @@ func (i *instance) goOn(ctx context.Context) error {
 	return errors.Join(i.Thaw(ctx), i.Resume(ctx))
 }
 
-// goOnLater retries goOn until it works or the instance is dead. An instance that does not answer is not lost: the host may
-// be busy.
+// goOnLater retries goOn until it works or the instance is dead. An instance that does not answer is not lost: the host
+// may be busy.
 func (i *instance) goOnLater() {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {

@@ -65,8 +65,8 @@ func (p place) processes() (processes, error) {
 	return processes{Sentry: sentry, Gofer: gofer}, err
 }
 
-// raze kills all processes of the instance, waits for their end and removes everything. It needs only the instance's name, so
-// it also removes an instance whose creation was interrupted.
+// raze kills all processes of the instance, waits for their end and removes everything. It needs only the instance's
+// name, so it also removes an instance whose creation was interrupted.
 func (p place) raze(ctx context.Context) error {
 	if p.group != nil {
 		if err := p.group.Kill(); err != nil {

@@ -46,8 +46,8 @@ func (p process) end(ctx context.Context) error {
 	return nil
 }
 
-// killNamed kills every process with arg among its arguments, until no such process is left. A look at all processes is not
-// atomic: one that ends during the look can have started another that the look missed. So two empty looks in a row
+// killNamed kills every process with arg among its arguments, until no such process is left. A look at all processes is
+// not atomic: one that ends during the look can have started another that the look missed. So two empty looks in a row
 // are needed.
 func killNamed(ctx context.Context, arg string) error {
 	for none := 0; none < 2; none++ {

@@ -17,10 +17,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, its own file system in
-// memory above. As root the daemon mounts the file and shows its owners as ids of the instance; the instance has a range of
-// ids for that. If the kernel cannot mount the file, and without root, a folder with the unpacked content replaces it.
-// Without root there is one id, to which all files belong.
+// An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, its own file
+// system in memory above. As root the daemon mounts the file and shows its owners as ids of the instance; the instance
+// has a range of ids for that. If the kernel cannot mount the file, and without root, a folder with the unpacked
+// content replaces it. Without root there is one id, to which all files belong.
 
 // imageIDs is how many ids such an instance has for the image, if the daemon is root; rangeIDs has the agent's, too.
 const (

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is the agent program as a sealed file in memory. An instance that got hold of it through /proc could not write to
-// it (CVE-2019-5736), nor give it attributes, which have no limit there and outlive the instance. The ids of an instance need
-// no access to the file on disk, and an upgrade of that file does not affect running instances. Without root, the program
-// inside is the file on disk, read only: there the file in memory belongs to the user of the instance, who could change
-// its mode.
+// program is the agent program as a sealed file in memory. An instance that got hold of it through /proc could not
+// write to it (CVE-2019-5736), nor give it attributes, which have no limit there and outlive the instance. The ids of
+// an instance need no access to the file on disk, and an upgrade of that file does not affect running instances.
+// Without root, the program inside is the file on disk, read only: there the file in memory belongs to the user of the
+// instance, who could change its mode.
 type program struct {
 	mu   sync.Mutex
 	file *os.File

@@ -45,7 +45,8 @@ type Command struct {
 	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability for it.
 	Filter []byte
 	// Offer makes the kernel kill the child and its descendants before the parent when memory runs out. Without it, the
-	// kernel could kill the parent, if most memory belongs to no process (for example, to sockets). The child can undo it.
+	// kernel could kill the parent, if most memory belongs to no process (for example, to sockets). The child can undo
+	// it.
 	Offer bool
 }
 

@@ -36,8 +36,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Decompress reads a stream that is plain, or compressed by gzip, zstd, xz or bzip2, as its first bytes say. Reading ends with an
-// error of kind Exhausted when far more comes out than went in. The name is for errors.
+// Decompress reads a stream that is plain, or compressed by gzip, zstd, xz or bzip2, as its first bytes say. Reading
+// ends with an error of kind Exhausted when far more comes out than went in. The name is for errors.
 func Decompress(ctx context.Context, r io.Reader, name string, ratio int64) (io.ReadCloser, error) {
 	in := &counter{ctx: ctx, r: r}
 	head := bufio.NewReaderSize(in, 256<<10)

@@ -167,7 +167,8 @@ func (h *Handler) remember(here string, p hutch.Process) *command {
 	return h.commands.add(&command{place: here, pid: p.PID, id: p.ID, config: configOf(p.Command).short(), terminal: p.Terminal != nil})
 }
 
-// maxConfig is how long a configuration can be that is remembered, in bytes. Of a longer one the process's record is listed.
+// maxConfig is how long a configuration can be that is remembered, in bytes. Of a longer one the process's record is
+// listed.
 const maxConfig = 4 << 10
 
 // short returns a configuration that is short enough to be remembered, or an empty one.

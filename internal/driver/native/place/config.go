@@ -53,12 +53,13 @@ type Config struct {
 	// everything else. Other instances have one user for both.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
-	// Agent is the path of the agent program on the host, if the instance has only one user: see showAgent. It is empty in
-	// privileged instances.
+	// Agent is the path of the agent program on the host, if the instance has only one user: see showAgent. It is empty
+	// in privileged instances.
 	Agent string `json:"agent,omitempty"`
 	Group int    `json:"group"`
-	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged instance whose commands can be
-	// root; the agent then has the id wire.AgentID. 0 is for the other instances, whose commands are in the agent's namespace.
+	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged instance whose commands can
+	// be root; the agent then has the id wire.AgentID. 0 is for the other instances, whose commands are in the agent's
+	// namespace.
 	Apart int `json:"apart,omitempty"`
 	// Size and Inodes bound the written files.
 	Size   int64 `json:"size"`

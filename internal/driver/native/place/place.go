@@ -63,10 +63,10 @@ func build() error {
 }
 
 // showAgent mounts a read-only clone of the agent program's mount over the program from which this process was started,
-// in an instance with one user. The second program runs from there, so it can be seen inside, as /proc/PID/exe of a script
-// whose interpreter is /proc/self/exe. The user owns its inode, but cannot change anything of it, not even its mode,
-// because the mount is read only. The first program is the file in memory from which all instances start. It has ended
-// when the first command of the user begins.
+// in an instance with one user. The second program runs from there, so it can be seen inside, as /proc/PID/exe of a
+// script whose interpreter is /proc/self/exe. The user owns its inode, but cannot change anything of it, not even its
+// mode, because the mount is read only. The first program is the file in memory from which all instances start. It has
+// ended when the first command of the user begins.
 func showAgent(c Config) error {
 	if c.Agent == "" {
 		return nil

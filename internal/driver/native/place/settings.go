@@ -12,8 +12,8 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// applySettings writes the kernel settings of the instance's namespaces, through the instance's /proc. Afterwards /proc/sys
-// becomes read only, so no program inside can.
+// applySettings writes the kernel settings of the instance's namespaces, through the instance's /proc. Afterwards
+// /proc/sys becomes read only, so no program inside can.
 func applySettings(c Config, proc mount.Tree) error {
 	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user can serve at port 80
 	// If the agent has its own id, it gets half of the limit.
