@@ -82,8 +82,8 @@ func streamStats(ctx context.Context, svc hutch.Accounts, req hutch.StatsRequest
 	})
 }
 
-// CPU and network are differences between two readings: a single table waits for the second one, which does not arrive
-// when nothing changes.
+// CPU and network are differences between two readings, so a single table waits for the second reading. The wait is
+// limited, because no second reading arrives when nothing changes.
 const (
 	onceInterval = 0.5
 	onceWait     = time.Second

@@ -130,8 +130,9 @@ func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader
 	return nil
 }
 
-// WriteArchive writes the output of fill to a file, with a limit on its bytes: under another name first. An archive to
-// keep is compressed: memory with the same files can be next to it. size is its uncompressed size.
+// WriteArchive writes the output of fill, at most most bytes, to a file under a temporary name, and renames the file when
+// it is complete. With keep, the archive is compressed: memory with the same files can be next to it. size is the
+// uncompressed size.
 func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error) (size int64, err error) {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *Store) push(ctx context.Context, k key, rec record, b *bucket.Bucket, l
 	if err == nil {
 		err = p.deleteAll(ctx)
 	}
-	use, failed := s.writeBase(k, rec, old) // also after an error: written objects are no conflicts then
+	use, failed := s.writeBase(k, rec, old) // also after an error, so that the objects already written do not count as conflicts
 	if failed != nil {
 		return errors.Join(err, failed)
 	}

@@ -16,7 +16,7 @@ import (
 	"hutch"
 )
 
-// Tar writes the files of the image in an archive, as its layers over each other show them.
+// Tar writes an image's file system to w as a tar archive, with all layers merged. archive is the image's own archive.
 func Tar(archive string, w io.Writer) error {
 	out := tar.NewWriter(w)
 	err := each(archive, func(h *tar.Header, content io.Reader) error {

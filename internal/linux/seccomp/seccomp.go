@@ -134,7 +134,7 @@ func encode(machine *arch.Info, rs []rule) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rule is what becomes of the calls from number first on, up to the next rule.
+// rule decides about the calls from number first on, up to the next rule.
 type rule struct {
 	first uint32
 	body  []bpf.Instruction // ends with a return in every branch

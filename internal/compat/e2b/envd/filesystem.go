@@ -38,7 +38,7 @@ type entryInfo struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// size is about how many bytes the description takes.
+// size estimates the size of the description in bytes.
 func (e entryInfo) size() int {
 	n := 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.SymlinkTarget)
 	for name, value := range e.Metadata {

@@ -18,8 +18,8 @@ const (
 	// NetworkFD is the other end of the network device, which the instance puts there. The agent keeps it for a later
 	// daemon.
 	NetworkFD = 7
-	// NameFD is the file with the host name, and HostsFD the one with its address, which the instance puts there. The
-	// agent keeps them, so that the daemon can write another name; all others can only read them.
+	// NameFD is the file with the host name, and HostsFD the file with the host's address. The instance opens them here.
+	// The agent keeps them, so that the daemon can write another name. All other programs can only read the files.
 	NameFD, HostsFD = 8, 9
 	// namespaceFD is the user namespace of commands, where they are apart from the agent: see Config.Apart. The instance
 	// puts it there.
