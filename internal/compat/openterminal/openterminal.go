@@ -125,12 +125,12 @@ func (h *Handler) Close() { h.calls.Close() }
 
 // lacks are the routes that are not translated, and what to use in their place.
 var lacks = map[string]error{
-	"/proxy/{port}/{path...}":        lack("proxy", "a page from a sandbox must not have the address of this server: give it a URL of its own with `hutch expose`, or POST /v1/sandboxes/{id}/ports"),
-	"GET /system":                    lack("system prompt", "write it in Open WebUI"),
-	"GET /info":                      lack("info", "write it into the prompt in Open WebUI"),
-	"/notebooks/{path...}":           lack("notebooks", "use the server at /jupyter"),
-	"GET /api/terminals/user/output": lack("read_user_terminal", "use run_command, which has the same files"),
-	"POST /api/terminals/user/input": lack("send_user_terminal_input", "use run_command, which has the same files"),
+	"/proxy/{port}/{path...}":        lack("the proxy", "a page from a sandbox must not have the address of this server: give it a URL of its own with `hutch expose`, or POST /v1/sandboxes/{id}/ports"),
+	"GET /system":                    lack("the system prompt", "write it in Open WebUI"),
+	"GET /info":                      lack("the info", "write it into the prompt in Open WebUI"),
+	"/notebooks/{path...}":           lack("the notebooks", "use the server at /jupyter"),
+	"GET /api/terminals/user/output": lack("the tool read_user_terminal", "use run_command, which has the same files"),
+	"POST /api/terminals/user/input": lack("the tool send_user_terminal_input", "use run_command, which has the same files"),
 }
 
 func lack(what, instead string) error {
