@@ -60,7 +60,7 @@ func Front(next http.Handler) http.Handler {
 	})
 }
 
-var errHello = errors.New("Auth timeout or invalid payload")
+var errHello = errors.New("the first message has no token, or did not come in time")
 
 // hello reads the first message of a client.
 func hello(ctx context.Context, conn *websocket.Conn) (*first, error) {
