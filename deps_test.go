@@ -193,6 +193,9 @@ var layers = []layer{
 	// Several machines as one: a service over the services of all of them.
 	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", sys}},
 
+	// Backups of a whole data folder.
+	{"hutch/internal/installation", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
+
 	// The data folder and the machine, for whatever runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
@@ -203,7 +206,7 @@ var layers = []layer{
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
-		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
+		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
 		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
@@ -233,7 +236,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
 		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/pipe", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/tunnel", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/crypto/ssh", "golang.org/x/term", sys,
 	}},

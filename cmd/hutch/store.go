@@ -22,6 +22,17 @@ func checkStore(url string) error {
 	return nil
 }
 
+// keyOptions says where the key of secrets is, for commands that read the data folder: in a file, or in the environment as for the server.
+func keyOptions(file string) (opt daemon.Secrets) {
+	if opt.KeyFile = file; file == "" {
+		opt.KeyFile = os.Getenv(serverSettings.Variable("secret-key"))
+	}
+	if opt.KeyFile == "" {
+		opt.Key = os.Getenv("HUTCH_SECRET_KEY")
+	}
+	return opt
+}
+
 func newStore(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "store", Short: "Move the server's state to PostgreSQL", Args: cobra.NoArgs,
@@ -63,14 +74,7 @@ in for --to.`,
 			if err != nil {
 				return err
 			}
-			opt := daemon.Secrets{KeyFile: keyFile}
-			if keyFile == "" {
-				opt.KeyFile = os.Getenv(serverSettings.Variable("secret-key"))
-			}
-			if opt.KeyFile == "" {
-				opt.Key = os.Getenv("HUTCH_SECRET_KEY")
-			}
-			moved, err := daemon.MoveStore(c.Context(), dir, to, opt)
+			moved, err := daemon.MoveStore(c.Context(), dir, to, keyOptions(keyFile))
 			if err != nil {
 				return err
 			}

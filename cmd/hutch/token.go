@@ -64,9 +64,13 @@ func (h *home) storeFolder(create bool) (string, error) {
 		return dir, err
 	}
 	if _, err := os.Stat(datadir.Database(dir)); err != nil {
-		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose another with --data or $HUTCH_DATA, or a server with HUTCH_URL", filepath.Dir(dir))
+		return "", notUsed(filepath.Dir(dir))
 	}
 	return dir, nil
+}
+
+func notUsed(data string) error {
+	return hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose another with --data or $HUTCH_DATA, or a server with HUTCH_URL", data)
 }
 
 func storedTokens(ctx context.Context, dir string, f func(hutch.Tokens) error) error {

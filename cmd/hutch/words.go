@@ -21,7 +21,7 @@ var groups = []struct {
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
-	{"server", "The server:", "serve config down conversation token owner audit pool authority store node doctor"},
+	{"server", "The server:", "serve config down conversation token owner audit pool authority store installation node doctor"},
 	{"clients", "Clients:", "login context ssh ssh-config ssh-key ssh-proxy mcp worker version completion help"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/datadir"
+	restore "hutch/internal/installation"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/secret"
@@ -17,6 +18,9 @@ import (
 func (d *Daemon) openFolder(context.Context) (err error) {
 	if d.cfg.Data == "" {
 		return hutch.Errorf(hutch.Invalid, "a daemon needs a data folder")
+	}
+	if err := restore.Finish(d.cfg.Data); err != nil {
+		return err
 	}
 	name := datadir.Server
 	if d.cfg.Conversations.Only {

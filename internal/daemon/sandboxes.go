@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -40,13 +42,16 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	c := d.cfg.Sandboxes
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
-		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
+		Dir: d.dir, Restored: exists(datadir.Restored(d.dir)), Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
 		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := d.engine.Start(ctx); err != nil {
+		return err
+	}
+	if err := os.Remove(datadir.Restored(d.dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	d.redacted = secret.Redact(d.engine, d.vault.Redactor)

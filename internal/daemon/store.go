@@ -85,6 +85,18 @@ func secretKey(dir string, opt Secrets) (*secret.Key, error) {
 	return secret.LoadKey(cmp.Or(opt.KeyFile, filepath.Join(dir, datadir.SecretsKey)), filepath.Join(dir, datadir.SecretsFile))
 }
 
+// ExistingKey returns the key of the secrets in a server's folder, and creates none.
+func ExistingKey(dir string, opt Secrets) (*secret.Key, error) {
+	file := filepath.Join(dir, datadir.SecretsKey)
+	if opt.Key == "" && opt.KeyFile == "" && !exists(file) {
+		return nil, hutch.Errorf(hutch.NotFound, "there is no secret key in %s: give the one that the server is started with, with --secret-key FILE or in HUTCH_SECRET_KEY", file)
+	}
+	if opt.Key == "" && opt.KeyFile != "" && !exists(opt.KeyFile) {
+		return nil, hutch.Errorf(hutch.NotFound, "there is no file %s with a secret key", opt.KeyFile)
+	}
+	return secretKey(dir, opt)
+}
+
 // openVault opens the secrets in a server's folder.
 func openVault(dir string, opt Secrets) (*secret.Vault, error) {
 	key, err := secretKey(dir, opt)

@@ -132,6 +132,9 @@ func WriteMembership(server string, m Membership) error {
 	return durable.Replace(membershipFile(server), append(b, '\n'))
 }
 
+// Restored is the file, in a server's folder, that says where the folder was that it is a copy of. The first start after a restore removes it.
+func Restored(server string) string { return filepath.Join(server, "restored") }
+
 // SecretsFile and SecretsKey are the files, in a server's folder, with the secrets, and with the key that opens them.
 const (
 	SecretsFile = "secrets.age"

@@ -33,6 +33,8 @@ type Options struct {
 	// Dir is the engine's own folder. It holds the files and memory of sleeping
 	// sandboxes, and snapshots.
 	Dir string
+	// Restored says that what is saved in Dir is from a backup, of another folder or another machine.
+	Restored bool
 	// Drivers are the runtimes, the default first.
 	Drivers []driver.Driver
 	// Image makes the root file system of an image.

@@ -41,6 +41,9 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	if err := e.sweep(ctx, places); err != nil {
 		return err
 	}
+	if e.opt.Restored {
+		e.relocateAll(ctx)
+	}
 	for _, s := range e.sandboxes {
 		e.recoverAsleep(ctx, s)
 		s.Arm()

@@ -11,6 +11,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/image"
 	"hutch/internal/instance"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 	"hutch/internal/travel"
 )
@@ -202,4 +203,28 @@ func (e *lifecycle) relocate(ctx context.Context, rec store.Record, dir string) 
 		return err
 	}
 	return r.Relocate(driver.Spec{ID: rec.Place, Image: v.Image, Root: root, Limits: v.Limits}, dir)
+}
+
+// relocateAll adapts what a backup of another folder or another machine has of sandboxes and snapshots. What cannot be adapted keeps its files, and
+// the next use says so.
+func (e *lifecycle) relocateAll(ctx context.Context) {
+	failed := func(kind, id string, err error) {
+		e.log.Warn("the memory in the backup cannot be restored here, only the files", kind, id, "err", err, "cause", hutch.AsError(err).Cause)
+	}
+	for _, s := range e.sandboxes {
+		if !e.saved.HasMemory(s.Place()) {
+			continue
+		}
+		if err := e.relocate(ctx, s.Record(), e.saved.Memory(s.Place())); err != nil {
+			failed("sandbox", s.ID(), err)
+		}
+	}
+	for _, snap := range e.snaps.List(snapshots.Viewer{Server: true}) {
+		if snap.Build == "" { // it has no memory
+			continue
+		}
+		if err := snap.Change(func() error { return e.relocate(ctx, snap.Record, snap.Memory()) }); err != nil {
+			failed("snapshot", snap.Snapshot.ID, err)
+		}
+	}
 }

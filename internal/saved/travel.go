@@ -2,7 +2,6 @@ package saved
 
 import (
 	archive "archive/tar" // tar is a function here
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -109,30 +108,9 @@ func receiveFile(path string, h *archive.Header, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	n, err := copySparse(f, in)
+	n, err := durable.CopySparse(f, in)
 	if err == nil && n != h.Size {
 		err = io.ErrUnexpectedEOF
 	}
-	return errors.Join(err, f.Truncate(n), f.Sync(), f.Close())
-}
-
-var zeros [64 << 10]byte
-
-func copySparse(f *os.File, r io.Reader) (at int64, err error) {
-	b := make([]byte, len(zeros))
-	for {
-		n, err := io.ReadFull(r, b)
-		if n > 0 && !bytes.Equal(b[:n], zeros[:n]) {
-			if _, err := f.WriteAt(b[:n], at); err != nil {
-				return at, err
-			}
-		}
-		at += int64(n)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return at, nil
-		case err != nil:
-			return at, err
-		}
-	}
+	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -125,6 +125,45 @@ func (s *Snapshot) seal() error {
 	return errors.Join(durable.Create(filepath.Join(s.Dir, manifestFile), text), durable.Sync(s.Memory()))
 }
 
+// Change calls change, which can replace files of a snapshot, and then writes what these are now into the manifest. If it is interrupted, it has
+// to be repeated before the snapshot is used.
+func (s *Snapshot) Change(change func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := make([]stamp, len(s.Files))
+	for i, f := range s.Files {
+		before[i], _ = s.stamp(f.Path) // one that is missing is found by Verify
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	for i, f := range s.Files {
+		if now, err := s.stamp(f.Path); err != nil || now == before[i] {
+			continue
+		}
+		file, err := s.read(f.Path, true)
+		if err != nil {
+			return err
+		}
+		s.Snapshot.Size += file.Size - f.Size
+		s.Files[i] = file
+	}
+	text, err := json.Marshal(&s.Manifest)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(s.Dir, manifestFile), text)
+}
+
+func (s *Snapshot) stamp(name string) (stamp, error) {
+	f, err := os.Open(filepath.Join(s.Dir, name))
+	if err != nil {
+		return stamp{}, err
+	}
+	defer f.Close()
+	return stampOf(f)
+}
+
 // read returns the size and the digest of a file, and remembers its stamp.
 func (s *Snapshot) read(name string, sync bool) (savedFile, error) {
 	f, err := os.Open(filepath.Join(s.Dir, name))
@@ -143,12 +182,7 @@ func (s *Snapshot) read(name string, sync bool) (savedFile, error) {
 }
 
 func (s *Snapshot) untouched(name string) bool {
-	f, err := os.Open(filepath.Join(s.Dir, name))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	now, err := stampOf(f)
+	now, err := s.stamp(name)
 	was, ok := s.seen[name]
 	return err == nil && ok && now == was
 }

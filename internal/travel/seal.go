@@ -25,8 +25,8 @@ const (
 	pieceSize = 256 << 10
 )
 
-// errForged is the error for an image that was not written by this fleet for this sandbox, or was changed.
-var errForged = hutch.Errorf(hutch.Denied, "the image of this sandbox in the bucket was not written by this fleet, or was changed since: nothing of it was used; restore the object in the bucket from a copy")
+// ErrForged is the error for an image that was not written by this fleet for this sandbox, or was changed.
+var ErrForged = hutch.Errorf(hutch.Denied, "the image of this sandbox in the bucket was not written by this fleet, or was changed since: nothing of it was used; restore the object in the bucket from a copy")
 
 func newAEAD(key, salt []byte, of string) (cipher.AEAD, error) {
 	own, err := hkdf.Key(sha256.New, key, salt, "hutch sleeping sandbox\x00"+of, chacha20poly1305.KeySize)
@@ -136,7 +136,7 @@ func (o *opener) next() error {
 	}
 	o.rest, err = o.aead.Open(o.piece[:0], nonce(o.number, last), o.piece[:n], nil)
 	if err != nil {
-		return errForged
+		return ErrForged
 	}
 	o.number++
 	o.ended = last
@@ -146,7 +146,7 @@ func (o *opener) next() error {
 // cut is the error for an image that ends too early; errors of the network are returned unchanged.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errForged
+		return ErrForged
 	}
 	return fmt.Errorf("read from the bucket: %w", err)
 }

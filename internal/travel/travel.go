@@ -88,7 +88,7 @@ func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fi
 	defer context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })()
 	sealed := make(chan error, 1)
 	go func() {
-		err := seal(io.MultiWriter(w, sum), key, of, fill)
+		err := Seal(io.MultiWriter(w, sum), key, of, fill)
 		w.CloseWithError(err)
 		sealed <- err
 	}()
@@ -100,7 +100,9 @@ func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fi
 	return Image{Key: name, SHA256: hex.EncodeToString(sum.hash.Sum(nil)), Size: sum.n}, err
 }
 
-func seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error {
+// Seal writes the content that fill writes, compressed and encrypted. It opens only with the same key and under the name that it was written
+// for.
+func Seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error {
 	sealed, err := newSealer(w, key, of)
 	if err != nil {
 		return err
@@ -122,7 +124,17 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 	defer body.Close()
 	sum := &counter{hash: sha256.New()}
 	all := io.TeeReader(io.LimitReader(unbroken{body}, img.Size+1), sum)
-	opened, err := newOpener(all, key, of)
+	if err := Unseal(all, key, of, read); err != nil {
+		return err
+	}
+	return sum.check(img)
+}
+
+// Unseal passes read the content that Seal has written. Each byte is verified before it is passed, and the end, too, before Unseal
+// succeeds. If a later part fails, the caller must discard what it has read. The error of what was cut off, changed or sealed with
+// another key is ErrForged.
+func Unseal(r io.Reader, key []byte, of string, read func(io.Reader) error) error {
+	opened, err := newOpener(r, key, of)
 	if err != nil {
 		return err
 	}
@@ -137,10 +149,8 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 	if _, err := io.Copy(io.Discard, z); err != nil { // to its end, which is verified, too
 		return err
 	}
-	if _, err := io.Copy(io.Discard, opened); err != nil {
-		return err
-	}
-	return sum.check(img)
+	_, err = io.Copy(io.Discard, opened)
+	return err
 }
 
 // ErrLost is the cause of an error for an object that the bucket had, and does not have any more.
@@ -200,7 +210,7 @@ func (c *counter) Write(b []byte) (int, error) {
 
 func (c *counter) check(img Image) error {
 	if c.n != img.Size || hex.EncodeToString(c.hash.Sum(nil)) != img.SHA256 {
-		return errForged
+		return ErrForged
 	}
 	return nil
 }

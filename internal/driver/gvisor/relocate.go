@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 )
 
 // Relocate implements driver.Relocator. It replaces all paths of the host by the paths of a new instance with the spec.
@@ -36,7 +36,7 @@ func (d *Driver) Relocate(spec driver.Spec, dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, text, 0o600)
+	return durable.Replace(path, text)
 }
 
 func relocate(was, here *specs.Spec) error {

@@ -1,0 +1,105 @@
+package installation
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"hutch"
+	"hutch/internal/secret"
+	"hutch/internal/travel"
+)
+
+const (
+	magic      = "hutch installation backup 1\n"
+	purpose    = "installation backup" // of the derived key
+	mostHeader = 4 << 10               // bytes
+
+	manifestEntry = "manifest.json"
+	dataFolder    = "data/" // in the archive
+)
+
+// header is what can be read of a backup without its key.
+type header struct {
+	Created time.Time `json:"created"`
+	// Key names the secret key, and says nothing about it.
+	Key string `json:"key"`
+	// Secret is the secret key, if the backup was made with it.
+	Secret string `json:"secret,omitempty"`
+}
+
+// Manifest says what is in a backup.
+type Manifest struct {
+	Created time.Time `json:"created"`
+	Version string    `json:"version"` // of Hutch
+	Data    string    `json:"data"`    // the data folder that it is a copy of
+	// Node is the name of the server in its PostgreSQL database, which is not in the backup; "" for a server with a store of its own.
+	Node string `json:"node,omitempty"`
+	// Asleep are the sandboxes in the backup, and Awake those of which it has only the record.
+	Asleep int      `json:"asleep"`
+	Awake  []string `json:"awake"`
+	Files  int      `json:"files"`
+	Bytes  int64    `json:"bytes"` // of the files
+	// Skipped are files that are neither folders nor regular files.
+	Skipped []string `json:"skipped,omitempty"`
+	// WithKey says that the backup has its own key.
+	WithKey bool `json:"withKey"`
+}
+
+// nameOf names a key.
+func nameOf(key *secret.Key) string {
+	sum := sha256.Sum256(key.Derive(purpose + " name"))
+	return hex.EncodeToString(sum[:8])
+}
+
+// seal writes a backup whose archive fill writes.
+func seal(w io.Writer, h header, key *secret.Key, fill func(io.Writer) error) error {
+	line, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if _, err := io.WriteString(w, magic+string(line)); err != nil {
+		return err
+	}
+	return travel.Seal(w, key.Derive(purpose), string(line), fill)
+}
+
+// ErrDamaged is the error for a backup that was cut off or changed.
+var ErrDamaged = hutch.Errorf(hutch.Invalid, "the backup is damaged: it was cut off or changed, so nothing of it was restored; use another copy of it")
+
+var errForeign = hutch.Errorf(hutch.Invalid, "the file is not a backup of an installation: give one that `hutch installation backup` has written")
+
+// open passes read the archive of a backup. key is nil for the key in the backup.
+func open(r io.Reader, key *secret.Key, read func(io.Reader) error) (h header, used *secret.Key, err error) {
+	in := bufio.NewReader(r)
+	start := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
+		return h, nil, errForeign
+	}
+	line, err := in.ReadSlice('\n')
+	if err != nil || len(line) > mostHeader || json.Unmarshal(line, &h) != nil {
+		return h, nil, ErrDamaged
+	}
+	line = bytes.Clone(line)
+	if key == nil && h.Secret == "" {
+		return h, nil, hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY")
+	}
+	if key == nil {
+		if key, err = secret.ParseKey(h.Secret); err != nil {
+			return h, nil, ErrDamaged
+		}
+	}
+	if nameOf(key) != h.Key {
+		return h, nil, hutch.Errorf(hutch.Denied, "the backup belongs to another key: give the secret key of the installation that it was made of, with --secret-key FILE or in HUTCH_SECRET_KEY")
+	}
+	if err = travel.Unseal(in, key.Derive(purpose), string(line), read); errors.Is(err, travel.ErrForged) {
+		err = ErrDamaged
+	}
+	return h, key, err
+}

@@ -1,0 +1,515 @@
+package installation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/durable"
+	"hutch/internal/hutchtest/steps"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+func newKey(t *testing.T) *secret.Key {
+	t.Helper()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := secret.ParseKey(identity.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func folder(t *testing.T) datadir.Folder {
+	t.Helper()
+	f, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func write(t *testing.T, data datadir.Folder, name, content string) {
+	t.Helper()
+	path := data.Path(name)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openStore(t *testing.T, data datadir.Folder) *store.Store {
+	t.Helper()
+	dir, err := data.Make(datadir.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), datadir.Database(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func sleeping(place string, generation int) store.Record {
+	return store.Record{Place: place, Token: fmt.Sprint("generation ", generation), Sandbox: hutch.Sandbox{ID: place, Status: hutch.Hibernated, CreatedAt: time.Now()}}
+}
+
+// example is a data folder with some of everything.
+func example(t *testing.T) (datadir.Folder, *store.Store) {
+	data := folder(t)
+	s := openStore(t, data)
+	write(t, data, "token", "hutch_the-token\n")
+	write(t, data, "server/secrets.key", "AGE-SECRET-KEY-1SOMETHING\n")
+	write(t, data, "server/volumes/o/data/volume.json", `{"format":1}`)
+	write(t, data, "server/memory/box/pages", strings.Repeat("page", 100_000)+strings.Repeat("\x00", 1<<20))
+	write(t, data, "server/memory/gone/pages", "of a sandbox that woke")
+	write(t, data, "server/gvisor/box/config.json", "of an instance")
+	write(t, data, "server/audit/2026-11-25.jsonl", "one\ntwo\n")
+	write(t, data, "images/host/file", "made again")
+	write(t, data, "oci/blobs/sha256/aa", "layer")
+	if err := s.Put(t.Context(), sleeping("box", 1)); err != nil {
+		t.Fatal(err)
+	}
+	awake := sleeping("awake", 1)
+	awake.Sandbox.Status = hutch.Running
+	if err := s.Put(t.Context(), awake); err != nil {
+		t.Fatal(err)
+	}
+	return data, s
+}
+
+func backUp(t *testing.T, data datadir.Folder, key *secret.Key, withKey bool) (path string, m Manifest) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "backup")
+	m, err := Write(t.Context(), data, Options{To: path, Key: key, WithKey: withKey, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, m
+}
+
+// content is a data folder as text, without its store.
+func content(t *testing.T, data datadir.Folder) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(string(data), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.Contains(path, "hutch.db") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(string(data), path)
+		fmt.Fprintf(&b, "%s %d %.30q\n", rel, len(text), text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+const wantContent = `oci/blobs/sha256/aa 5 "layer"
+server/audit/2026-11-25.jsonl 8 "one\ntwo\n"
+server/memory/box/pages 1448576 "pagepagepagepagepagepagepagepa"
+server/restored %d %.30q
+server/secrets.key 26 "AGE-SECRET-KEY-1SOMETHING\n"
+server/volumes/o/data/volume.json 12 "{\"format\":1}"
+token 16 "hutch_the-token\n"
+`
+
+// A backup that was restored is what was backed up, while the store is in use.
+func TestRoundTrip(t *testing.T) {
+	data, _ := example(t)
+	key := newKey(t)
+	path, m := backUp(t, data, key, false)
+	if m.Asleep != 1 || len(m.Awake) != 1 || m.Awake[0] != "awake" {
+		t.Errorf("%+v", m)
+	}
+	if got, err := Verify(t.Context(), path, key); err != nil || got.Files != m.Files || got.Bytes != m.Bytes {
+		t.Errorf("verified: %+v, %v; not %+v", got, err, m)
+	}
+	to := folder(t)
+	if _, err := Restore(t.Context(), path, key, to); err != nil {
+		t.Fatal(err)
+	}
+	from := string(data) + "\n"
+	if got, want := content(t, to), fmt.Sprintf(wantContent, len(from), from); got != want {
+		t.Errorf("restored:\n%s\nnot:\n%s", got, want)
+	}
+	records, err := openStore(t, to).All(t.Context())
+	if err != nil || len(records) != 2 {
+		t.Errorf("records: %v, %v", records, err)
+	}
+	if _, err := Restore(t.Context(), path, key, to); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a restore over a folder that is used: %v", err)
+	}
+	if _, err := Write(t.Context(), data, Options{To: path, Key: key}); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a backup over another: %v", err)
+	}
+	if _, err := Write(t.Context(), data, Options{To: data.Path("server/b"), Key: key}); hutch.KindOf(err) != hutch.Invalid {
+		t.Errorf("a backup in the data folder: %v", err)
+	}
+}
+
+// A backup has nothing in clear, except the key that was asked for.
+func TestNothingInClear(t *testing.T) {
+	data, _ := example(t)
+	key := newKey(t)
+	for _, withKey := range []bool{false, true} {
+		path, _ := backUp(t, data, key, withKey)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, clear := range []string{"hutch_the-token", "SOMETHING", "secrets", "server", string(data), "generation"} {
+			if bytes.Contains(text, []byte(clear)) {
+				t.Errorf("%q is in the backup in clear", clear)
+			}
+		}
+		if got := bytes.Contains(text, []byte(secret.Reveal(key))); got != withKey {
+			t.Errorf("the key is in a backup with %t: %t", withKey, got)
+		}
+		if _, err := Restore(t.Context(), path, nil, folder(t)); (err == nil) != withKey {
+			t.Errorf("restored without a key that is in it, %t: %v", withKey, err)
+		}
+	}
+}
+
+// A server that had its key from elsewhere starts from a backup with the key.
+func TestKeyFromElsewhere(t *testing.T) {
+	data, _ := example(t)
+	if err := os.Remove(data.Path("server/secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t)
+	path, _ := backUp(t, data, key, true)
+	to := folder(t)
+	if _, err := Restore(t.Context(), path, nil, to); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(to.Path("server/secrets.key")); err != nil || strings.TrimSpace(string(text)) != secret.Reveal(key) {
+		t.Errorf("the key: %v", err)
+	}
+}
+
+// What was cut off, changed or is foreign is refused, and nothing is left of it.
+func TestDamaged(t *testing.T) {
+	data, _ := example(t)
+	key := newKey(t)
+	path, _ := backUp(t, data, key, false)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, text []byte, key *secret.Key) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "bad")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		to := folder(t)
+		_, err := Restore(t.Context(), file, key, to)
+		if kind := hutch.KindOf(err); kind != hutch.Invalid && kind != hutch.Denied {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := Verify(t.Context(), file, key); err == nil {
+			t.Errorf("%s: verified", what)
+		}
+		if left, err := os.ReadDir(string(to)); err != nil || len(left) != 0 {
+			t.Errorf("%s: left: %v, %v", what, left, err)
+		}
+	}
+	for _, n := range []int{0, 1, len(magic), len(magic) + 10, len(whole) / 2, len(whole) - 17, len(whole) - 1} {
+		refused(fmt.Sprintf("cut off after %d of %d bytes", n, len(whole)), whole[:n], key)
+	}
+	refused("with something after it", append(bytes.Clone(whole), 'x'), key)
+	for range 30 {
+		changed, at := bytes.Clone(whole), rand.IntN(len(whole))
+		changed[at] ^= 1 << rand.IntN(8)
+		refused(fmt.Sprintf("changed at %d of %d", at, len(whole)), changed, key)
+	}
+	refused("of another installation", whole, newKey(t))
+	refused("no backup", []byte("something else, which is no backup at all\n"), key)
+	later := bytes.Replace(whole, []byte(`"created":"2`), []byte(`"created":"3`), 1)
+	if bytes.Equal(later, whole) {
+		t.Fatal("the header has no date")
+	}
+	refused("of another date", later, key)
+}
+
+// While sandboxes fall asleep and wake, the files of each in the backup are those of its record.
+func TestRunning(t *testing.T) {
+	data, s := example(t)
+	key := newKey(t)
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer end()
+	const sandboxes = 6
+	for i := range sandboxes {
+		running.Go(func() {
+			place := fmt.Sprint("churn-", i)
+			for generation := 1; ctx.Err() == nil; generation++ { // in the order of the engine
+				dir := data.Path("server/memory/" + place)
+				err := errors.Join(os.Mkdir(dir+".new", 0o700), os.WriteFile(dir+".new/pages", fmt.Append(nil, "generation ", generation), 0o600), os.Rename(dir+".new", dir), s.Put(ctx, sleeping(place, generation)))
+				time.Sleep(time.Duration(rand.IntN(200*(i+1))) * time.Millisecond)
+				awake := sleeping(place, generation)
+				awake.Sandbox.Status = hutch.Running
+				if err = errors.Join(err, s.Put(context.WithoutCancel(ctx), awake), os.RemoveAll(dir)); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	seen := 0
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "backup")
+		_, err := Write(t.Context(), data, Options{To: path, Key: key})
+		if hutch.KindOf(err) == hutch.Unavailable {
+			continue
+		}
+		to := folder(t)
+		if err == nil {
+			_, err = Restore(t.Context(), path, key, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := openStore(t, to).All(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if !strings.HasPrefix(r.Place, "churn-") {
+				continue
+			}
+			got, err := os.ReadFile(to.Path("server/memory/" + r.Place + "/pages"))
+			switch sleeps := r.Sandbox.Status.Sleeps(); {
+			case sleeps && (err != nil || string(got) != r.Token):
+				t.Errorf("the record says %s, and the memory %q, %v", r.Token, got, err)
+			case !sleeps && err == nil:
+				t.Errorf("there is memory of a sandbox that is awake: %q", got)
+			case sleeps:
+				seen++
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no backup has a sandbox that sleeps")
+	}
+}
+
+// While a volume is saved again and again, its record in the backup names the content that is there.
+func TestVolumeThatIsSaved(t *testing.T) {
+	t.Parallel()
+	data, _ := example(t)
+	key := newKey(t)
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer end()
+	dir := data.Path("server/volumes/o/data")
+	running.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ { // in the order of package volume
+			name := fmt.Sprint("content-", n)
+			err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600), durable.Replace(filepath.Join(dir, "volume.json"), []byte(name)))
+			if n > 0 {
+				err = errors.Join(err, os.Remove(filepath.Join(dir, fmt.Sprint("content-", n-1))))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		}
+	})
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "backup")
+		_, err := Write(t.Context(), data, Options{To: path, Key: key})
+		if hutch.KindOf(err) == hutch.Unavailable {
+			continue
+		}
+		to := folder(t)
+		if err == nil {
+			_, err = Restore(t.Context(), path, key, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := os.ReadFile(to.Path("server/volumes/o/data/volume.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(name), "{") { // before the first save
+			continue
+		}
+		if _, err := os.Stat(to.Path("server/volumes/o/data/" + string(name))); err != nil {
+			t.Errorf("the record names content that is not in the backup: %v", err)
+		}
+	}
+}
+
+const (
+	varKilled = "HUTCH_TEST_INSTALLATION" // what the process that is killed does
+	varFile   = "HUTCH_TEST_FILE"
+	varData   = "HUTCH_TEST_DATA"
+	varKey    = "HUTCH_TEST_KEY"
+)
+
+// TestVictim is the process that TestKilled kills.
+func TestVictim(t *testing.T) {
+	do := os.Getenv(varKilled)
+	if do == "" {
+		return
+	}
+	key, err := secret.ParseKey(os.Getenv(varKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("\n")
+	io.Copy(io.Discard, os.Stdin)
+	if do == "write" {
+		_, err = Write(t.Context(), datadir.Folder(os.Getenv(varData)), Options{To: os.Getenv(varFile), Key: key})
+	} else {
+		_, err = Restore(t.Context(), os.Getenv(varFile), key, datadir.Folder(os.Getenv(varData)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killed starts a backup or a restore, and kills it before its nth step.
+func killed(t *testing.T, n int, do, file string, data datadir.Folder, key *secret.Key) (taken int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$")
+	cmd.Env = append(os.Environ(), varKilled+"="+do, varFile+"="+file, varData+"="+string(data), varKey+"="+secret.Reveal(key))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see steps.Kill
+	begin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Read(make([]byte, 1))
+	taken, err = steps.Kill(cmd.Process.Pid, n, begin.Close)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Release() // it was waited for
+	return taken
+}
+
+// A backup that is killed before any of its steps leaves a whole one or none, and can be repeated.
+func TestWriteKilled(t *testing.T) {
+	t.Parallel()
+	data, _ := example(t)
+	key := newKey(t)
+	for n := 1; ; n++ {
+		file := filepath.Join(t.TempDir(), "backup")
+		taken := killed(t, n, "write", file, data, key)
+		if _, err := os.Stat(file); err == nil {
+			if _, err := Verify(t.Context(), file, key); err != nil {
+				t.Fatalf("killed before step %d, there is half a backup: %v", n, err)
+			}
+		} else if _, err := Write(t.Context(), data, Options{To: file, Key: key}); err != nil {
+			t.Fatalf("repeated after a kill before step %d: %v", n, err)
+		}
+		if taken < n-1 {
+			if n < 5 {
+				t.Errorf("a backup has %d steps", taken)
+			}
+			return
+		}
+	}
+}
+
+// A restore that is killed before any of its steps leaves nothing that a server uses, or all of it.
+func TestRestoreKilled(t *testing.T) {
+	t.Parallel()
+	data, _ := example(t)
+	key := newKey(t)
+	file, _ := backUp(t, data, key, false)
+	from := string(data) + "\n"
+	want := fmt.Sprintf(wantContent, len(from), from)
+	whole := 0
+	for n := 1; ; n++ {
+		to := folder(t)
+		taken := killed(t, n, "restore", file, to, key)
+		if err := Finish(to); err != nil { // as the server does that starts
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(string(to)); err != nil {
+			t.Fatal(err)
+		} else if len(left) > 0 {
+			whole++
+			if got := content(t, to); got != want {
+				t.Fatalf("killed before step %d, there is half of it:\n%s", n, got)
+			}
+		} else if _, err := Restore(t.Context(), file, key, to); err != nil || content(t, to) != want {
+			t.Fatalf("repeated after a kill before step %d: %v", n, err)
+		}
+		if taken < n-1 {
+			if whole < 4 || n-whole < 20 {
+				t.Errorf("of %d kills, %d came after everything was there", n, whole)
+			}
+			return
+		}
+	}
+}
+
+// A restore that was interrupted between its last steps is completed before the folder is used.
+func TestFinish(t *testing.T) {
+	data := folder(t)
+	write(t, data, "restored/server/hutch.db", "store")
+	write(t, data, "token", "moved already")
+	write(t, data, "restoring/server/hutch.db", "half")
+	if err := Finish(data); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(data.Path("server/hutch.db")); err != nil || string(text) != "store" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if entries, _ := os.ReadDir(string(data)); len(entries) != 2 {
+		t.Errorf("left: %v", entries)
+	}
+	unlock, err := lock(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, data, "restoring/server/hutch.db", "half")
+	if err := Finish(data); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a server starts while a backup is restored: %v", err)
+	}
+	unlock()
+}

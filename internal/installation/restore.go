@@ -1,0 +1,281 @@
+package installation
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/durable"
+	"hutch/internal/secret"
+)
+
+// Folders in a data folder during a restore. The first can be half written, the second is whole.
+const (
+	restoring = "restoring"
+	restored  = "restored"
+)
+
+// besides can be in a data folder that is to be restored: it was not backed up.
+var besides = []string{"images", datadir.Embedded, restoring, "lost+found"}
+
+// Restore puts a backup into an empty data folder. On an error nothing of the backup is there. key is nil for the key in the backup.
+func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder) (m Manifest, err error) {
+	f, err := openFile(file)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	unlock, err := lock(data)
+	if err != nil {
+		return m, err
+	}
+	defer unlock()
+	if err := checkEmpty(data); err != nil {
+		return m, err
+	}
+	if err := errors.Join(os.RemoveAll(data.Path(restoring)), os.Mkdir(data.Path(restoring), 0o711)); err != nil {
+		return m, err
+	}
+	_, used, err := open(f, key, func(r io.Reader) (err error) {
+		m, err = extract(ctx, r, data.Path(restoring))
+		return err
+	})
+	if err == nil {
+		err = prepare(data, m, used)
+	}
+	if err != nil {
+		return m, errors.Join(durable.Explained(err, string(data)), os.RemoveAll(data.Path(restoring)))
+	}
+	return m, moveUp(data)
+}
+
+// Verify reads a whole backup, and returns what is in it.
+func Verify(ctx context.Context, file string, key *secret.Key) (m Manifest, err error) {
+	f, err := openFile(file)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	_, _, err = open(f, key, func(r io.Reader) (err error) {
+		m, err = extract(ctx, r, "")
+		return err
+	})
+	return m, err
+}
+
+func openFile(file string) (*os.File, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		err = hutch.Errorf(hutch.NotFound, "the backup %s cannot be read: %s", file, errors.Unwrap(err)).Because(err)
+	}
+	return f, err
+}
+
+// lock keeps another restore into a data folder out.
+func lock(data datadir.Folder) (unlock func(), err error) {
+	dir, err := os.Open(string(data))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		return nil, hutch.Errorf(hutch.Conflict, "a backup is being restored to the data folder %s: wait until that is done", data)
+	}
+	return func() { dir.Close() }, nil
+}
+
+func checkEmpty(data datadir.Folder) error {
+	entries, err := os.ReadDir(string(data))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !slices.Contains(besides, e.Name()) {
+			return hutch.Errorf(hutch.Conflict, "the data folder %s is in use, it has %s: a backup is restored only to an empty one, so choose another with --data, or move this one away", data, e.Name())
+		}
+	}
+	return nil
+}
+
+// extract reads an archive, and writes the data folder in it to dir; "" for nowhere.
+func extract(ctx context.Context, r io.Reader, dir string) (m Manifest, err error) {
+	var root *os.Root
+	if dir != "" {
+		if root, err = os.OpenRoot(dir); err != nil {
+			return m, err
+		}
+		defer root.Close()
+	}
+	in := tar.NewReader(r)
+	h, err := in.Next()
+	if err == nil && h.Name != manifestEntry {
+		err = ErrDamaged
+	}
+	if err == nil {
+		err = json.NewDecoder(in).Decode(&m)
+	}
+	if err != nil {
+		return m, err
+	}
+	for ctx.Err() == nil {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return m, nil
+		}
+		if err == nil && root != nil {
+			err = extractOne(root, h, in)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	return m, context.Cause(ctx)
+}
+
+func extractOne(root *os.Root, h *tar.Header, in io.Reader) error {
+	name, ours := strings.CutPrefix(h.Name, dataFolder)
+	name = filepath.Clean(name)
+	mode := fs.FileMode(h.Mode).Perm()
+	switch {
+	case !ours || !filepath.IsLocal(name):
+		return ErrDamaged
+	case h.Typeflag == tar.TypeDir:
+		if err := root.MkdirAll(name, mode); err != nil {
+			return err
+		}
+		return root.Chmod(name, mode)
+	case h.Typeflag != tar.TypeReg:
+		return ErrDamaged
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	n, err := durable.CopySparse(f, in)
+	if err == nil && n != h.Size {
+		err = ErrDamaged
+	}
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil || h.ModTime.Unix() <= 0 {
+		return err
+	}
+	return root.Chtimes(name, h.ModTime, h.ModTime)
+}
+
+// prepare completes the folder of a restore, and names it as whole when it is on the disk.
+func prepare(data datadir.Folder, m Manifest, key *secret.Key) error {
+	half := data.Path(restoring)
+	for _, name := range []string{datadir.Server, datadir.Conversation} {
+		dir := filepath.Join(half, name)
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := os.WriteFile(datadir.Restored(dir), []byte(m.Data+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	if m.WithKey {
+		if err := keepKey(half, key); err != nil {
+			return err
+		}
+	}
+	if err := giveTo(data, half); err != nil {
+		return err
+	}
+	d, err := os.Open(string(data))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("write the restored files to the disk: %w", err)
+	}
+	return errors.Join(os.Rename(half, data.Path(restored)), d.Sync())
+}
+
+// keepKey writes the key where the server looks for it, if the server had it from elsewhere.
+func keepKey(half string, key *secret.Key) error {
+	for _, name := range []string{datadir.Server, datadir.Conversation} {
+		dir := filepath.Join(half, name)
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		path := filepath.Join(dir, datadir.SecretsKey)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return os.WriteFile(path, []byte(secret.Reveal(key)+"\n"), 0o600)
+		}
+		return nil
+	}
+	return nil
+}
+
+// giveTo gives what root has restored to the owner of the data folder.
+func giveTo(data datadir.Folder, dir string) error {
+	info, err := os.Stat(string(data))
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	})
+}
+
+// moveUp moves what is restored to its place. It can be repeated.
+func moveUp(data datadir.Folder) error {
+	entries, err := os.ReadDir(data.Path(restored))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		from, to := filepath.Join(data.Path(restored), e.Name()), data.Path(e.Name())
+		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+			return hutch.Errorf(hutch.Conflict, "%s came to be while a backup was restored: move it away, and try again", to)
+		}
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Remove(data.Path(restored)), durable.Sync(string(data)))
+}
+
+// Finish completes a restore into a data folder that was interrupted when everything was there, and removes what is left of one that was
+// interrupted before. It is called before a server uses the folder.
+func Finish(data datadir.Folder) error {
+	there := func(name string) bool { _, err := os.Lstat(data.Path(name)); return err == nil }
+	if !there(restoring) && !there(restored) {
+		return nil
+	}
+	unlock, err := lock(data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if there(restored) {
+		if err := moveUp(data); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(data.Path(restoring))
+}

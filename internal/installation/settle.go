@@ -1,0 +1,146 @@
+package installation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/store"
+)
+
+const (
+	// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads.
+	settleTries = 30
+	settlePause = 100 * time.Millisecond
+)
+
+// server is the folder of a server with a store of its own.
+type server struct {
+	name    string
+	records map[string]record // by place, as they were read last
+	image   []byte
+}
+
+type record struct {
+	id    string
+	sleep bool
+	doc   []byte
+}
+
+// server reads the store of a server's folder for the first time. It returns nil if there is no store in the folder.
+func (g *gathering) server(ctx context.Context, name string) (*server, error) {
+	dir := g.data.Path(name)
+	member, shares, err := datadir.ReadMembership(dir)
+	if err != nil {
+		return nil, err
+	}
+	if shares {
+		g.manifest.Node = member.Node
+		return &server{name: name}, nil
+	}
+	if _, err := os.Stat(datadir.Database(dir)); err != nil {
+		return nil, nil
+	}
+	s := &server{name: name}
+	return s, s.read(ctx, g.data)
+}
+
+func (s *server) read(ctx context.Context, data datadir.Folder) error {
+	list, image, err := store.Dump(ctx, datadir.Database(data.Path(s.name)))
+	if err != nil {
+		return err
+	}
+	s.records, s.image = map[string]record{}, image
+	for _, r := range list {
+		doc, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		id := r.Sandbox.ID
+		if r.Sandbox.Owner != "" {
+			id = r.Sandbox.Owner + "/" + id
+		}
+		s.records[r.Place] = record{id, r.Sandbox.Status.Sleeps(), doc}
+	}
+	return nil
+}
+
+// settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store.
+func (s *server) settle(ctx context.Context, g *gathering) error {
+	if s.image == nil { // the store is a database elsewhere
+		return nil
+	}
+	for range settleTries {
+		before := s.records
+		if err := s.read(ctx, g.data); err != nil {
+			return err
+		}
+		changed := 0
+		for place, r := range s.records {
+			if r.sleep && !bytes.Equal(before[place].doc, r.doc) {
+				changed++
+				if err := s.reopen(g, place); err != nil {
+					return err
+				}
+			}
+		}
+		if changed == 0 {
+			s.finish(g)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(settlePause):
+		}
+	}
+	return hutch.Errorf(hutch.Unavailable, "sandboxes fall asleep and wake all the time: try again when there is less to do, or end the server with `hutch down` first")
+}
+
+func (s *server) reopen(g *gathering, place string) error {
+	for _, rel := range s.paths(place) {
+		g.drop(rel)
+		if err := g.walk(rel); err != nil {
+			return fmt.Errorf("back up the files of a sandbox: %w", err)
+		}
+	}
+	return nil
+}
+
+// paths are where the files of a sleeping sandbox are, below the data folder; package saved writes them.
+func (s *server) paths(place string) []string {
+	return []string{filepath.Join(s.name, "files", place+".tar"), filepath.Join(s.name, "memory", place)}
+}
+
+// finish leaves out files that belong to no sleeping sandbox, and takes the store as it was read last.
+func (s *server) finish(g *gathering) {
+	kept := map[string]bool{}
+	for place, r := range s.records {
+		if !r.sleep {
+			g.manifest.Awake = append(g.manifest.Awake, r.id)
+			continue
+		}
+		g.manifest.Asleep++
+		for _, rel := range s.paths(place) {
+			kept[rel] = true
+		}
+	}
+	for rel := range g.open {
+		dir, name, _ := strings.Cut(strings.TrimPrefix(rel, s.name+"/"), "/")
+		if dir != "files" && dir != "memory" || !strings.HasPrefix(rel, s.name+"/") {
+			continue
+		}
+		place, _, _ := strings.Cut(name, "/")
+		if of := filepath.Join(s.name, dir, place); !kept[of] {
+			g.drop(of)
+		}
+	}
+	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
+}

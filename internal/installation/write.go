@@ -1,0 +1,294 @@
+package installation
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/durable"
+	"hutch/internal/secret"
+)
+
+// Options are of a backup. To and Key are required.
+type Options struct {
+	To      string      // the file to write
+	Key     *secret.Key // of the installation
+	WithKey bool        // puts the key into the backup
+	Version string      // of Hutch
+}
+
+// partSuffix is added to the name of a backup until it is whole.
+const partSuffix = ".part"
+
+// Write writes a backup of a data folder, whose server can run meanwhile.
+func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, err error) {
+	if err := checkTarget(data, opt.To); err != nil {
+		return m, err
+	}
+	g := gathering{data: data, open: map[string]*os.File{}}
+	defer g.close()
+	if err := g.gather(ctx); err != nil {
+		return m, err
+	}
+	m = g.manifest
+	m.Created, m.Version, m.Data, m.WithKey = time.Now().UTC(), opt.Version, string(data), opt.WithKey
+	h := header{Created: m.Created, Key: nameOf(opt.Key)}
+	if opt.WithKey {
+		h.Secret = secret.Reveal(opt.Key)
+	}
+	err = writeWhole(opt.To, func(f *os.File) error {
+		return seal(f, h, opt.Key, func(w io.Writer) error { return g.archive(ctx, w, &m) })
+	})
+	return m, durable.Explained(err, filepath.Dir(opt.To))
+}
+
+func checkTarget(data datadir.Folder, to string) error {
+	path, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(string(data), path); err == nil && filepath.IsLocal(rel) {
+		return hutch.Errorf(hutch.Invalid, "%s is in the data folder: write the backup to another disk, or at least to another folder", to)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return hutch.Errorf(hutch.Conflict, "%s is there already: choose another name, or remove it first", to)
+	}
+	return nil
+}
+
+// writeWhole writes a file under another name first. What is left of an interrupted one is overwritten by the next.
+func writeWhole(path string, fill func(*os.File) error) error {
+	f, err := os.OpenFile(path+partSuffix, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the backup cannot be written to %s: choose a folder that is there and that you can write to", path).Because(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return hutch.Errorf(hutch.Conflict, "another backup is being written to %s", path)
+	}
+	if err = errors.Join(f.Chmod(0o600), f.Truncate(0)); err == nil {
+		err = fill(f)
+	}
+	if err = errors.Join(err, f.Sync()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return errors.Join(os.Rename(f.Name(), path), durable.Sync(filepath.Dir(path)))
+}
+
+// left are the parts of a data folder that are not backed up: they can be made again, or belong to a running process.
+var left = []string{
+	"images", datadir.Embedded, restoring, restored, "oci/tmp", "oci/partial",
+}
+
+// leftOfServer are those of a server's folder. Its store is copied apart.
+var leftOfServer = []string{
+	"lock", "address", "trash", "gvisor", "native", "docker", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
+}
+
+// gathering is the content of a backup: files that are open, and the stores.
+type gathering struct {
+	data     datadir.Folder
+	folders  []string
+	open     map[string]*os.File // by path below the data folder
+	stores   map[string][]byte   // by path below the data folder
+	manifest Manifest
+}
+
+func (g *gathering) close() {
+	for _, f := range g.open {
+		f.Close()
+	}
+}
+
+func (g *gathering) gather(ctx context.Context) error {
+	g.stores, g.manifest.Awake = map[string][]byte{}, []string{}
+	var servers []*server
+	for _, name := range []string{datadir.Server, datadir.Conversation} {
+		s, err := g.server(ctx, name)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			servers = append(servers, s)
+		}
+	}
+	if len(servers) == 0 {
+		return hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: there is nothing to back up", g.data)
+	}
+	if err := g.walk("."); err != nil {
+		return err
+	}
+	if err := g.steadyAll(ctx); err != nil {
+		return err
+	}
+	for _, s := range servers {
+		if err := s.settle(ctx, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk opens all files of a folder, below the data folder.
+func (g *gathering) walk(name string) error {
+	err := g.each(name, func(rel string, e fs.DirEntry) error {
+		switch {
+		case e.IsDir():
+			g.folders = append(g.folders, rel)
+			return nil
+		case !e.Type().IsRegular():
+			g.manifest.Skipped = append(g.manifest.Skipped, rel)
+			return nil
+		}
+		return g.add(rel)
+	})
+	if errors.Is(err, unix.EMFILE) {
+		err = hutch.Errorf(hutch.Exhausted, "the data folder has more files than a process can open here: raise the limit with `ulimit -n 1000000`, and try again").Because(err)
+	}
+	return err
+}
+
+// each calls do for all that is to be backed up of a folder, or for a file, by its path below the data folder.
+func (g *gathering) each(name string, do func(rel string, e fs.DirEntry) error) error {
+	return filepath.WalkDir(g.data.Path(name), func(path string, e fs.DirEntry, err error) error {
+		rel, failed := filepath.Rel(string(g.data), path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+			return nil
+		case err != nil || failed != nil:
+			return errors.Join(err, failed)
+		case rel == ".":
+			return nil
+		case !leftOut(rel) && !isHalf(rel):
+			return do(rel, e)
+		case e.IsDir():
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+// leftOut reports whether a path below the data folder is not backed up.
+func leftOut(rel string) bool {
+	if slices.Contains(left, rel) {
+		return true
+	}
+	server, in, _ := strings.Cut(rel, "/")
+	return (server == datadir.Server || server == datadir.Conversation) && slices.Contains(leftOfServer, in)
+}
+
+func (g *gathering) add(rel string) error {
+	f, err := os.OpenFile(g.data.Path(rel), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if old := g.open[rel]; old != nil {
+			old.Close()
+		}
+		g.open[rel] = f
+	}
+	return err
+}
+
+// drop takes a file or a folder out of the backup.
+func (g *gathering) drop(rel string) {
+	for name, f := range g.open {
+		if name == rel || strings.HasPrefix(name, rel+"/") {
+			f.Close()
+			delete(g.open, name)
+		}
+	}
+	g.folders = slices.DeleteFunc(g.folders, func(name string) bool { return name == rel || strings.HasPrefix(name, rel+"/") })
+}
+
+// archive writes everything, and counts it.
+func (g *gathering) archive(ctx context.Context, w io.Writer, m *Manifest) error {
+	m.Files = len(g.open) + len(g.stores)
+	for _, image := range g.stores {
+		m.Bytes += int64(len(image))
+	}
+	for _, f := range g.open {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		m.Bytes += info.Size()
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(w)
+	if err := put(out, manifestEntry, text); err != nil {
+		return err
+	}
+	for _, rel := range g.folders {
+		if err := g.putFolder(out, rel); err != nil {
+			return err
+		}
+	}
+	for rel, image := range g.stores {
+		if err := put(out, dataFolder+rel, image); err != nil {
+			return err
+		}
+	}
+	for rel, f := range g.open {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := putFile(out, rel, f); err != nil {
+			return fmt.Errorf("back up %s: %w", rel, err)
+		}
+	}
+	return out.Close()
+}
+
+func put(out *tar.Writer, name string, content []byte) error {
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o600, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err := out.Write(content)
+	return err
+}
+
+func (g *gathering) putFolder(out *tar.Writer, rel string) error {
+	info, err := os.Lstat(g.data.Path(rel))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dataFolder + rel + "/", Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX})
+}
+
+// putFile writes a file with the size that it has now. The server can append to it meanwhile.
+func putFile(out *tar.Writer, rel string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: dataFolder + rel, Size: info.Size(), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	if err := out.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.Copy(out, io.NewSectionReader(f, 0, info.Size()))
+	if err == nil && n != info.Size() {
+		err = hutch.Errorf(hutch.Unavailable, "it became shorter while it was read: try again")
+	}
+	return err
+}
