@@ -12,6 +12,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
+	"hutch/internal/fleet"
 	"hutch/internal/metrics"
 	"hutch/internal/problem"
 	"hutch/internal/secret"
@@ -71,7 +72,7 @@ func (d *Daemon) redactFor(owner, text string) string {
 
 // openMonitors makes the observers of every call. Traces come first, so that the other observers know the trace's id.
 func (d *Daemon) openMonitors(ctx context.Context) error {
-	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log})
+	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Fleet: d.reportFleet, Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log})
 	d.observers = audit.Observers{d.metrics, d.audit}
 	if d.cfg.Monitor.Trace.Endpoint != "" {
 		t, err := trace.New(ctx, d.cfg.Monitor.Trace)
@@ -83,6 +84,22 @@ func (d *Daemon) openMonitors(ctx context.Context) error {
 	}
 	close(d.watched)
 	return d.openMetrics(ctx)
+}
+
+// reportFleet is what metrics have of the fleet; false if this server is not a node.
+func (d *Daemon) reportFleet(ctx context.Context) (m metrics.Fleet, ok bool, err error) {
+	f := d.joined.Load()
+	if f == nil {
+		return m, false, nil
+	}
+	r, err := f.Report(ctx)
+	m = metrics.Fleet{
+		Node: r.Node, Nodes: r.Nodes, Lease: r.Lease, Held: r.Held, Stuck: r.Stuck, InBucket: r.InBucket, Renewals: metrics.Outcomes(r.Renewals),
+	}
+	for _, what := range fleet.Transfers {
+		m.Carried = append(m.Carried, metrics.Carried{What: string(what), Outcomes: metrics.Outcomes(r.Carried[what])})
+	}
+	return m, true, err
 }
 
 // closeTraces sends the last traces. A receiver that does not take them is not our failure.

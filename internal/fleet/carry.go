@@ -72,7 +72,8 @@ type carrier struct {
 	points  map[Name]point         // their checkpoints
 	busy    map[Name]chan struct{} // open transfers; closed at their ends
 	failed  map[Name]time.Time     // when the bucket last refused it
-	rounds  sync.Mutex             // held by the background round while it runs
+	counted map[Transfer]Outcomes
+	rounds  sync.Mutex // held by the background round that is under way
 	cleaned time.Time
 	saving  sync.Mutex // held while a checkpoint is made: one at a time
 }
@@ -81,7 +82,7 @@ func newCarrier(t Travel, r *resident) *carrier {
 	sum := sha256.Sum256(append([]byte("hutch fleet folder\x00"), t.Key...))
 	return &carrier{
 		Travel: t, r: r, folder: hex.EncodeToString(sum[:8]) + "/", slots: make(chan struct{}, carriers),
-		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, cleaned: time.Now(),
+		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, cleaned: time.Now(),
 	}
 }
 
@@ -154,7 +155,10 @@ func (c *carrier) keep(ctx context.Context, name Name) error {
 	defer cancel()
 	return c.Engine.Asleep(ctx, name.Owner, name.ID, func(ctx context.Context, of travel.Image, send func(io.Writer) error) error {
 		img, err := c.write(ctx, name, of, send, func(img travel.Image) error { return c.dir().keep(ctx, c.me(), name, img) })
-		if err != nil {
+		if err != nil && ctx.Err() != nil { // it was used meanwhile
+			return err
+		}
+		if c.did(Saved, err); err != nil {
 			return err
 		}
 		c.setKey(name, img.Key)
@@ -299,7 +303,7 @@ func (c *carrier) fetch(ctx context.Context, h Holder) error {
 	err = c.Engine.Arrive(ctx, h.Owner, h.ID, h.Image.Checkpoint, func(place string, to func(io.Reader) error) error {
 		return travel.Read(ctx, c.Bucket, c.Key, *h.Image, sealedAs(h.Name, place), to)
 	}, func(context.Context) error { return c.arrived(ctx, h) })
-	if err != nil {
+	if c.did(Fetched, err); err != nil {
 		c.noteLost(ctx, h, err)
 		c.r.f.log.Warn("a sandbox could not be fetched from the bucket, and stays there", "sandbox", h.ID, "err", err, "cause", hutch.AsError(err).Cause)
 		if _, ok := errors.AsType[*hutch.Error](err); ok {
@@ -489,6 +493,7 @@ func (c *carrier) keepNow(ctx context.Context, name Name) {
 func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 	name := Name{sb.Owner, sb.ID}
 	err := c.handOver(ctx, sb, name)
+	c.did(Left, err)
 	why := ""
 	if err != nil && ctx.Err() == nil {
 		why = err.Error() // an operator reads it

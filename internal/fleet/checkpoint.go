@@ -105,6 +105,9 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 		img, err := c.write(ctx, name, of, send, func(img travel.Image) error {
 			return c.dir().keepCheckpoint(ctx, c.me(), name, next.placed, over, img)
 		})
+		if !errors.Is(err, errMoved) {
+			c.did(Checkpointed, err)
+		}
 		next.key = img.Key
 		return err
 	})

@@ -30,7 +30,8 @@ type node struct {
 	renewed int64         // how often, by the database's count
 	ended   error         // why it never serves again; nil for a lease that can be renewed
 	nodes   map[string]NodeInfo
-	calls   map[string]*membership // calls of the other nodes that call this one
+	calls   map[string]*membership // of the other nodes that call this one
+	counted Outcomes               // renewals
 
 	poke chan struct{} // asks for a renewal now
 	// returned is called before the node serves again after its lease had run out; it can be nil.
@@ -65,6 +66,7 @@ func (n *node) renew(ctx context.Context) error {
 	renewed := n.renewed
 	n.mu.RUnlock()
 	list, renewed, err := n.dir.renew(ctx, n.info, renewed)
+	n.count(err)
 	if err == nil && n.returned != nil && n.lapsed() {
 		err = n.returned(ctx)
 	}
@@ -92,6 +94,12 @@ func (n *node) renew(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (n *node) count(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.counted.add(err)
 }
 
 func (n *node) lapsed() bool {

@@ -27,7 +27,10 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
-	// Answers counts the answers of models; nil leaves them out.
+	// Fleet reports what this server knows as a node of a fleet, and false if it is not one. With an error, what is known without the
+	// database is there. Nil leaves it out.
+	Fleet func(context.Context) (Fleet, bool, error)
+	// Answers gets what models answer; nil leaves it out.
 	Answers *Answers
 	// Traffic counts the sandboxes' network traffic; nil leaves it out.
 	Traffic *Traffic
@@ -68,6 +71,9 @@ func New(opt Options) *Metrics {
 	}
 	if opt.Pool != nil {
 		r.MustRegister(pool(opt.Pool))
+	}
+	if opt.Fleet != nil {
+		r.MustRegister(&nodes{opt.Fleet, cmp.Or(opt.Log, slog.New(slog.DiscardHandler))})
 	}
 	if opt.Answers != nil {
 		r.MustRegister(opt.Answers.took, opt.Answers.tokens, opt.Answers.cost)

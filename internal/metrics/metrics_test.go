@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -98,5 +99,50 @@ func BenchmarkObserver(b *testing.B) {
 	for b.Loop() {
 		_, end, _ := m.Begin(b.Context(), op)
 		end(audit.Outcome{})
+	}
+}
+
+// Every node has its series, and what only the database knows is missing while it does not answer. One machine has none.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	room := hutch.NodeRoom{Memory: 1024, CPU: 16, Sandboxes: 100}
+	known := metrics.Fleet{
+		Node: "node-a", Lease: 9 * time.Second, Held: 7, Stuck: 2, InBucket: 5, Renewals: metrics.Outcomes{OK: 40, Failed: 1},
+		Carried: []metrics.Carried{{What: "saved", Outcomes: metrics.Outcomes{OK: 3, Failed: 4}}},
+		Nodes: []hutch.Node{
+			{ID: "node-a", Alive: true, State: hutch.NodeReady, Room: room, Promised: hutch.NodeRoom{Memory: 512, CPU: 4, Sandboxes: 3}},
+			{ID: "node-b", State: hutch.NodeDraining, Room: room},
+		},
+	}
+	isNode, broken := true, error(nil)
+	m := metrics.New(metrics.Options{Fleet: func(context.Context) (metrics.Fleet, bool, error) { return known, isNode, broken }})
+	text := read(t, m)
+	always := []string{
+		`hutch_node_alive{node="node-a"} 1`, `hutch_node_alive{node="node-b"} 0`,
+		`hutch_node_state{node="node-a",state="ready"} 1`, `hutch_node_state{node="node-b",state="ready"} 0`, `hutch_node_state{node="node-b",state="draining"} 1`,
+		`hutch_node_room_memory_bytes{node="node-b"} 1.073741824e+09`, `hutch_node_promised_memory_bytes{node="node-a"} 5.36870912e+08`,
+		`hutch_node_promised_cpu_cores{node="node-a"} 4`, `hutch_node_room_cpu_cores{node="node-a"} 16`, `hutch_node_promised_sandboxes{node="node-a"} 3`,
+		`hutch_node_lease_seconds{node="node-a"} 9`, `hutch_node_lease_renewals_total{node="node-a",result="failed"} 1`,
+		`hutch_node_carried_total{node="node-a",result="ok",what="saved"} 3`, `hutch_node_carried_total{node="node-a",result="failed",what="saved"} 4`,
+	}
+	want(t, text, append(always, `hutch_node_held_sandboxes{node="node-a"} 7`, `hutch_node_stuck_sandboxes{node="node-a"} 2`, `hutch_node_bucket_sandboxes{node="node-a"} 5`)...)
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "hutch_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	broken = errors.New("the database is away")
+	text = read(t, m)
+	want(t, text, always...)
+	if strings.Contains(text, "hutch_node_held_sandboxes{") {
+		t.Error("what cannot be counted is there")
+	}
+	isNode = false
+	if strings.Contains(read(t, m), "hutch_node_") {
+		t.Error("one machine has metrics of nodes")
 	}
 }

@@ -27,7 +27,9 @@ func exported(t *testing.T) string {
 	t.Helper()
 	m := metrics.New(metrics.Options{Version: "1", Usage: func(context.Context) (hutch.UsageReport, error) {
 		return hutch.UsageReport{Owners: []hutch.Usage{{Owner: "tk-1"}}}, nil
-	}, Pool: func(context.Context) (hutch.PoolState, error) { return hutch.PoolState{Max: 64}, nil }})
+	}, Pool: func(context.Context) (hutch.PoolState, error) { return hutch.PoolState{Max: 64}, nil }, Fleet: func(context.Context) (metrics.Fleet, bool, error) {
+		return metrics.Fleet{Node: "node-a", Nodes: []hutch.Node{{ID: "node-a"}}, Carried: []metrics.Carried{{What: "saved"}}}, true, nil
+	}})
 	for _, verb := range []string{"Exec", "Create", "Stat"} {
 		_, end, _ := m.Begin(t.Context(), audit.Operation{Verb: verb})
 		end(audit.Outcome{})
@@ -39,7 +41,7 @@ func exported(t *testing.T) string {
 
 var (
 	metric = regexp.MustCompile(`\b(hutch|go|process)_\w+`)
-	equal  = regexp.MustCompile(`\b(status|verb|begins)="(\w+)"`)
+	equal  = regexp.MustCompile(`\b(status|verb|begins|state)="(\w+)"`)
 )
 
 // known reports metrics in an expression that no server exports.
