@@ -155,9 +155,9 @@ func (d *Daemon) travel() (*fleet.Travel, error) {
 	return t, os.MkdirAll(c.Bucket, 0o700)
 }
 
-// waking asks the fleet before a sandbox wakes: another node can have taken it over.
+// waking asks the fleet before a sandbox wakes: this node can lack room for it, and another one can have taken it over.
 func (d *Daemon) waking(ctx context.Context, owner, id string) error {
-	if d.cfg.Fleet.Listen == "" || d.cfg.Fleet.Bucket == "" {
+	if d.cfg.Fleet.Listen == "" {
 		return nil
 	}
 	f := d.joined.Load()

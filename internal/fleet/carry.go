@@ -379,7 +379,7 @@ func (f *Fleet) summon(ctx context.Context, h Holder) (node string, err error) {
 	}
 	node = h.Node
 	if info, ok := f.node.find(node); !ok || !info.Alive {
-		if node, err = f.dir.landing(ctx, h, f.node.info.ID); err != nil {
+		if node, err = f.dir.landing(ctx, h, f.node.info.ID, ""); err != nil {
 			return "", err
 		}
 		if err := f.carrier.take(ctx, h, node); err != nil {
@@ -398,12 +398,16 @@ func (f *Fleet) summon(ctx context.Context, h Holder) (node string, err error) {
 	return node, plain(err)
 }
 
-// around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox.
+// around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox. A sandbox that cannot wake here
+// for want of room leaves for another node.
 func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
 	f := r.f
 	name := nameIn(ctx, c.Sandbox)
-	if f.carrier == nil || c.Sandbox == "" || hutch.CheckID(c.Sandbox) != nil || r.has(name) {
+	if c.Sandbox == "" || hutch.CheckID(c.Sandbox) != nil {
 		return run(ctx)
+	}
+	if f.carrier == nil || r.has(name) {
+		return r.withRoom(ctx, c, name, run)
 	}
 	h, ok, err := f.dir.holder(ctx, name)
 	if err == nil && ok && !h.Here && h.Node == f.node.info.ID {
@@ -412,7 +416,7 @@ func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(cont
 	if err != nil {
 		return err
 	}
-	return run(ctx)
+	return r.withRoom(ctx, c, name, run)
 }
 
 // round does the background work: it writes sleeping sandboxes to the bucket, fetches those handed over, and empties a drained node.
@@ -534,7 +538,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 		c.setKey(name, "") // it is sent again
 		return hutch.Errorf(hutch.Conflict, "it was used meanwhile")
 	}
-	to, err := c.dir().landing(ctx, h, "")
+	to, err := c.dir().landing(ctx, h, "", c.me())
 	if err != nil {
 		return err
 	}
@@ -563,7 +567,7 @@ func (c *carrier) adoptOrphans(ctx context.Context) {
 		return
 	}
 	for _, h := range list {
-		if to, err := c.dir().landing(ctx, h, ""); err == nil && to == c.me() {
+		if to, err := c.dir().landing(ctx, h, "", ""); err == nil && to == c.me() {
 			c.take(ctx, h, to) // another node can have been first
 		}
 	}

@@ -162,14 +162,6 @@ func (f *Fleet) background(do func(context.Context)) {
 	}
 }
 
-// Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep.
-func (f *Fleet) Waking(ctx context.Context, owner, id string) error {
-	if f.carrier == nil {
-		return nil
-	}
-	return f.carrier.waking(ctx, Name{owner, id})
-}
-
 // nameIn is the directory's name of a caller's sandbox.
 func nameIn(ctx context.Context, id string) Name {
 	o, _ := caller.OwnerOf(ctx)
@@ -201,10 +193,11 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 			return err
 		}
 		if p == nil {
-			return run(ctx)
+			err = run(ctx)
+		} else {
+			err = plain(run(there(ctx, p)))
 		}
-		err = plain(run(there(ctx, p)))
-		if !remembered || !isMissing(err) {
+		if !hasMoved(err) && (p == nil || !remembered || !isMissing(err)) {
 			return err
 		}
 		// The sandbox has moved, and the call had no effect.

@@ -95,13 +95,15 @@ func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string,
 	return keys, away(err)
 }
 
-// waking notes that a sandbox on a node is about to wake, which makes its image out of date; with checkpoints, the image is one. It returns the
-// key of the image.
+// waking promises a sandbox on a node, which is about to wake, its memory and cores; the error is isFull if the node has no room. Its image is then out
+// of date; with checkpoints, the image is one. It returns the key of the image.
 func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoints bool) (old string, err error) {
 	err = d.change(ctx, node, func(tx pgx.Tx) error {
 		var at string
-		var here bool
-		err := tx.QueryRow(ctx, "SELECT node, here, coalesce(image->>'key', '') FROM fleet_holders WHERE owner = $1 AND id = $2 FOR UPDATE", name.Owner, name.ID).Scan(&at, &here, &old)
+		var here, awake bool
+		var needs hutch.NodeRoom
+		err := tx.QueryRow(ctx, "SELECT node, here, awake, memory, cpu, coalesce(image->>'key', '') FROM fleet_holders WHERE owner = $1 AND id = $2 FOR UPDATE",
+			name.Owner, name.ID).Scan(&at, &here, &awake, &needs.Memory, &needs.CPU, &old)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // not in the directory yet
 			return nil
@@ -110,11 +112,47 @@ func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoi
 		case at != node || !here:
 			return errMoved
 		}
+		if !awake {
+			if err := checkRoom(ctx, tx, node, name.ID, needs); err != nil {
+				return err
+			}
+		}
 		_, err = tx.Exec(ctx, `UPDATE fleet_holders SET awake = true, image = NULL, stays = '', checkpoint =
 			CASE WHEN $3 THEN coalesce(image || jsonb_build_object('checkpoint', now()), checkpoint) END WHERE owner = $1 AND id = $2`, name.Owner, name.ID, checkpoints)
 		return err
 	})
 	return old, err
+}
+
+// roomOfNode is the limit that the error of a full node names.
+const roomOfNode = "room of the node"
+
+// isFull reports whether a sandbox could not wake because its node has no room for it.
+func isFull(err error) bool {
+	return hutch.KindOf(err) == hutch.Exhausted && hutch.AsError(err).Data["limit"] == roomOfNode
+}
+
+// checkRoom returns an error if a node, whose row is locked, has no room for one more sandbox that is awake.
+func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch.NodeRoom) error {
+	var room, promised hutch.NodeRoom
+	err := tx.QueryRow(ctx, "SELECT memory, cpu, most, promised_memory, promised_cpu, promised FROM fleet_nodes WHERE id = $1", node).Scan(
+		&room.Memory, &room.CPU, &room.Sandboxes, &promised.Memory, &promised.CPU, &promised.Sandboxes)
+	if err != nil {
+		return err
+	}
+	lacks := ""
+	switch {
+	case promised.Memory+needs.Memory > room.Memory:
+		lacks = fmt.Sprintf("it needs %d MiB of memory, and %d of %d MiB are promised to others", needs.Memory, promised.Memory, room.Memory)
+	case promised.CPU+needs.CPU > room.CPU:
+		lacks = fmt.Sprintf("it needs %v cores, and %v of %v are promised to others", needs.CPU, promised.CPU, room.CPU)
+	case promised.Sandboxes >= room.Sandboxes:
+		lacks = fmt.Sprintf("%d sandboxes are awake there, and there can be no more", promised.Sandboxes)
+	default:
+		return nil
+	}
+	return hutch.Errorf(hutch.Exhausted, "the node %s has no room to wake the sandbox %q, which stays asleep: %s; wait until an idle sandbox sleeps, destroy one, or add a node", node, sandbox, lacks).
+		With("limit", roomOfNode).With("retryAfter", 5)
 }
 
 // transit runs a statement that moves one sandbox, and then gives its record in the store to a node, or to none.
@@ -230,12 +268,13 @@ func (d *Directory) images(ctx context.Context) (map[string]bool, error) {
 	return all, away(err)
 }
 
-// landing returns a node on which an image can wake: first if it fits, else the node with the smallest promises.
-func (d *Directory) landing(ctx context.Context, h Holder, first string) (string, error) {
+// landing returns a node on which an image can wake: first if it fits, else the node with the smallest promises. It is not the node not; "" excludes
+// none.
+func (d *Directory) landing(ctx context.Context, h Holder, first, not string) (string, error) {
 	rows, err := d.db.Query(ctx, `
 		SELECT n.id, n.machine, n.promised_memory + h.memory <= n.memory AND n.promised_cpu + h.cpu <= n.cpu AND n.promised < n.most
-		FROM fleet_nodes n, fleet_holders h WHERE h.owner = $1 AND h.id = $2 AND n.state = 'ready' AND n.lease_until > now()
-		ORDER BY n.id <> $3, greatest(n.promised_memory::float8 / greatest(n.memory, 1), n.promised_cpu / greatest(n.cpu, 0.001)), n.id`, h.Owner, h.ID, first)
+		FROM fleet_nodes n, fleet_holders h WHERE h.owner = $1 AND h.id = $2 AND n.state = 'ready' AND n.lease_until > now() AND n.id <> $4
+		ORDER BY n.id <> $3, greatest(n.promised_memory::float8 / greatest(n.memory, 1), n.promised_cpu / greatest(n.cpu, 0.001)), n.id`, h.Owner, h.ID, first, not)
 	if err != nil {
 		return "", away(err)
 	}

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/hutchtest/pgtest"
+)
+
+// crowded is a fleet of two nodes, each with room for one sandbox, and three sandboxes: "first", which sleeps, and two that are awake. It returns the
+// awake one on the node of the first, and the other.
+func crowded(t *testing.T, bucket string) (c *client.Client, nodes []*Daemon, beside, other string) {
+	t.Helper()
+	server := installation(t, pgtest.New(t))
+	for i := range 2 {
+		cfg := joining(server, fmt.Sprint("node-", i))
+		cfg.Fleet.Memory, cfg.Fleet.Bucket = 1000, bucket
+		d, here, _ := start(t, cfg)
+		nodes, c = append(nodes, d), here
+	}
+	eventually(t, "each node knows the other", func() bool { return len(nodes[0].fleet.Nodes()) == 2 && len(nodes[1].fleet.Nodes()) == 2 })
+	create := func(id string) {
+		t.Helper()
+		if _, err := c.Create(t.Context(), hutch.CreateRequest{ID: id, Limits: hutch.Limits{Memory: 600}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("first")
+	if _, err := c.Exec(t.Context(), "first", hutch.ExecRequest{Command: "echo kept > file"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Hibernate(t.Context(), "first", hutch.HibernateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is promised nothing", func() bool { return promised(t, c, "node-0")+promised(t, c, "node-1") == 0 })
+	create("second")
+	create("third")
+	if beside, other = "second", "third"; nodeOf(t, c, "first") != nodeOf(t, c, "second") {
+		beside, other = other, beside
+	}
+	return c, nodes, beside, other
+}
+
+func nodeOf(t *testing.T, c *client.Client, id string) string {
+	t.Helper()
+	for _, node := range []string{"node-0", "node-1"} {
+		n, err := c.Node(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range n.Sandboxes {
+			if s.SandboxID == id {
+				return node
+			}
+		}
+	}
+	t.Fatalf("no node has %s", id)
+	return ""
+}
+
+func promised(t *testing.T, c *client.Client, node string) int64 {
+	t.Helper()
+	n, err := c.Node(t.Context(), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Promised.Memory
+}
+
+func file(t *testing.T, c *client.Client) (string, error) {
+	t.Helper()
+	r, err := c.Exec(t.Context(), "first", hutch.ExecRequest{Command: "cat file"}, nil)
+	return string(r.Stdout), err
+}
+
+// A sandbox does not wake on a node that has promised its memory to others, and takes its promise when it does.
+func TestWakingTakesRoom(t *testing.T) {
+	t.Parallel()
+	c, _, beside, other := crowded(t, "")
+	at := nodeOf(t, c, "first")
+	if out, err := file(t, c); hutch.KindOf(err) != hutch.Exhausted || !strings.Contains(fmt.Sprint(err), "600 of 1000 MiB are promised") {
+		t.Fatalf("it wakes on a full node: %q, %v", out, err)
+	}
+	if n := promised(t, c, at); n != 600 {
+		t.Errorf("the node promises %d MiB", n)
+	}
+	if _, err := c.Destroy(t.Context(), other, true); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := file(t, c); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("without a bucket it wakes for the room of another node: %q, %v", out, err)
+	}
+	if _, err := c.Destroy(t.Context(), beside, true); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := file(t, c); err != nil || out != "kept\n" {
+		t.Fatalf("it does not wake on a node with room: %q, %v", out, err)
+	}
+	if n := promised(t, c, at); n != 600 {
+		t.Errorf("after it woke, the node promises %d MiB", n)
+	}
+	if _, err := c.Create(t.Context(), hutch.CreateRequest{ID: "fourth", Limits: hutch.Limits{Memory: 600}}); err != nil || nodeOf(t, c, "fourth") == at {
+		t.Errorf("a create took the room of a sandbox that woke: %v", err)
+	}
+}
+
+// With a bucket, a sandbox whose node is full wakes on another one, with the call that needs it.
+func TestWakesWhereThereIsRoom(t *testing.T) {
+	t.Parallel()
+	c, nodes, _, other := crowded(t, t.TempDir())
+	at := nodeOf(t, c, "first")
+	if out, err := file(t, c); hutch.KindOf(err) != hutch.Exhausted || !strings.Contains(fmt.Sprint(err), "it has no room") {
+		t.Fatalf("it wakes in a full fleet: %q, %v", out, err)
+	}
+	if _, err := c.Destroy(t.Context(), other, true); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := file(t, c); err != nil || out != "kept\n" {
+		t.Fatalf("it does not wake on the other node: %q, %v", out, err)
+	}
+	now := nodeOf(t, c, "first")
+	if now == at {
+		t.Errorf("it is on the full node %s", at)
+	}
+	for _, node := range []string{at, now} {
+		if n := promised(t, c, node); n != 600 {
+			t.Errorf("%s promises %d MiB", node, n)
+		}
+	}
+
+	// What the metrics have of it.
+	fetched, left := int64(0), int64(0)
+	for _, d := range nodes {
+		m, ok, err := d.reportFleet(t.Context())
+		if err != nil || !ok || m.Lease <= 0 || m.Renewals.OK == 0 || len(m.Nodes) != 2 || !m.Nodes[0].Alive || !m.Nodes[1].Alive {
+			t.Errorf("%+v, %t, %v", m, ok, err)
+		}
+		if m.Held != 1 {
+			t.Errorf("%s holds %d sandboxes", m.Node, m.Held)
+		}
+		for _, c := range m.Carried {
+			switch c.What {
+			case "fetched":
+				fetched += c.OK
+			case "left":
+				left += c.OK
+			}
+		}
+	}
+	if fetched != 1 || left != 1 {
+		t.Errorf("%d sandboxes left a node, and %d were fetched", left, fetched)
+	}
+}

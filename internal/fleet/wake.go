@@ -1,0 +1,73 @@
+package fleet
+
+import (
+	"context"
+
+	"hutch"
+	"hutch/internal/verb"
+)
+
+// A sandbox that wakes takes its promised memory and cores on its node, as one that is made does. If the node has no room, the sandbox leaves for
+// another node through the bucket, and the call goes there. Without a bucket, or without a node that has room, the call is refused.
+
+// Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep.
+func (f *Fleet) Waking(ctx context.Context, owner, id string) error {
+	name := Name{owner, id}
+	if f.carrier != nil {
+		return f.carrier.waking(ctx, name)
+	}
+	if err := f.node.serving(); err != nil {
+		return err
+	}
+	if _, err := f.dir.waking(context.WithoutCancel(ctx), f.node.info.ID, name, false); err != nil {
+		return err
+	}
+	f.resident.noteAwake(name)
+	return nil
+}
+
+// movedTo is the field of an error that names the node to which a sandbox has moved. The call had no effect.
+const movedTo = "movedTo"
+
+// hasMoved reports whether a call failed because its sandbox has just moved to another node.
+func hasMoved(err error) bool {
+	return hutch.KindOf(err) == hutch.Unavailable && hutch.AsError(err).Data[movedTo] != nil
+}
+
+// withRoom makes a call about a sandbox here. If the sandbox cannot wake for want of room, it moves to another node.
+func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run func(context.Context) error) error {
+	err := run(ctx)
+	if !isFull(err) {
+		return err
+	}
+	r.report(ctx) // others can have fallen asleep since the last one
+	if !sendsMore(c) {
+		if err = run(ctx); !isFull(err) {
+			return err
+		}
+	}
+	if r.f.carrier == nil {
+		return err
+	}
+	to, failed := r.f.carrier.moveOn(ctx, name)
+	if failed != nil {
+		full := *hutch.AsError(err)
+		full.Message += "; it cannot wake on another node either: " + hutch.AsError(failed).Message
+		return full.Because(failed)
+	}
+	return hutch.Errorf(hutch.Unavailable, "the sandbox %q has moved to the node %s, which has room for it: try again", name.ID, to).With(movedTo, to)
+}
+
+// moveOn hands a sleeping sandbox over to a node with room. Another call can do the same at the same time.
+func (c *carrier) moveOn(ctx context.Context, name Name) (to string, err error) {
+	err = c.handOver(ctx, hutch.Sandbox{Status: hutch.Stopped}, name)
+	c.did(Left, err)
+	if err != nil && c.r.has(name) {
+		return "", err
+	}
+	h, ok, err := c.dir().holder(ctx, name)
+	if err == nil && !ok {
+		err = hutch.Errorf(hutch.NotFound, "there is no sandbox %q any more", name.ID).Naming(hutch.AboutSandbox, name.ID)
+	}
+	return h.Node, err
+}
