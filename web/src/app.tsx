@@ -1,5 +1,5 @@
 import { Tooltip } from "@base-ui/react/tooltip"
-import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, MessageCircleQuestionMark, ScrollText, Server } from "lucide-react"
+import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, MessageCircleQuestionMark, Network, ScrollText, Server } from "lucide-react"
 import { lazy, Suspense, useEffect, type ComponentType } from "react"
 import { Redirect, Route, Switch, useLocation } from "wouter"
 import { Frame } from "./frame"
@@ -31,6 +31,7 @@ const entries: readonly NavEntry[] = [
   { path: "/operating/usage", title: "Usage", icon: Gauge, verb: "Usage", load: () => import("./pages/operating/usage") },
   { path: "/operating/tokens", group: "Administration", title: "Tokens", icon: KeyRound, verb: "Tokens", load: () => import("./pages/operating/tokens") },
   { path: "/operating/audit", group: "Administration", title: "Audit", icon: ScrollText, verb: "Audit", load: () => import("./pages/operating/audit") },
+  { path: "/operating/nodes", group: "Administration", title: "Nodes", icon: Network, verb: "Nodes", load: () => import("./pages/operating/nodes") },
   { path: "/operating/server", group: "Administration", title: "Server", icon: Server, verb: "Pool", load: () => import("./pages/operating/server") },
 ]
 
