@@ -11,7 +11,7 @@ import (
 // Whatever a script may want to read, a command prints as JSON.
 func TestEveryCommandTellsJSON(t *testing.T) {
 	// These print bytes, are for a terminal, serve others, or print JSON anyway.
-	exempt := []string{"code", "shell", "inspect", "image inspect", "volume inspect", "template inspect", "fs cat", "fs edit", "git diff", "forward", "screen shot", "screen view", "ssh", "ssh-config", "ssh-proxy", "conversation", "serve", "mcp", "worker", "completion", "help", "man"}
+	exempt := []string{"code", "shell", "inspect", "image inspect", "volume inspect", "template inspect", "fs cat", "fs edit", "git diff", "forward", "screen shot", "screen view", "ssh", "ssh-config", "ssh-proxy", "conversation", "serve", "mcp", "worker", "controller", "completion", "help", "man"}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, below := range c.Commands() {

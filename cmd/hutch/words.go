@@ -22,7 +22,7 @@ var groups = []struct {
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
 	{"server", "The server:", "serve config down conversation token owner audit pool authority store installation node doctor"},
-	{"clients", "Clients:", "login context ssh ssh-config ssh-key ssh-proxy mcp worker version completion help"},
+	{"clients", "Clients:", "login context ssh ssh-config ssh-key ssh-proxy mcp worker controller version completion help"},
 }
 
 // group puts the commands of root in their groups.
