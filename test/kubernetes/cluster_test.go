@@ -84,27 +84,34 @@ func removeGroups() {
 	}
 }
 
-func newCluster(t *testing.T) *cluster {
+// newAPI is a cluster that has no nodes and no controllers: only its API, which may not answer yet.
+func newAPI(t *testing.T) *cluster {
 	dir, err := os.MkdirTemp("", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{t, dir, os.Getenv("HUTCH_INSIDE")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.showLogs()
-		}
-	})
 	c.sh(`ip link set lo up && ip link add hk0 type veth peer name hk1 && ip addr add ` + address + `/24 dev hk0 && ip link set hk0 up && ip link set hk1 up && ip route add default dev hk0`)
-	c.sh(`mkdir -p pki containerd kubelet logs cni seccomp volumes && mount --bind . . && mount --make-rshared .`)
+	c.sh(`mkdir -p pki logs && mount --bind . . && mount --make-rshared .`)
 	c.certificates()
-	c.configure()
 	c.start("etcd", c.debian("usr/bin/etcd"), "--data-dir", c.path("etcd"), "--unsafe-no-fsync")
 	c.start("kube-apiserver", c.bin("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--advertise-address="+address,
 		"--tls-cert-file="+c.path("pki/server.crt"), "--tls-private-key-file="+c.path("pki/server.key"), "--client-ca-file="+c.path("pki/ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.path("pki/server.key"), "--service-account-signing-key-file="+c.path("pki/server.key"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-certificate-authority="+c.path("pki/ca.crt"), "--kubelet-client-certificate="+c.path("pki/admin.crt"), "--kubelet-client-key="+c.path("pki/admin.key"))
+	return c
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := newAPI(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.showLogs()
+		}
+	})
+	c.sh(`mkdir -p containerd kubelet cni seccomp volumes`)
+	c.configure()
 	c.eventually("the API answers", func() bool { _, err := c.try("kubectl", "get", "--raw", "/readyz"); return err == nil })
 	c.start("kube-controller-manager", c.bin("kube-controller-manager"), "--kubeconfig="+c.path("controller.conf"), "--service-account-private-key-file="+c.path("pki/server.key"),
 		"--root-ca-file="+c.path("pki/ca.crt"), "--use-service-account-credentials=true", "--leader-elect=false")
