@@ -182,7 +182,7 @@ func (r *AgentResult) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// AgentTries are what came of several tries.
+// AgentTries is the result of several tries.
 type AgentTries struct {
 	// ID finds the tries again. It is the value of the label hutch.agent.tries of their sandboxes.
 	ID    string     `json:"id"`

@@ -59,7 +59,7 @@ type Node struct {
 	Joined    time.Time         `json:"joined,omitzero"`
 	Started   *time.Time        `json:"started,omitempty"`   // when its server began; nil for a node that never began
 	SeenUntil *time.Time        `json:"seenUntil,omitempty"` // the end of its lease; nil for a node that was never started
-	Epoch     int64             `json:"epoch"`               // how often its server began
+	Epoch     int64             `json:"epoch"`               // how many times its server has started
 	Room      NodeRoom          `json:"room"`
 	Promised  NodeRoom          `json:"promised"` // reserved for running sandboxes
 	Held      int64             `json:"held"`     // sandboxes, awake or asleep

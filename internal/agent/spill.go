@@ -39,7 +39,7 @@ func newSpills(dir string) *spills {
 	return &spills{dir: dir, all: room, each: room / spillEach, free: room}
 }
 
-// take requests n bytes.
+// take reserves n bytes, and returns false if fewer are free.
 func (s *spills) take(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -102,7 +102,8 @@ func (c *Controller) resize(ctx context.Context, pool *warmPool, list []*sandbox
 	return kept, nil
 }
 
-// grow makes one Sandbox for a pool; none if the template cannot be mapped, which its claims report.
+// grow creates one Sandbox for a pool. If the template cannot be mapped, it creates none and returns no error, because
+// the claims of the template report that.
 func (c *Controller) grow(ctx context.Context, pool *warmPool, t *template) (*sandbox, error) {
 	made, no, err := newSandbox(pool.Namespace, t, nil)
 	if err != nil || no != nil {

@@ -134,7 +134,7 @@ func fileSide(name, path string, l hutch.Limits) (side, error) {
 	return side{compare.Archive{Name: name, Most: saved.Most(l), Read: read}, func() { f.Close() }}, nil
 }
 
-// presentSide is the files of a sandbox as they are now. One that sleeps or is paused stays so, unless wake is set.
+// presentSide is the files of a sandbox as they are now. It wakes a sleeping or paused sandbox only if wake is set.
 func (e *lifecycle) presentSide(ctx context.Context, id string, wake bool) (x side, err error) {
 	if wake {
 		s, agent, err := e.use(ctx, id)

@@ -103,7 +103,7 @@ type Holder struct {
 	Checkpoint *travel.Image `json:"-"`
 	// Long says that its node has been away so long that the sandbox continues from its checkpoint on another node.
 	Long bool `json:"-"`
-	// InBucket says that there is an image: the sandbox outlives its node.
+	// InBucket says that the bucket has an image of the sandbox: the sandbox outlives its node.
 	InBucket bool `json:"inBucket"`
 }
 

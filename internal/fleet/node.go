@@ -138,9 +138,9 @@ func (n *node) member(id, print string) (context.Context, error) {
 	return m, nil
 }
 
-// run renews the lease until ctx is done, and calls each after every renewal. It does not wait for each, which can take
-// long with a slow database; until each returns, it is not called again. Run ends early when the node was removed or
-// replaced.
+// run renews the lease until ctx is done. After every renewal it starts the function each in the background, unless the
+// previous call of it still runs: with a slow database, a call can take long. run ends early when the node was removed
+// or replaced.
 func (n *node) run(ctx context.Context, each func(context.Context)) {
 	go n.listen(ctx)
 	var calls sync.WaitGroup

@@ -43,7 +43,8 @@ func bound(t *stack.Stack) tcpip.Error {
 	return nil
 }
 
-// take reserves part of the remaining memory for a connection: the first ones get much and the last enough.
+// take reserves part of the remaining memory for a connection. The first connections get large buffers, and later ones
+// smaller buffers, which still work.
 func (s *Stack) take() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -147,7 +147,8 @@ func follow(delta, old []byte) ([]byte, error) {
 	return out, nil
 }
 
-// span reads where a copy begins and how long it is: op says which of their bytes follow.
+// span reads the offset and the length of a copy. Each of the low seven bits of op says whether one byte of these two
+// numbers follows.
 func span(op byte, b []byte) (at, length int, rest []byte, ok bool) {
 	for i := range 7 {
 		if op&(1<<i) == 0 {

@@ -259,7 +259,7 @@ func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	short := p.short()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	copies := short && p.hasCopiesLocked() // freeing those can be enough
+	copies := short && p.hasCopiesLocked() // then only copies are freed, which can be enough
 	out := p.withdrawnLocked()
 	now := time.Now()
 	for k, b := range p.buckets {

@@ -35,7 +35,7 @@ func (s *stream) attach(a Attach) {
 	if a.SinceMS > 0 { // skipped output does not count as lost
 		s.from = maxCount
 	}
-	if !a.Follow { // it ends with the present output
+	if !a.Follow { // the stream ends after the output that exists now
 		s.limit = time.Now().Add(replyTime)
 	}
 }

@@ -137,7 +137,8 @@ func (w *worker) clientOptions() []option.RequestOption {
 	return list
 }
 
-// serveSlot serves one session after another. It claims work until claiming is done, and serves it until serving is.
+// serveSlot serves one session after another. It claims work until the context claiming is done, and serves sessions
+// until the context serving is done.
 func (w *worker) serveSlot(claiming, serving context.Context, slot int) error {
 	poller := environments.NewWorkPoller(claiming, w.client, environments.WorkPollerOptions{
 		EnvironmentID: w.Environment, EnvironmentKey: w.Key, WorkerID: fmt.Sprintf("%s-%d", w.Name, slot),
@@ -200,7 +201,7 @@ func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWo
 func (w *worker) stopItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()
-	var answer *http.Response // it has no body, which the SDK would not accept
+	var answer *http.Response // the response has no body, and the SDK cannot decode an empty one
 	_, err := w.client.Beta.Environments.Work.Stop(ctx, work.ID, anthropic.BetaEnvironmentWorkStopParams{
 		EnvironmentID: work.EnvironmentID, BetaSelfHostedWorkStopRequest: anthropic.BetaSelfHostedWorkStopRequestParam{Force: param.NewOpt(true)},
 	}, option.WithResponseBodyInto(&answer))

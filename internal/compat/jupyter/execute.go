@@ -27,7 +27,7 @@ type execution struct {
 // expressions are what a client wants evaluated after the code has run, by name.
 type expressions map[string]string
 
-// maxExpressions bounds them, in bytes of JSON: each has an answer that is much longer.
+// maxExpressions bounds the expressions of a request, in bytes of JSON: the answer to each expression is much longer.
 const maxExpressions = 64 << 10
 
 // UnmarshalJSON implements json.Unmarshaler.
