@@ -157,7 +157,7 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 		inside = d.e2b.Inside(inside) // outermost: its host names have no console
 	}
 	guarded = guard.New(inside, opt)
-	guarded = openterminal.Front(d.libreChatUsers(guarded))
+	guarded = openterminal.Front(d.libreChatUsers(guarded), listen.Claim)
 	shown := d.previews(guarded)
 	return d.front(guarded, shown), guarded, func() {
 		shown.Close()

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"hutch"
 )
 
 const (
@@ -30,11 +33,16 @@ var terminalPath = regexp.MustCompile("^" + Prefix + "/api/terminals/[^/]+$")
 
 // Front lets in the WebSockets of Open Terminal's clients, which bring their token in the first message. Front reads that message, and then
 // asks next as if the token had come with the request: what guards next guards these clients, too. Until then a client has no more than a
-// connection, and ten seconds.
-func Front(next http.Handler) http.Handler {
+// connection, and ten seconds. Front claims the connection for the class of clients that have shown no token yet, so that these have only
+// their share of the server's connections; claim returns false if the class has used it up.
+func Front(next http.Handler, claim func(ctx context.Context, class string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !wantsSocket(r) || !terminalPath.MatchString(r.URL.Path) || r.Header.Get("Authorization") != "" {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if !claim(r.Context(), "clients without a token yet") {
+			Refuse(w, http.StatusTooManyRequests, errWaiting)
 			return
 		}
 		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // next checks the origin, before anything is done
@@ -59,6 +67,8 @@ func Front(next http.Handler) http.Handler {
 		}
 	})
 }
+
+var errWaiting = hutch.Errorf(hutch.Exhausted, "too many clients are connected that have not sent their token yet: try again in a moment").With("limit", "connections").With("retryAfter", 1)
 
 var errHello = errors.New("the first message has no token, or did not come in time")
 
@@ -118,5 +128,5 @@ func (a *answer) reason() string {
 	if json.Unmarshal(a.body, &said) != nil || said.Detail == "" {
 		said.Detail = http.StatusText(a.status)
 	}
-	return said.Detail[:min(len(said.Detail), 120)]
+	return strings.ToValidUTF8(said.Detail[:min(len(said.Detail), 120)], "")
 }

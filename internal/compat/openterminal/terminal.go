@@ -82,6 +82,11 @@ func (c *call) createTerminal() (any, error) {
 	p, err := c.svc.StartProcess(c.ctx, c.sandbox, hutch.ProcessRequest{
 		Name: c.terminalOf(), Command: shellCommand, Dir: c.dir(), Terminal: &hutch.Size{Columns: 80, Rows: 24},
 	})
+	if hutch.KindOf(err) == hutch.Exhausted { // of two limits that were reached, the one of terminals is easier to understand
+		if list, listErr := c.terminals(); listErr == nil && len(list) >= maxTerminals {
+			return nil, errTerminals
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -255,11 +260,15 @@ var errAttached = hutch.Errorf(hutch.Conflict, "Session already connected")
 // relay passes output and input until the shell ends or the client leaves.
 func (c *call) relay(v *viewer) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
+	// A write to a client that does not read would outlive the token, and delay the end of the server.
+	stop := context.AfterFunc(c.ctx, func() { time.AfterFunc(lastWords, func() { v.conn.CloseNow() }) })
+	defer stop()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer v.conn.CloseNow()
 	defer cancel(nil)
 	tasks.Go(func() { cancel(v.receive(ctx, &tasks)) })
+	tasks.Go(func() { cancel(v.ping(ctx)) })
 	_, err := v.svc.Logs(ctx, hutch.LogsRequest{SandboxID: v.sandbox, ProcessID: v.process, Follow: true}, v.output)
 	switch cause := context.Cause(c.ctx); {
 	case cause != nil: // the token has ended, or the server does
@@ -286,6 +295,28 @@ type viewer struct {
 }
 
 var errGone = errors.New("the client has gone")
+
+const (
+	lastWords = time.Second      // for a client to be told why its connection ends
+	pingTime  = 15 * time.Second // between two pings; proxies end connections that carry nothing for a minute
+)
+
+// ping keeps the connection of a quiet terminal open, and finds out when the client has gone without a word.
+func (v *viewer) ping(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pingTime):
+		}
+		once, cancel := context.WithTimeout(ctx, v.stall)
+		err := v.conn.Ping(once)
+		cancel()
+		if err != nil {
+			return errGone
+		}
+	}
+}
 
 // output sends what the terminal shows, byte by byte: what its escape sequences mean is for the client's terminal to decide. A client that
 // does not read holds up only this connection.
@@ -315,6 +346,7 @@ func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	})
 	waiting := make(chan []byte, maxFrames)
 	var size atomic.Int64
+	var charged int64 // to the caller's memory budget: the most that has waited
 	tasks.Go(func() {
 		defer typed.Close()
 		for b := range waiting {
@@ -332,7 +364,10 @@ func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 			v.resize(ctx, b)
 			continue
 		}
-		if size.Add(int64(len(b))) > maxTyped || len(waiting) == maxFrames {
+		held := size.Add(int64(len(b)))
+		room := held <= charged || compat.Take(ctx, int(held-charged))
+		charged = max(charged, held)
+		if held > maxTyped || len(waiting) == maxFrames || !room {
 			tasks.Go(func() { v.conn.Close(websocket.StatusPolicyViolation, "the program does not read what is typed") })
 			return errGone
 		}

@@ -49,7 +49,7 @@ func guarded(t *testing.T, svc hutch.Service, life context.Context, stall time.D
 	t.Helper()
 	h := openterminal.NewHandler(svc, openterminal.Options{Stall: stall})
 	g := guard.New(h, guard.Options{Check: tokens{life}.check, Open: openterminal.Open, Shape: func(*http.Request) guard.Refusal { return openterminal.Refuse }})
-	srv := httptest.NewServer(openterminal.Front(g))
+	srv := httptest.NewServer(openterminal.Front(g, func(context.Context, string) bool { return true }))
 	t.Cleanup(func() {
 		h.Close()
 		srv.Close()
@@ -292,6 +292,10 @@ func TestTerminalsEndWithTheToken(t *testing.T) {
 	conn := ada.attach(ada.create().ID)
 	send(t, conn, websocket.MessageBinary, "echo it-is-$((6*7))\n")
 	until(t, conn, "it-is-42")
+	deaf := ada.attach(ada.create().ID) // will read nothing while the terminal is flooded
+	send(t, deaf, websocket.MessageBinary, "echo it-is-$((6*7))\n")
+	until(t, deaf, "it-is-42")
+	send(t, deaf, websocket.MessageBinary, "yes $(printf 'x%.0s' $(seq 1000))\n")
 	end(hutch.Errorf(hutch.Denied, "the token was revoked"))
 	if code, why := closed(t, conn); code != websocket.StatusPolicyViolation || !strings.Contains(why, "revoked") {
 		t.Errorf("%d %s", code, why)
@@ -382,6 +386,17 @@ func TestHostileTerminal(t *testing.T) {
 	send(t, conn, websocket.MessageBinary, "echo again-$((6*7))\n")
 	until(t, conn, "again-42")
 	eventually(t, "its shell ends", func() bool { return len(ada.terminals()) == 1 })
+}
+
+// TestFirstMessagesHaveAShare: clients that have not sent their token yet have only their share of the connections.
+func TestFirstMessagesHaveAShare(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(openterminal.Front(http.NotFoundHandler(), func(context.Context, string) bool { return false }))
+	defer srv.Close()
+	_, res, err := websocket.Dial(t.Context(), srv.URL+"/openterminal/api/terminals/x", nil)
+	if err == nil || res.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("%v, %v", res, err)
+	}
 }
 
 // TestSilentClient: one that connects and says nothing has no more than a connection for a while.
