@@ -102,7 +102,7 @@ func TestArchives(t *testing.T) {
 		file("a", "one\n"), file(".git/config", "[core]\npassword=hunter2\n"), file(".git/config.lock", "hunter2"), file(".git/hooks/post-commit", "hunter2"),
 		file(".git/HEAD", "ref: refs/heads/main\n"), link(tar.TypeSymlink, "sub/.git", "/etc"), file("other/.git", "gitdir: /etc\n"),
 		file(".git/modules/m/config", "hunter2"), file(".git/modules/m/hooks/x", "hunter2"), file(".git/worktrees/w/config.worktree", "hunter2"),
-		link(tar.TypeSymlink, ".git/modules/out", "/etc"),
+		link(tar.TypeSymlink, ".git/modules/out", "/etc"), file(".git/commondir", "../hunter2"),
 	}
 	var zipArchive bytes.Buffer
 	zw := zip.NewWriter(&zipArchive)

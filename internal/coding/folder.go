@@ -63,7 +63,7 @@ func FromArchive(r io.Reader) func(context.Context, hutch.Service, string, strin
 }
 
 // leaveOutScript removes what leftOut names. It runs in the sandbox before the agent does.
-const leaveOutScript = `cd "$1" && find . \( -name .git ! -type d -o -path '*/.git/hooks' -o -path '*/.git/config*' -o \
+const leaveOutScript = `cd "$1" && find . \( -name .git ! -type d -o -path '*/.git/hooks' -o -path '*/.git/config*' -o -path '*/.git/commondir' -o \
 	\( -path '*/.git/modules/*' -o -path '*/.git/worktrees/*' \) \( -name 'config*' -o -name hooks \) \) -prune -exec rm -rf {} +
 `
 
@@ -103,7 +103,7 @@ func leftOut(name string, isDir bool) bool {
 		switch {
 		case len(below) == 0:
 			return !isDir
-		case below[0] == "hooks", strings.HasPrefix(below[0], "config"):
+		case below[0] == "hooks", below[0] == "commondir", strings.HasPrefix(below[0], "config"): // commondir names another folder with both
 			return true
 		case below[0] == "modules", below[0] == "worktrees": // those of submodules, whose names can have slashes, and of other trees
 			return strings.HasPrefix(below[len(below)-1], "config") || strings.Contains(name, "/hooks/")

@@ -91,6 +91,9 @@ func FindTries(ctx context.Context, svc hutch.Service, id string, d Definition) 
 			continue // the owner has changed the label
 		}
 		s, err := Find(ctx, svc, sb.ID, d)
+		if hutch.KindOf(err) == hutch.NotFound {
+			continue // it has ended since, or its owner has removed its label
+		}
 		if err != nil {
 			return nil, err
 		}
