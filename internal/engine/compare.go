@@ -62,13 +62,13 @@ func (e *Engine) DiffSnapshot(ctx context.Context, id string, req hutch.Snapshot
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, compareTime, hutch.Errorf(hutch.Timeout, "the comparison took longer than %v: name a folder with path", compareTime))
-	defer cancel()
 	end, err := e.comparing.begin(ctx, viewer(ctx).Owner)
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
 	defer end()
+	ctx, cancel := context.WithTimeoutCause(ctx, compareTime, hutch.Errorf(hutch.Timeout, "the comparison took longer than %v: name a folder with path", compareTime))
+	defer cancel()
 	before, err := snapshotSide(snap)
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
