@@ -203,6 +203,10 @@ func (c *cluster) change(w http.ResponseWriter, r *http.Request, prefix, name, s
 			failure(w, 409, "another object")
 			return
 		}
+		if v := pre["resourceVersion"]; v != nil && v != metadata(old)["resourceVersion"] {
+			failure(w, 409, "an older version")
+			return
+		}
 		metadata(next)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	case "PATCH":
 		mergePatch(next, in)

@@ -302,11 +302,13 @@ func (c *Controller) get(ctx context.Context, r schema.GroupVersionResource, nam
 	return u, err
 }
 
-// delete deletes an object, and no later one of its name. It is idempotent.
+// delete deletes an object as it was read, and no later one of its name. It is idempotent.
 func (c *Controller) delete(ctx context.Context, r schema.GroupVersionResource, m metav1.ObjectMeta, policy metav1.DeletionPropagation) error {
-	err := c.in(r, m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}, PropagationPolicy: &policy})
+	// Of this version only: a claim can have taken a Sandbox since it was read.
+	only := metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}
+	err := c.in(r, m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &policy})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, and perhaps another one has its name
+		return nil // it is gone, or has changed, and its change queues it again
 	}
 	return err
 }

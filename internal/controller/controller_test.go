@@ -364,6 +364,42 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// A pool that shrinks does not delete a Sandbox that a claim has taken since the pool listed it.
+func TestShrinkSparesTaken(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	ctl, err := New(c.client(), &scripted.Service{}, Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.do("POST", "ns/sandboxwarmpools", named("p", poolOf("t", 0)))
+	u, err := ctl.get(t.Context(), warmPools, "ns", "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := decode[warmPool](u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"free", "taken"} {
+		made := named(name, pod(object{}))
+		metadata(made)["labels"] = object{poolLabel: shortHash("p")}
+		metadata(made)["ownerReferences"] = []any{controlledBy(poolKind, pool.ObjectMeta)}
+		c.do("POST", "ns/sandboxes", made)
+	}
+	list, err := ctl.poolSandboxes(t.Context(), pool)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	c.do("PATCH", "ns/sandboxes/taken", object{"metadata": object{"ownerReferences": []any{object{"kind": claimKind, "name": "c"}}}})
+	if _, err := ctl.resize(t.Context(), pool, list, 0); err != nil {
+		t.Error(err)
+	}
+	if names := c.names("ns/sandboxes"); !slices.Equal(names, []string{"taken"}) {
+		t.Errorf("the cluster has %v", names)
+	}
+}
+
 // A pool whose template changes replaces what no claim has, if its strategy says so, and follows its number.
 func TestPoolFollows(t *testing.T) {
 	t.Parallel()
