@@ -223,7 +223,7 @@ func (c *cluster) certificates() {
 	c.t.Helper()
 	key := c.key("ca")
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+		SubjectKeyId: []byte{1}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	c.certificate("ca", ca, ca, key, key)
 	for i, who := range []struct {
 		file, name, group string
