@@ -26,6 +26,7 @@ type program struct {
 type translation struct {
 	create   hutch.CreateRequest
 	program  program
+	nonRoot  string   // path of the field that asks for another user than root; empty if none does
 	unmapped []string // fields that have no counterpart here
 }
 
@@ -36,7 +37,13 @@ func translate(b blueprint) translation {
 	t.refuseIf(len(b.VolumeClaimTemplates) > 0, "volumeClaimTemplates")
 	t.refuseIf(b.Service != nil && *b.Service, "service: true")
 	t.refuseIf(empty(b.PodTemplate.Spec["containers"]), "podTemplate.spec without containers")
+	if v := b.PodTemplate.Spec["securityContext"]; !empty(v) {
+		t.securityContext(v, "podTemplate.spec.securityContext") // before its container's, which wins
+	}
 	each(b.PodTemplate.Spec, "podTemplate.spec.", t.podField)
+	user, _, _ := strings.Cut(t.create.User, ":")
+	t.refuseIf(t.nonRoot != "" && (user == "" || user == "0"), t.nonRoot+" without runAsUser")
+	t.refuseIf(user == "" && t.create.User != "", "securityContext.runAsGroup without runAsUser")
 	if t.program.entrypoint = len(t.program.command) == 0 && t.create.Image != ""; t.program.restart == "" && !t.program.entrypoint {
 		t.program.restart = hutch.RestartAlways // as the kubelet does
 	}
@@ -103,8 +110,7 @@ func (t *translation) podField(name string, v any, path string) {
 		t.refuseIf(v != "gvisor", fmt.Sprintf("%s: %v", path, v))
 	case "automountServiceAccountToken", "enableServiceLinks", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace":
 		t.refuseIf(v != false, fmt.Sprintf("%s: %v", path, v))
-	case "securityContext":
-		t.securityContext(v, path)
+	case "securityContext": // translate has read it
 	default:
 		t.refuse(path)
 	}
@@ -254,7 +260,7 @@ func (t *translation) probe(v any, path string) {
 	})
 }
 
-// securityContext accepts what every sandbox has, and the user.
+// securityContext accepts what every sandbox has, and the user. Later calls win over earlier ones.
 func (t *translation) securityContext(v any, path string) {
 	fields, _ := v.(map[string]any)
 	each(fields, path+".", func(name string, v any, path string) {
@@ -272,8 +278,9 @@ func (t *translation) securityContext(v any, path string) {
 			}
 			t.create.User = strings.TrimSuffix(user+":"+group, ":")
 		case "runAsNonRoot":
-			uid, ok := number(fields["runAsUser"])
-			t.refuseIf(v != false && (!ok || uid == "0"), path+" without runAsUser")
+			if t.nonRoot = path; v == false {
+				t.nonRoot = ""
+			}
 		case "seccompProfile":
 			profile, _ := v.(map[string]any)
 			t.refuseIf(profile["type"] != "RuntimeDefault", path)
@@ -281,7 +288,6 @@ func (t *translation) securityContext(v any, path string) {
 			t.refuse(path)
 		}
 	})
-	t.refuseIf(strings.HasPrefix(t.create.User, ":"), path+".runAsGroup without runAsUser")
 }
 
 func number(v any) (string, bool) {

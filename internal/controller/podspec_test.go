@@ -51,6 +51,29 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// The securityContext of a container wins over that of its pod, field by field.
+func TestSecurityContext(t *testing.T) {
+	t.Parallel()
+	for _, is := range []struct{ pod, container, want string }{
+		{`{"runAsUser": 0}`, `{"runAsUser": 1000}`, "1000"},
+		{`{"runAsUser": 1000}`, `{"runAsGroup": 2000}`, "1000:2000"},
+		{`{"runAsGroup": 2000}`, `{"runAsUser": 1000}`, "1000:2000"},
+		{`{"runAsUser": 1000}`, `{"runAsNonRoot": true}`, "1000"},
+		{`{"runAsNonRoot": true}`, `{"runAsUser": 1000}`, "1000"},
+		{`{"runAsNonRoot": true}`, `{"runAsNonRoot": false}`, ""},
+		{`{"runAsNonRoot": true, "runAsUser": 1000}`, `{"runAsUser": 0}`, "podTemplate.spec.securityContext.runAsNonRoot without runAsUser"},
+		{`{"runAsUser": 0}`, `{"runAsNonRoot": true}`, "containers[0].securityContext.runAsNonRoot without runAsUser"},
+		{`{}`, `{"runAsGroup": 2000}`, "runAsGroup without runAsUser"},
+	} {
+		b := blueprint{}
+		b.PodTemplate.Spec = fields(t, `{"securityContext": `+is.pod+`, "containers": [{"securityContext": `+is.container+`}]}`)
+		got := translate(b)
+		if err := got.err(); err != nil && !(strings.Contains(is.want, "without") && strings.Contains(err.Error(), is.want)) || err == nil && got.create.User != is.want {
+			t.Errorf("pod %s, container %s: user %q, %v", is.pod, is.container, got.create.User, err)
+		}
+	}
+}
+
 // Each field without a counterpart is named, with its path.
 func TestUnmapped(t *testing.T) {
 	t.Parallel()
