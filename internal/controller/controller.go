@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +55,8 @@ type Controller struct {
 	log   *slog.Logger
 	seen  map[schema.GroupVersionResource]cache.SharedIndexInformer // what the cluster reported, perhaps some time ago
 	queue workqueue.TypedRateLimitingInterface[key]
+	// working says that this controller works, and not another one.
+	working atomic.Bool
 }
 
 // key names one object to work on.
@@ -139,7 +142,9 @@ func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionRes
 
 // work reconciles objects until ctx is done.
 func (c *Controller) work(ctx context.Context) {
-	// What was queued while another controller worked is in the cache, too.
+	// What changed while another controller worked is in the cache, too. The flag is set first: an event after it is queued, and
+	// the list has the objects of events before it.
+	c.working.Store(true)
 	for r, informer := range c.seen {
 		for _, object := range informer.GetStore().List() {
 			c.enqueue(r, object)
@@ -156,6 +161,7 @@ func (c *Controller) work(ctx context.Context) {
 		})
 	}
 	<-ctx.Done()
+	c.working.Store(false)
 	// The queue outlives this turn: an item wakes each worker.
 	for i := range workers {
 		c.queue.Add(key{name: fmt.Sprint(i)})
@@ -205,6 +211,13 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error
 	return 0, nil // a template is read by those that name it
 }
 
+// add queues a key, if this controller works. Nothing takes keys from the queue of another one.
+func (c *Controller) add(k key) {
+	if c.working.Load() {
+		c.queue.Add(k)
+	}
+}
+
 // enqueue queues an object that has changed, and those that depend on it.
 func (c *Controller) enqueue(r schema.GroupVersionResource, object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -215,14 +228,14 @@ func (c *Controller) enqueue(r schema.GroupVersionResource, object any) {
 		return
 	}
 	namespace := u.GetNamespace()
-	c.queue.Add(key{r, namespace, u.GetName()})
+	c.add(key{r, namespace, u.GetName()})
 	switch r {
 	case sandboxes:
 		c.enqueueOwner(r, u)
 	case templates:
 		c.each(warmPools, namespace, func(pool *unstructured.Unstructured) {
 			if name, _, _ := unstructured.NestedString(pool.Object, "spec", "sandboxTemplateRef", "name"); name == u.GetName() {
-				c.queue.Add(key{warmPools, namespace, pool.GetName()})
+				c.add(key{warmPools, namespace, pool.GetName()})
 				c.enqueueClaims(namespace, pool.GetName())
 			}
 		})
@@ -241,7 +254,7 @@ func (c *Controller) enqueueOwned(r schema.GroupVersionResource, by *unstructure
 	}
 	c.each(sandboxes, by.GetNamespace(), func(s *unstructured.Unstructured) {
 		if o := metav1.GetControllerOfNoCopy(s); o != nil && o.UID == by.GetUID() {
-			c.queue.Add(key{sandboxes, by.GetNamespace(), s.GetName()})
+			c.add(key{sandboxes, by.GetNamespace(), s.GetName()})
 		}
 	})
 }
@@ -256,9 +269,9 @@ func (c *Controller) enqueueOwner(r schema.GroupVersionResource, object any) {
 	switch {
 	case o == nil:
 	case o.Kind == claimKind:
-		c.queue.Add(key{claims, u.GetNamespace(), o.Name})
+		c.add(key{claims, u.GetNamespace(), o.Name})
 	case o.Kind == poolKind:
-		c.queue.Add(key{warmPools, u.GetNamespace(), o.Name})
+		c.add(key{warmPools, u.GetNamespace(), o.Name})
 	}
 }
 
@@ -268,7 +281,7 @@ func (c *Controller) enqueueClaims(namespace, pool string) {
 		name, _, _ := unstructured.NestedString(u.Object, "spec", "warmPoolRef", "name")
 		has, _, _ := unstructured.NestedString(u.Object, "status", "sandbox", "name")
 		if name == pool && has == "" {
-			c.queue.Add(key{claims, namespace, u.GetName()})
+			c.add(key{claims, namespace, u.GetName()})
 		}
 	})
 }

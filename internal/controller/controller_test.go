@@ -428,6 +428,22 @@ func TestPoolFollows(t *testing.T) {
 	c.eventually("the pools have their numbers", images(map[string]int{"b": 3}))
 }
 
+// A controller that waits queues nothing, and misses nothing when it works.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c.do("POST", "sys/leases", named("lease", object{"holderIdentity": "other", "leaseDurationSeconds": 3600}))
+	ctl, _ := c.control(svc, Options{Lease: Lease{"sys", "lease", "me"}})
+	c.do("POST", "ns/sandboxes", named("box", pod(object{})))
+	c.eventually("the controller knows the object", func() bool { return ctl.reported(sandboxes, "ns", "box") != nil })
+	time.Sleep(100 * time.Millisecond)
+	if n := ctl.queue.Len(); n != 0 {
+		t.Errorf("%d keys wait", n)
+	}
+	c.do("PATCH", "sys/leases/lease", object{"spec": object{"holderIdentity": ""}})
+	c.wait("ns/sandboxes/box", ready, "True", dependenciesReady)
+}
+
 // Of two controllers one works. When it ends, the other one takes over, and neither makes anything twice.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
