@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"hutch"
 	"hutch/internal/hutchtest"
 	"hutch/internal/scripted"
@@ -361,6 +363,39 @@ func TestSuspended(t *testing.T) {
 	list, err := svc.Processes(t.Context(), sb.ID)
 	if err != nil || len(list) != 1 {
 		t.Errorf("its program was started again while it ran: %v, %v", list, err)
+	}
+}
+
+// busyServer refuses to put a sandbox to sleep with its memory.
+type busyServer struct {
+	*awayServer
+	err   error
+	files atomic.Bool // only the files were kept
+}
+
+func (s *busyServer) Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
+	if !req.FilesOnly {
+		return hutch.Sandbox{}, s.err
+	}
+	s.files.Store(true)
+	return s.Service.Hibernate(ctx, id, req)
+}
+
+// Only a sandbox whose runtime keeps no memory sleeps without it. One in use is tried again.
+func TestSuspendKeepsMemory(t *testing.T) {
+	t.Parallel()
+	noMemory := hutch.Errorf(hutch.Conflict, "the runtime cannot keep the memory")
+	for _, err := range []*hutch.Error{noMemory, hutch.Errorf(hutch.Conflict, "it is in use").Naming(hutch.AboutSandbox, "box")} {
+		svc := &busyServer{awayServer: &awayServer{Service: &scripted.Service{}}, err: err}
+		s := &sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box", UID: "u1"}}
+		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: s.id()}); err != nil {
+			t.Fatal(err)
+		}
+		ctl := &Controller{svc: svc}
+		got := ctl.suspend(t.Context(), s, func(string, bool, string, string) {})
+		if want := err == noMemory; svc.files.Load() != want || (got == nil) != want {
+			t.Errorf("%v: only the files were kept: %v; %v", err, svc.files.Load(), got)
+		}
 	}
 }
 

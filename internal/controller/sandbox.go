@@ -249,8 +249,9 @@ func (c *Controller) suspend(ctx context.Context, s *sandbox, set setter) error 
 	sb, err := c.svc.Sandbox(ctx, s.id())
 	if err == nil && !sb.Status.Sleeps() {
 		sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{})
-		if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Conflict {
-			// In use, or its runtime keeps no memory and programs run, which end with a pod, too.
+		// A conflict about the sandbox, such as one in use, is tried again. The other conflict is that its runtime keeps no memory and
+		// programs run, which end with a pod, too.
+		if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Conflict && e.Data[string(hutch.AboutSandbox)] == nil {
 			sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{FilesOnly: true})
 		}
 	}
