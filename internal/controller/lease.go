@@ -54,35 +54,41 @@ func (c *Controller) lead(ctx context.Context) {
 	}
 	e := &election{c: c}
 	for ctx.Err() == nil {
+		begun := time.Now()
 		held, err := e.try(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("the lease cannot be taken", "err", err)
 		}
 		if held {
 			c.log.Info("this controller works now", "identity", c.opt.Lease.Identity)
-			e.hold(ctx)
+			e.hold(ctx, begun)
 		}
 		pause(ctx, retryTime)
 	}
 	e.release()
 }
 
-// hold works while it renews the Lease.
-func (e *election) hold(ctx context.Context) {
+// hold works while it renews the Lease, which it last did at a time. It stops renewTime after its last renewal, however long a
+// try takes.
+func (e *election) hold(ctx context.Context, last time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.c.work(ctx)
 	}()
-	for last := time.Now(); ctx.Err() == nil && time.Since(last) < renewTime; pause(ctx, retryTime) {
-		held, err := e.try(ctx)
+	for ctx.Err() == nil && time.Since(last) < renewTime {
+		begun := time.Now()
+		limit, stop := context.WithDeadline(ctx, last.Add(renewTime))
+		held, err := e.try(limit)
+		stop()
 		if err == nil && !held {
 			break // another one took it
 		}
 		if err == nil {
-			last = time.Now()
+			last = begun
 		}
+		pause(ctx, min(retryTime, time.Until(last.Add(renewTime))))
 	}
 	if ctx.Err() == nil {
 		e.c.log.Warn("this controller lost its lease, and waits", "identity", e.c.opt.Lease.Identity)
