@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -485,6 +486,30 @@ func TestRestoreKilled(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// The folder lost+found of a mount is not backed up. A restore skips the one in an older backup.
+func TestLostFound(t *testing.T) {
+	data, _ := example(t)
+	write(t, data, "lost+found/#11", "a fragment")
+	g := gathering{data: data, open: map[string]*os.File{}}
+	defer g.close()
+	if err := g.walk("."); err != nil {
+		t.Fatal(err)
+	}
+	if g.open["lost+found/#11"] != nil || slices.Contains(g.folders, "lost+found") {
+		t.Error("lost+found is backed up")
+	}
+	to := folder(t)
+	write(t, to, "lost+found/#12", "of this disk")
+	write(t, to, "restored/lost+found/#11", "a fragment")
+	write(t, to, "restored/token", "token")
+	if err := Finish(to); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := content(t, to), "lost+found/#12 12 \"of this disk\"\ntoken 5 \"token\"\n"; got != want {
+		t.Errorf("restored:\n%s\nnot:\n%s", got, want)
 	}
 }
 

@@ -28,8 +28,11 @@ const (
 	restored  = "restored"
 )
 
+// lostFound is the folder that the file system keeps at the root of an ext4 mount.
+const lostFound = "lost+found"
+
 // besides can be in a data folder that is to be restored: it was not backed up.
-var besides = []string{"images", datadir.Embedded, restoring, "lost+found"}
+var besides = []string{"images", datadir.Embedded, restoring, lostFound}
 
 // Restore puts a backup into an empty data folder. On an error nothing of the backup is there. key is nil for the key in the backup.
 func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder) (m Manifest, err error) {
@@ -250,6 +253,12 @@ func moveUp(data datadir.Folder) error {
 	}
 	for _, e := range entries {
 		from, to := filepath.Join(data.Path(restored), e.Name()), data.Path(e.Name())
+		if e.Name() == lostFound { // an older version backed it up
+			if err := os.RemoveAll(from); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 			return hutch.Errorf(hutch.Conflict, "%s came to be while a backup was restored: move it away, and try again", to)
 		}

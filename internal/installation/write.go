@@ -90,7 +90,7 @@ func writeWhole(path string, fill func(*os.File) error) error {
 
 // left are the parts of a data folder that are not backed up: they can be made again, or belong to a running process.
 var left = []string{
-	"images", datadir.Embedded, restoring, restored, "oci/tmp", "oci/partial",
+	"images", datadir.Embedded, restoring, restored, lostFound, "oci/tmp", "oci/partial",
 }
 
 // leftOfServer are those of a server's folder. Its store is copied apart.
@@ -166,18 +166,19 @@ func (g *gathering) each(name string, do func(rel string, e fs.DirEntry) error) 
 	return filepath.WalkDir(g.data.Path(name), func(path string, e fs.DirEntry, err error) error {
 		rel, failed := filepath.Rel(string(g.data), path)
 		switch {
+		case failed == nil && (leftOut(rel) || isHalf(rel)): // even if it cannot be read
+			if e != nil && e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
 			return nil
 		case err != nil || failed != nil:
 			return errors.Join(err, failed)
 		case rel == ".":
 			return nil
-		case !leftOut(rel) && !isHalf(rel):
-			return do(rel, e)
-		case e.IsDir():
-			return fs.SkipDir
 		}
-		return nil
+		return do(rel, e)
 	})
 }
 
