@@ -325,6 +325,24 @@ func TestRunning(t *testing.T) {
 	}
 }
 
+// A file that is skipped is named once, even if its sandbox is read again.
+func TestSkippedOnce(t *testing.T) {
+	data := folder(t)
+	write(t, data, "server/memory/box/pages", "pages")
+	if err := os.Symlink("pages", data.Path("server/memory/box/link")); err != nil {
+		t.Fatal(err)
+	}
+	g := gathering{data: data, open: map[string]*os.File{}}
+	defer g.close()
+	s := &server{name: datadir.Server}
+	if err := errors.Join(g.walk("."), s.reopen(&g, "box"), s.reopen(&g, "box")); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"server/memory/box/link"}; !slices.Equal(g.manifest.Skipped, want) {
+		t.Errorf("skipped %q, not %q", g.manifest.Skipped, want)
+	}
+}
+
 // While a volume is saved again and again, its record in the backup names the content that is there.
 func TestVolumeThatIsSaved(t *testing.T) {
 	t.Parallel()

@@ -8,18 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"hutch"
 	"hutch/internal/datadir"
 	"hutch/internal/store"
 )
 
-const (
-	// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads.
-	settleTries = 30
-	settlePause = 100 * time.Millisecond
-)
+// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads. No pause is between them: a
+// pause would only give sandboxes more time to change.
+const settleTries = 300
 
 // server is the folder of a server with a store of its own.
 type server struct {
@@ -95,10 +92,8 @@ func (s *server) settle(ctx context.Context, g *gathering) error {
 			s.finish(g)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		case <-time.After(settlePause):
 		}
 	}
 	return hutch.Errorf(hutch.Unavailable, "sandboxes fall asleep and wake all the time: try again when there is less to do, or end the server with `hutch down` first")

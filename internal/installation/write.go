@@ -213,7 +213,9 @@ func (g *gathering) drop(rel string) {
 			delete(g.open, name)
 		}
 	}
-	g.folders = slices.DeleteFunc(g.folders, func(name string) bool { return name == rel || strings.HasPrefix(name, rel+"/") })
+	in := func(name string) bool { return name == rel || strings.HasPrefix(name, rel+"/") }
+	g.folders = slices.DeleteFunc(g.folders, in)
+	g.manifest.Skipped = slices.DeleteFunc(g.manifest.Skipped, in)
 }
 
 // archive writes everything, and counts it.
