@@ -556,3 +556,23 @@ func TestFinish(t *testing.T) {
 	}
 	unlock()
 }
+
+// A restore that is repeated after an interruption at its end completes the first one, and says so.
+func TestRepeatedRestore(t *testing.T) {
+	data, _ := example(t)
+	key := newKey(t)
+	file, _ := backUp(t, data, key, false)
+	to := folder(t)
+	write(t, to, "token", "moved already")
+	write(t, to, "restored/server/hutch.db", "store")
+	_, err := Restore(t.Context(), file, key, to)
+	if hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), "is complete now: start the server") {
+		t.Errorf("repeated: %v", err)
+	}
+	if text, err := os.ReadFile(to.Path("server/hutch.db")); err != nil || string(text) != "store" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if entries, _ := os.ReadDir(string(to)); len(entries) != 2 {
+		t.Errorf("left: %v", entries)
+	}
+}

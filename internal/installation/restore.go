@@ -46,6 +46,12 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 		return m, err
 	}
 	defer unlock()
+	if _, err := os.Lstat(data.Path(restored)); err == nil {
+		if err := moveUp(data); err != nil {
+			return m, err
+		}
+		return m, hutch.Errorf(hutch.Conflict, "an earlier restore into %s was interrupted at its end, and is complete now: start the server, or choose another folder for this backup", data)
+	}
 	if err := checkEmpty(data); err != nil {
 		return m, err
 	}
