@@ -15,14 +15,18 @@ import (
 // units are folders, as patterns, whose files belong together: one of them names the others.
 var units = []string{
 	"oci",
-	datadir.Server + "/backups", datadir.Server + "/snapshots/*", datadir.Server + "/volumes/*/*",
-	datadir.Conversation + "/backups", datadir.Conversation + "/snapshots/*", datadir.Conversation + "/volumes/*/*",
+	datadir.Server + "/backups", datadir.Server + "/snapshots/*", datadir.Server + "/volumes/*/*", datadir.Server + "/memory/*",
+	datadir.Conversation + "/backups", datadir.Conversation + "/snapshots/*", datadir.Conversation + "/volumes/*/*", datadir.Conversation + "/memory/*",
 }
 
-// isHalf reports whether a path belongs to a snapshot that is being made or deleted.
+// isHalf reports whether a path belongs to a snapshot that is being made or deleted, or to memory that is being saved or copied.
 func isHalf(rel string) bool {
 	parts := strings.Split(rel, "/")
-	return len(parts) >= 3 && parts[1] == "snapshots" && strings.HasPrefix(parts[2], ".")
+	if len(parts) < 3 || parts[0] != datadir.Server && parts[0] != datadir.Conversation {
+		return false
+	}
+	return parts[1] == "snapshots" && strings.HasPrefix(parts[2], ".") ||
+		parts[1] == "memory" && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
 }
 
 // steadyAll makes the files of each unit those of one moment.
