@@ -177,6 +177,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A backup does not replace a file that appears under its name while it is written.
+func TestTwoToOneName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "backup")
+	err := writeWhole(path, func(f *os.File) error {
+		_, err := f.WriteString("second")
+		return errors.Join(err, os.WriteFile(path, []byte("first"), 0o600))
+	})
+	if hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("two backups to one name: %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "first" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Lstat(path + partSuffix); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the part file: %v", err)
+	}
+}
+
 // A backup has nothing in clear, except the key that was asked for.
 func TestNothingInClear(t *testing.T) {
 	data, _ := example(t)

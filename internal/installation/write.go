@@ -64,9 +64,13 @@ func checkTarget(data datadir.Folder, to string) error {
 		return hutch.Errorf(hutch.Invalid, "%s is in the data folder: write the backup to another disk, or at least to another folder", to)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return hutch.Errorf(hutch.Conflict, "%s is there already: choose another name, or remove it first", to)
+		return isThere(to)
 	}
 	return nil
+}
+
+func isThere(path string) error {
+	return hutch.Errorf(hutch.Conflict, "%s is there already: choose another name, or remove it first", path)
 }
 
 // writeWhole writes a file under another name first. What is left of an interrupted one is overwritten by the next.
@@ -79,10 +83,25 @@ func writeWhole(path string, fill func(*os.File) error) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return hutch.Errorf(hutch.Conflict, "another backup is being written to %s", path)
 	}
+	// Another backup can have renamed or removed the file before it was locked here.
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(f.Name()); err != nil || !os.SameFile(info, now) {
+		return hutch.Errorf(hutch.Conflict, "another backup was just written to %s", path)
+	}
 	if err = errors.Join(f.Chmod(0o600), f.Truncate(0)); err == nil {
 		err = fill(f)
 	}
-	if err = errors.Join(err, f.Sync()); err != nil {
+	if err = errors.Join(err, f.Sync()); err == nil {
+		if _, err = os.Lstat(path); err == nil {
+			err = isThere(path)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return errors.Join(os.Rename(f.Name(), path), durable.Sync(filepath.Dir(path)))
