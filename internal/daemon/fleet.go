@@ -156,13 +156,13 @@ func (d *Daemon) travel() (*fleet.Travel, error) {
 }
 
 // waking asks the fleet before a sandbox wakes: this node can lack room for it, and another one can have taken it over.
-func (d *Daemon) waking(ctx context.Context, owner, id string) error {
+func (d *Daemon) waking(ctx context.Context, owner, id string) (done func(), err error) {
 	if d.cfg.Fleet.Listen == "" {
-		return nil
+		return func() {}, nil
 	}
 	f := d.joined.Load()
 	if f == nil {
-		return hutch.Errorf(hutch.Unavailable, "this node is about to join its fleet: try again in a moment")
+		return nil, hutch.Errorf(hutch.Unavailable, "this node is about to join its fleet: try again in a moment")
 	}
 	return f.Waking(ctx, owner, id)
 }

@@ -74,8 +74,9 @@ type Options struct {
 	Network hutch.Network
 	// Happened gets the events of a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
-	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. It can be nil.
-	Waking func(ctx context.Context, owner, id string) error
+	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. Done is called when the sandbox is awake, or when
+	// it could not wake. Waking can be nil.
+	Waking func(ctx context.Context, owner, id string) (done func(), err error)
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
 	PreviewURL func(label string) string

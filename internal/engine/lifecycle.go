@@ -96,9 +96,11 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	}
 	defer s.SetWaking(false)
 	if e.opt.Waking != nil && v.Status.Sleeps() {
-		if err := e.opt.Waking(ctx, v.Owner, v.ID); err != nil {
+		done, err := e.opt.Waking(ctx, v.Owner, v.ID)
+		if err != nil {
 			return err
 		}
+		defer done()
 	}
 	switch v.Status {
 	case hutch.Hibernated:

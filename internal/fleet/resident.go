@@ -21,6 +21,7 @@ type resident struct {
 
 	mu      sync.Mutex
 	held    map[Name]bool          // the sandboxes here that are in the directory; true if awake
+	rising  map[Name]bool          // sandboxes that are waking: the directory has them as awake before they are
 	leaving map[Name]bool          // removed sandboxes that may still be in the directory
 	coming  map[Name]int           // creates and fetches under way
 	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when they are
@@ -35,7 +36,7 @@ const (
 )
 
 func newResident(here hutch.Service, f *Fleet) *resident {
-	r := &resident{here: here, f: f, held: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
+	r := &resident{here: here, f: f, held: map[Name]bool{}, rising: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
 	r.Service = wrap.Service{Next: here, Hook: r.around}
 	return r
 }
@@ -66,6 +67,18 @@ func (r *resident) note(n Name, awake bool) {
 func (r *resident) noteAwake(n Name) {
 	if r.has(n) {
 		r.note(n, true)
+	}
+}
+
+// rise notes that a sandbox is waking, until done is called: report does not free its promise meanwhile.
+func (r *resident) rise(n Name) (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rising[n] = true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.rising, n)
 	}
 }
 
@@ -272,6 +285,7 @@ func (r *resident) report(ctx context.Context) {
 	known := r.known()
 	r.mu.Lock()
 	left := slices.Collect(maps.Keys(r.leaving))
+	rising := maps.Clone(r.rising) // such a sandbox can be awake when its entry in the list is read, or later
 	compare := time.Since(r.checked) > compareEvery
 	if compare {
 		r.checked = time.Now()
@@ -282,12 +296,15 @@ func (r *resident) report(ctx context.Context) {
 		r.f.log.Warn("the sandboxes of this node could not be listed for the fleet", "err", err)
 		return
 	}
+	r.mu.Lock()
+	maps.Copy(rising, r.rising)
+	r.mu.Unlock()
 	here := map[Name]bool{}
 	var changed []entry
 	for _, sb := range list {
 		e := entryOf(sb)
 		here[e.Name] = true
-		if was, ok := known[e.Name]; ok && was != e.Awake {
+		if was, ok := known[e.Name]; ok && was != e.Awake && (e.Awake || !rising[e.Name]) {
 			changed = append(changed, e)
 		}
 	}

@@ -10,12 +10,25 @@ import (
 // A sandbox that wakes takes its promised memory and cores on its node, as one that is made does. If the node has no room, the sandbox leaves for
 // another node through the bucket, and the call goes there. Without a bucket, or without a node that has room, the call is refused.
 
-// Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep.
-func (f *Fleet) Waking(ctx context.Context, owner, id string) error {
+// Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep. The caller calls done when the sandbox is awake, or when it
+// could not wake.
+func (f *Fleet) Waking(ctx context.Context, owner, id string) (done func(), err error) {
 	name := Name{owner, id}
+	done = f.resident.rise(name)
 	if f.carrier != nil {
-		return f.carrier.waking(ctx, name)
+		err = f.carrier.waking(ctx, name)
+	} else {
+		err = f.waking(ctx, name)
 	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// waking is Waking without a bucket.
+func (f *Fleet) waking(ctx context.Context, name Name) error {
 	if err := f.node.serving(); err != nil {
 		return err
 	}

@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+// listing is a service that has only sandboxes to list.
+type listing struct {
+	hutch.Service
+	list []hutch.Sandbox
+}
+
+func (l *listing) Sandboxes(context.Context, hutch.Filter) ([]hutch.Sandbox, error) {
+	return l.list, nil
+}
+
+// wakingOn is a fleet as its node n0 sees it, without a bucket. The node serves, and holds the given sandboxes, which are asleep.
+func wakingOn(t *testing.T, d *Directory, ids ...string) (*Fleet, *listing) {
+	t.Helper()
+	here := &listing{}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	f := &Fleet{dir: d, log: log, node: &node{info: NodeInfo{Node: hutch.Node{ID: "n0"}}, until: sinceBoot() + time.Hour}}
+	f.life, f.end = context.WithCancel(t.Context())
+	t.Cleanup(f.end)
+	f.resident = newResident(here, f)
+	f.resident.checked = time.Now()
+	for _, id := range ids {
+		asleep(t, d, id)
+		here.list = append(here.list, hutch.Sandbox{ID: id, Status: hutch.Hibernated})
+		f.resident.note(Name{ID: id}, false)
+	}
+	return f, here
+}
+
+// TestReportWhileWaking: a report in the middle of a wake keeps the promise of the sandbox, and a report after a wake that failed frees it.
+func TestReportWhileWaking(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 1, 1))
+	f, here := wakingOn(t, d, "a", "b")
+	done, err := f.Waking(t.Context(), "", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.resident.report(t.Context())
+	if _, err := f.Waking(t.Context(), "", "b"); !isFull(err) {
+		t.Fatalf("two sandboxes wake where there is room for one: %v", err)
+	}
+	done() // it could not wake
+	f.resident.report(t.Context())
+	if done, err = f.Waking(t.Context(), "", "b"); err != nil {
+		t.Fatalf("the room of a sandbox that could not wake is not free: %v", err)
+	}
+	here.list[1].Status = hutch.Running
+	f.resident.report(t.Context())
+	done()
+	f.resident.report(t.Context())
+	if _, err := f.Waking(t.Context(), "", "a"); !isFull(err) {
+		t.Fatalf("a sandbox that is awake has no promise: %v", err)
+	}
+	here.list[1].Status = hutch.Hibernated
+	f.resident.report(t.Context())
+	if _, err := f.Waking(t.Context(), "", "a"); err != nil {
+		t.Fatal(err)
+	}
+}
