@@ -229,20 +229,18 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 	if err := c.r.f.node.serving(); err != nil {
 		return err
 	}
-	old, err := c.dir().waking(context.WithoutCancel(ctx), c.me(), name, c.Checkpoints > 0)
+	old, err := c.r.promise(ctx, name, c.Checkpoints > 0)
 	if errors.Is(err, errMoved) {
 		c.r.f.background(func(ctx context.Context) { c.discard(ctx, name) }) // the caller holds its lock
 	}
 	if err != nil {
 		return err
 	}
-	c.setKey(name, "")
 	if c.Checkpoints == 0 {
 		c.drop(old)
 	} else if old != "" {
 		c.setPoint(name, point{key: old, at: time.Now()})
 	}
-	c.r.noteAwake(name)
 	return nil
 }
 

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"hutch"
 	"hutch/internal/verb"
@@ -32,11 +34,27 @@ func (f *Fleet) waking(ctx context.Context, name Name) error {
 	if err := f.node.serving(); err != nil {
 		return err
 	}
-	if _, err := f.dir.waking(context.WithoutCancel(ctx), f.node.info.ID, name, false); err != nil {
-		return err
+	_, err := f.resident.promise(ctx, name, false)
+	return err
+}
+
+// wakeAnswer bounds the wait for the directory's answer before a wake, because the caller holds the sandbox's lifecycle lock.
+const wakeAnswer = 10 * time.Second
+
+// promise is Directory.waking. After an error that refuses nothing, the directory can have the sandbox as awake, without an image: the answer to its
+// COMMIT can be lost. So it is noted as awake. The next report corrects the directory, and the image is sent again.
+func (r *resident) promise(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeAnswer)
+	defer cancel()
+	old, err = r.f.dir.waking(ctx, r.f.node.info.ID, name, checkpoints)
+	if isFull(err) || errors.Is(err, errMoved) {
+		return old, err
 	}
-	f.resident.noteAwake(name)
-	return nil
+	if c := r.f.carrier; c != nil {
+		c.setKey(name, "")
+	}
+	r.noteAwake(name)
+	return old, err
 }
 
 // movedTo is the field of an error that names the node to which a sandbox has moved. The call had no effect.

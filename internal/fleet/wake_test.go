@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"hutch"
 )
 
@@ -26,7 +28,10 @@ func wakingOn(t *testing.T, d *Directory, ids ...string) (*Fleet, *listing) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	f := &Fleet{dir: d, log: log, node: &node{info: NodeInfo{Node: hutch.Node{ID: "n0"}}, until: sinceBoot() + time.Hour}}
 	f.life, f.end = context.WithCancel(t.Context())
-	t.Cleanup(f.end)
+	t.Cleanup(func() {
+		f.end()
+		f.runs.Wait()
+	})
 	f.resident = newResident(here, f)
 	f.resident.checked = time.Now()
 	for _, id := range ids {
@@ -66,5 +71,33 @@ func TestReportWhileWaking(t *testing.T) {
 	f.resident.report(t.Context())
 	if _, err := f.Waking(t.Context(), "", "a"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLostAnswerToAWake: the directory has a sandbox as awake, but the answer was lost and the sandbox sleeps. The next report corrects the directory.
+func TestLostAnswerToAWake(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 1, 1))
+	f, _ := wakingOn(t, d, "a", "b")
+	if _, err := d.waking(t.Context(), "n0", Name{ID: "a"}, false); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lost.Close)
+	f.dir, f.carrier = &Directory{db: lost}, newCarrier(Travel{}, f.resident)
+	f.carrier.setKey(Name{ID: "a"}, "key of a")
+	if _, err := f.Waking(t.Context(), "", "a"); hutch.KindOf(err) != hutch.Unavailable {
+		t.Fatalf("it wakes without an answer: %v", err)
+	}
+	if key := f.carrier.keyOf(Name{ID: "a"}); key != "" {
+		t.Errorf("its image is not sent again: the key is still %q", key)
+	}
+	f.dir, f.carrier = d, nil
+	f.resident.report(t.Context())
+	if _, err := f.Waking(t.Context(), "", "b"); err != nil {
+		t.Errorf("a sandbox that sleeps keeps its promise: %v", err)
 	}
 }
