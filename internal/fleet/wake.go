@@ -77,7 +77,7 @@ func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run fun
 			return err
 		}
 	}
-	if r.f.carrier == nil {
+	if r.f.carrier == nil || c.Verb == "DiffSnapshot" { // on another node it cannot be compared with a snapshot of this one
 		return err
 	}
 	to, failed := r.f.carrier.moveOn(ctx, name)

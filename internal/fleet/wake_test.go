@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"hutch"
+	"hutch/internal/verb"
 )
 
 // listing is a service that has only sandboxes to list.
@@ -99,5 +100,20 @@ func TestLostAnswerToAWake(t *testing.T) {
 	f.resident.report(t.Context())
 	if _, err := f.Waking(t.Context(), "", "b"); err != nil {
 		t.Errorf("a sandbox that sleeps keeps its promise: %v", err)
+	}
+}
+
+// TestDiffStaysOnFullNode: a sandbox that is to be compared with a snapshot of its node does not move to another node.
+func TestDiffStaysOnFullNode(t *testing.T) {
+	t.Parallel()
+	f, _ := wakingOn(t, live(t, register(t, 1, 1)))
+	f.carrier = newCarrier(Travel{}, f.resident) // it has no engine, so it can move nothing
+	tries := 0
+	err := f.resident.withRoom(t.Context(), verb.Call{Verb: "DiffSnapshot", Sandbox: "a"}, Name{ID: "a"}, func(context.Context) error {
+		tries++
+		return hutch.Errorf(hutch.Exhausted, "the node is full").With("limit", roomOfNode)
+	})
+	if !isFull(err) || err.Error() != "the node is full" || tries != 2 {
+		t.Errorf("after %d tries: %v", tries, err)
 	}
 }
