@@ -485,16 +485,25 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 }
 
 func TestALossIsToldOnce(t *testing.T) {
-	b := start(t, nil)
+	var asked, done atomic.Int32
+	b := start(t, func(o *engine.Options) {
+		o.Waking = func(context.Context, string, string) (func(), error) {
+			asked.Add(1)
+			return func() { done.Add(1) }, nil
+		}
+	})
 	b.create(t, hutch.CreateRequest{ID: "a"})
 	b.driver.Kill("a")
 	sb := b.until(t, "a", hutch.Failed)
 	_, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
-	if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), sb.Reason) {
-		t.Errorf("the first use: %v", err)
+	if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), sb.Reason) || asked.Load() != 0 {
+		t.Errorf("the first use: %v; it asks for room %d times", err, asked.Load())
 	}
 	if r, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); err != nil || !r.Success() {
 		t.Errorf("the next use: %v", err)
+	}
+	if asked.Load() != 1 || done.Load() != 1 {
+		t.Errorf("it asks for room %d times, and %d wakes end", asked.Load(), done.Load())
 	}
 }
 

@@ -91,11 +91,16 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
+	if v.Status == hutch.Failed {
+		if err := e.reportLoss(s); err != nil {
+			return err
+		}
+	}
 	if err := e.reserveRoom(s); err != nil {
 		return err
 	}
 	defer s.SetWaking(false)
-	if e.opt.Waking != nil && v.Status.Sleeps() {
+	if e.opt.Waking != nil && (v.Status.Sleeps() || v.Status == hutch.Failed) {
 		done, err := e.opt.Waking(ctx, v.Owner, v.ID)
 		if err != nil {
 			return err
@@ -121,13 +126,18 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// startEmpty starts a lost sandbox with no files. The first call returns an error that
-// reports the loss, so that no caller mistakes the empty sandbox for the old one.
-func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
-	told, reason := s.TellLoss()
-	if !told {
+// reportLoss returns an error the first time a lost sandbox is to wake, so that no
+// caller mistakes the empty sandbox for the old one.
+func (e *lifecycle) reportLoss(s *sandbox) error {
+	if told, reason := s.TellLoss(); !told {
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
 	}
+	return nil
+}
+
+// startEmpty starts a lost sandbox with no files.
+func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
+	reason := s.Record().Sandbox.Reason
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
 	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why, volumes: true})
 }
