@@ -5,8 +5,10 @@ package router
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -42,6 +44,9 @@ type Directory interface {
 type Options struct {
 	Service   hutch.Service
 	Directory Directory
+	// Loopback says that requests must name localhost or a loopback address as their host. Without it, a web page could point
+	// its own name at a router on loopback that asks for no token (DNS rebinding).
+	Loopback bool
 }
 
 // Handler is the router.
@@ -54,8 +59,8 @@ type Handler struct {
 
 // New returns a router. Close it when its server accepts no more connections.
 func New(opt Options) *Handler {
-	const memory = 512 << 20 // bytes of requests and results that are held at once
-	h := &Handler{opt: opt, room: room.New(memory, memory), calls: compat.NewCalls("agent-sandbox")}
+	const memory = 512 << 20 // bytes of requests and results that are held at once; a namespace has at most a quarter
+	h := &Handler{opt: opt, room: room.New(memory, memory/4), calls: compat.NewCalls("agent-sandbox")}
 	h.proxy = h.newProxy()
 	return h
 }
@@ -131,6 +136,10 @@ func readRoute(h http.Header) (route, *fault) {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.opt.Loopback && !isLoopback(r.Host) {
+		fault{http.StatusForbidden, "a router without tokens answers only under localhost or a loopback address"}.answer(w)
+		return
+	}
 	if r.Method == http.MethodGet && r.URL.Path == "/healthz" && r.Header.Get("X-Sandbox-ID") == "" {
 		compat.Answer(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
@@ -145,7 +154,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	tab, free := h.room.Open("")
+	tab, free := h.room.Open(to.namespace)
 	defer free()
 	r = r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab}))
 	r, done := h.calls.Begin(r)
@@ -155,6 +164,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.forward(w, r, to, target)
+}
+
+// isLoopback reports whether a Host header names this machine.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // find returns the sandbox of a request whose token can use it. Who cannot does not learn what exists.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/compat"
 	"hutch/internal/controller/router"
 	"hutch/internal/hutchtest"
 	"hutch/internal/scripted"
@@ -191,6 +192,47 @@ func TestWhoGetsIn(t *testing.T) {
 		t.Error("a command ran")
 	}
 	run(200, "exit_code", "X-Sandbox-UID", "u1", "X-Sandbox-Pod-IP", "169.254.169.254", "X-Sandbox-Port", "8888")
+	if !ran {
+		t.Error("no command ran")
+	}
+}
+
+// A router without tokens on loopback is not for web pages that point their own name at it.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for _, only := range []bool{true, false} {
+		h := router.New(router.Options{Service: &scripted.Service{}, Directory: directory{}, Loopback: only})
+		t.Cleanup(h.Close)
+		for host, local := range map[string]bool{
+			"localhost": true, "LOCALHOST:8080": true, "127.0.0.1:8080": true, "[::1]:8080": true, "[::1]": true,
+			"evil.example:8080": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "10.0.0.1:8080": false, "": false,
+		} {
+			r := httptest.NewRequest("GET", "/healthz", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if want := map[bool]int{true: 200, false: 403}[local || !only]; w.Code != want {
+				t.Errorf("%q, loopback only %v: %d", host, only, w.Code)
+			}
+		}
+	}
+}
+
+// A namespace can take a quarter of the memory for answers, and a command's output is short.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	ran := false
+	b := serve(t, &scripted.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+		ran = true
+		if !compat.Take(ctx, 100<<20) || compat.Take(ctx, 100<<20) {
+			t.Error("a namespace cannot take 100 MiB, or can take 200")
+		}
+		if req.MaxOutput != 1<<20 {
+			t.Errorf("the output has up to %d bytes", req.MaxOutput)
+		}
+		return hutch.ExecResult{}, nil
+	}})
+	b.want(200, "exit_code", "POST", "/execute", `{"command": "true"}`)
 	if !ran {
 		t.Error("no command ran")
 	}

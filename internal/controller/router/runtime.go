@@ -20,8 +20,9 @@ import (
 const (
 	// execTime is how long a command can run whose request gives no time.
 	execTime = 300 * time.Second
-	// maxOutput is how much of each of stdout and stderr an answer has, in bytes.
-	maxOutput = 16 << 20
+	// maxOutput is how much of each of stdout and stderr an answer has, in bytes. The client of the server holds about 14 times
+	// as much, which no budget counts.
+	maxOutput = 1 << 20
 	// timedOut is the exit code of a command that its time limit has ended, as of timeout(1).
 	timedOut = 124
 	// maxEntries is how many files one answer lists.
