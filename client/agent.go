@@ -28,7 +28,7 @@ func (c *Client) TryAgent(ctx context.Context, req hutch.AgentRequest, session f
 
 // FollowTries follows several tries from the beginning of their prompt, and waits until all their agents have ended.
 func (c *Client) FollowTries(ctx context.Context, tries string, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
-	to := endpoint{method: "GET", path: "/agents/tries/" + url.PathEscape(tries)}.check(hutch.CheckID(tries))
+	to := endpoint{method: "GET", path: "/agents/" + url.PathEscape(tries) + "/tries"}.check(hutch.CheckID(tries))
 	return agents[hutch.AgentTries](ctx, c, to, nil, ofTries(session), show)
 }
 

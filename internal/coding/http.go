@@ -52,7 +52,7 @@ func isForm(r *http.Request) bool {
 //	GET  /agents/{session}        follows the last prompt again
 //	POST /agents/{session}/stop   ends the agent, and keeps its session
 //	POST /agents/tries            an AgentRequest: begins several sessions
-//	GET  /agents/tries/{tries}    follows them again
+//	GET  /agents/{tries}/tries    follows them again
 //
 // The answer is an AgentResult or, of several tries, AgentTries, when the agents have ended or, with Accept text/event-stream, events:
 // session, with its id; event, an AgentEvent; and last end or error. The agents work on when the client leaves. What the API does is verbs
@@ -78,7 +78,7 @@ func (h *handler) routes() map[string]http.HandlerFunc {
 		"GET " + Prefix + "/{session}":       h.follow,
 		"POST " + Prefix + "/{session}/stop": h.stop,
 		"POST " + Prefix + "/tries":          h.try,
-		"GET " + Prefix + "/tries/{tries}":   h.followTries,
+		"GET " + Prefix + "/{tries}/tries":   h.followTries,
 	}
 }
 

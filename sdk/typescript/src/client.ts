@@ -145,7 +145,7 @@ export class Hutch extends Operations {
   /** The same, with each step from the beginning of the prompt. */
   followTriesStream(tries: string, options: AgentFollowOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
     const { signal, definition } = options
-    return streamAgents(this.connection, "GET", `/agents/tries/${part(tries)}`, { query: { definition }, signal }, agentTries)
+    return streamAgents(this.connection, "GET", `/agents/${part(tries)}/tries`, { query: { definition }, signal }, agentTries)
   }
 
   /** Gives the agent of a session its next prompt, and waits for it. The difference is everything since the session began. */

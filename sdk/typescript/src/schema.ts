@@ -237,7 +237,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/agents/tries/{tries}": {
+    "/agents/{tries}/tries": {
         parameters: {
             query?: never;
             header?: never;

@@ -579,6 +579,6 @@ test("an archive is sent as a form, and several tries are compared", async () =>
   const { id, tries } = seen[3].result
   assert.deepEqual([id, tries[0].result.diffBytes, tries[1].error, tries[1].kind], ["tries-1", new Uint8Array([43, 233, 10]), "too long", "exhausted"])
   assert.equal((await hutch.followTries("tries-1")).tries.length, 2)
-  assert.deepEqual(requests.slice(1).map((r) => `${r.method} ${r.path}`), ["POST /agents/tries", "GET /agents/tries/tries-1"])
+  assert.deepEqual(requests.slice(1).map((r) => `${r.method} ${r.path}`), ["POST /agents/tries", "GET /agents/tries-1/tries"])
   await assert.rejects(script(events(ofTry(1), { broken: true })).hutch.tryAgent("https://x.test/r.git", "go", 2), { code: "unavailable", data: { tries: "tries-1" } })
 })

@@ -431,7 +431,7 @@ class AsyncHutch:
 
     def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> AsyncTriesStream:
         """The same, with what the agents do, from the beginning of the prompt."""
-        return AsyncTriesStream(self._transport, Request("GET", at("/agents/tries/{tries}", tries=tries) + query_of(definition=definition)))
+        return AsyncTriesStream(self._transport, Request("GET", at("/agents/{tries}/tries", tries=tries) + query_of(definition=definition)))
 
     async def prompt_agent(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False

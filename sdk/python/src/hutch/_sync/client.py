@@ -432,7 +432,7 @@ class Hutch:
 
     def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> TriesStream:
         """The same, with what the agents do, from the beginning of the prompt."""
-        return TriesStream(self._transport, Request("GET", at("/agents/tries/{tries}", tries=tries) + query_of(definition=definition)))
+        return TriesStream(self._transport, Request("GET", at("/agents/{tries}/tries", tries=tries) + query_of(definition=definition)))
 
     def prompt_agent(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False
