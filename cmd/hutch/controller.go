@@ -81,7 +81,7 @@ func (k *kubernetesController) run(ctx context.Context, h *home, std streams) er
 	}
 	defer l.Close()
 	if addr, ok := l.Addr().(*net.TCPAddr); k.Open && ok && !addr.IP.IsLoopback() {
-		k.Log.Warn("with --router-auth none, whoever reaches this address can use every sandbox: let only trusted programs reach it", "address", l.Addr().String())
+		k.Log.Warn("with --router-auth none, any program that reaches this address can use every sandbox: let only trusted programs reach it", "address", l.Addr().String())
 	}
 	return controller.Run(ctx, svc, l, k.Config)
 }

@@ -50,7 +50,7 @@ are awake are not, and the command lists them: put them to sleep first, or end
 the server with hutch down, which does that for all.
 ` + backupKeyHelp + ` Keep a
 copy of the key apart from the backup: without the key, a backup is worth nothing.
-With --with-key the key is in the file, and whoever has the file has everything.
+With --with-key the key is in the file, and anyone who has the file can read everything.
 
 If the state is in PostgreSQL, back up the database with pg_dump first; the
 command reminds you.`,

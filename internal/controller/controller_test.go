@@ -210,7 +210,7 @@ func TestRefusedByName(t *testing.T) {
 	c.eventually("the object is gone", func() bool { return c.do("GET", "ns/sandboxes/odd", nil) == nil })
 }
 
-// A claim takes a ready Sandbox of its pool, which is filled again, and gives the Sandbox back to nobody.
+// A claim takes a ready Sandbox of its pool, which is filled again, and never gives the Sandbox back.
 func TestClaimOfAPool(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}

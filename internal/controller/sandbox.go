@@ -94,7 +94,7 @@ func (c *Controller) orphan(ctx context.Context, m metav1.ObjectMeta) (bool, err
 		ok = o.Kind == claimKind
 	}
 	if !ok {
-		return false, nil // of somebody else, who deletes it
+		return false, nil // it has another owner, which deletes it
 	}
 	by := c.reported(r, m.Namespace, o.Name)
 	if by == nil || by.GetUID() != o.UID {
