@@ -371,6 +371,29 @@ func TestDestroyedWhereItIs(t *testing.T) {
 	}
 }
 
+// TestItsNodeHasEnded: a node that remembers a sandbox on a node that has just ended asks where the sandbox is now.
+func TestItsNodeHasEnded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	b.only(t, "node-b")
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "moved"}); err != nil { // it remembers
+		t.Fatal(err)
+	}
+	if _, err := b.nodes[2].Destroy(t.Context(), "moved", true); err != nil {
+		t.Fatal(err)
+	}
+	b.only(t, "node-c")
+	if _, err := b.nodes[2].Create(t.Context(), hutch.CreateRequest{ID: "moved"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.nodes[1].Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := b.nodes[0].Exec(t.Context(), "moved", hutch.ExecRequest{Command: "true"}, nil); err != nil || !res.Success() {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
 // TestLateCreate: a create that arrives when its place is not its own any more takes it again, or makes nothing.
 func TestLateCreate(t *testing.T) {
 	t.Parallel()

@@ -197,7 +197,7 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 		} else {
 			err = plain(run(there(ctx, p)))
 		}
-		if !hasMoved(err) && (p == nil || !remembered || !isMissing(err)) {
+		if !hasMoved(err) && (p == nil || !remembered || !isMissing(err) && !notReached(err)) {
 			return err
 		}
 		// The sandbox has moved, and the call had no effect.
@@ -206,6 +206,12 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 			return err
 		}
 	}
+}
+
+// notReached reports whether a call did not get to its node.
+func notReached(err error) bool {
+	_, ok := errors.AsType[*unreached](err)
+	return ok
 }
 
 // isMissing reports whether a node does not have the sandbox.
@@ -399,7 +405,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		if err == nil {
 			f.remember(name, at)
 		}
-		if _, never := errors.AsType[*unreached](err); never && made {
+		if made && notReached(err) {
 			// The call did not reach the node, so its capacity is free again. Its lease will show that it is away.
 			if err := f.dir.free(ctx, at, name); err != nil {
 				return hutch.Sandbox{}, err
