@@ -1,0 +1,64 @@
+package rest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/rest"
+	"hutch/internal/scripted"
+)
+
+type images = hutch.Images
+
+// early tells of progress before it reads the context of a build.
+type early struct {
+	images
+	told chan struct{} // is closed when the first progress is sent
+}
+
+func (e early) BuildImage(_ context.Context, _ hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
+	if err := progress(hutch.BuildEvent{}); err != nil {
+		return hutch.Image{}, err
+	}
+	close(e.told)
+	n, err := io.Copy(io.Discard, files)
+	return hutch.Image{ID: fmt.Sprint(n)}, err
+}
+
+// TestProgressDuringUpload: a build that tells of its progress still gets all of a context that arrives slowly.
+func TestProgressDuringUpload(t *testing.T) {
+	t.Parallel()
+	e := early{told: make(chan struct{})}
+	b := serve(t, &scripted.Service{}, rest.Options{Images: e})
+	const size = 1 << 20
+	body, to := io.Pipe()
+	go func() {
+		io.WriteString(to, "--b\r\nContent-Disposition: form-data; name=\"request\"\r\n\r\n{}\r\n--b\r\nContent-Disposition: form-data; name=\"context\"\r\n\r\n")
+		<-e.told
+		io.WriteString(to, strings.Repeat("x", size)+"\r\n--b--\r\n")
+		to.Close()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/v1/images/build", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := b.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(got), fmt.Sprintf("%q", fmt.Sprint(size))) {
+		t.Errorf("%s %v", got, err)
+	}
+}
