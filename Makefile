@@ -15,6 +15,8 @@ endif
 GO      ?= go
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath
+# Checks have the flags of the build: then packages are compiled once for both.
+CHECK   := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO)
 LDFLAGS := -s -w -X main.commit=$(COMMIT)
 NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
@@ -35,7 +37,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: run build console dist install uninstall module test test-vm test-kubernetes compat compat-builds soak lint reference bench clean go
+.PHONY: run build console dist install uninstall module test test-full test-vm test-kubernetes compat compat-builds soak lint reference bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -107,13 +109,17 @@ RERUNS  = bin/tests-run-again
 
 test: build
 	@[ -n "$(RACE)" ] || echo 'gcc is missing: testing without the race detector (apt-get install gcc)'
-	$(GO) vet ./...
-	$(GO) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
+	$(CHECK) vet ./...
+	$(CHECK) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- -vet=off $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- -vet=off $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
+
+# Every combination of suite, runtime and user, of which `make test` has those that differ.
+test-full:
+	HUTCH_TEST_FULL=1 $(MAKE) test
 
 # The suites of other products' clients, from checkouts that the caller names:
 # docs/compatibility.md. UPDATE=1 writes what has come out.
@@ -127,7 +133,7 @@ compat: build
 # qemu-system-x86, and test/vm/kernel fetches the kernel.
 test-vm: build
 	test/vm/kernel >/dev/null
-	$(GO) test -tags vm -timeout 20m -v ./test/vm
+	$(CHECK) test -vet=off -tags vm -timeout 20m -v ./test/vm
 
 # The manifests in a real cluster: etcd, API server, scheduler, containerd, kubelet, in namespaces of their own. Needs root, and
 # apt-get install containerd runc postgresql tini. The first run compiles Kubernetes, which takes ten minutes or more, and keeps
@@ -145,8 +151,8 @@ soak: build
 
 lint: | go
 	@out=$$(gofmt -l . | grep -vE '^bin/|(^|/)node_modules/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }
-	$(GO) vet ./...
-	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	$(CHECK) vet ./...
+	$(CHECK) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@if [ -n "$$CI" ] || [ -d sdk/typescript/node_modules ]; then npm run --silent --prefix sdk/typescript check; \
 	else echo 'sdk/typescript is not checked: npm ci --prefix sdk/typescript' >&2; fi
 	@if [ -n "$$CI" ] || [ -d web/node_modules ]; then npm run --silent --prefix web check && npm run --silent --prefix web compare; \

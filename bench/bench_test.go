@@ -26,7 +26,11 @@ func TestQuick(t *testing.T) {
 	for _, name := range hutchtest.Runtimes {
 		hutchtest.Driver(t, name, hutchtest.Dir(t))
 	}
-	if err := run(t.Context(), []string{"-quick", "-bin", "../bin"}); err != nil {
+	args := []string{"-quick", "-bin", "../bin"}
+	if !hutchtest.Full() {
+		args = append(args, "-runtime", "native")
+	}
+	if err := run(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,6 +38,9 @@ func TestQuick(t *testing.T) {
 // TestEachTableAlone measures each table by its title, without the figures of
 // the others.
 func TestEachTableAlone(t *testing.T) {
+	if !hutchtest.Full() {
+		t.Skip("make test-full has it")
+	}
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	p, err := parse([]string{"-quick", "-bin", "../bin", "-runtime", "native"})
 	if err != nil {

@@ -37,6 +37,10 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// Full reports whether all combinations are tested: every suite on every runtime, and as every kind of user, also where
+// one combination shows the same as another. `make test-full` sets the variable.
+func Full() bool { return os.Getenv("HUTCH_TEST_FULL") != "" }
+
 // Program is the path of one of the built programs, which are in bin or, for a copied test binary, in its folder.
 func Program(t testing.TB, name string) string {
 	t.Helper()

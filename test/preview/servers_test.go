@@ -38,6 +38,9 @@ func TestServers(t *testing.T) {
 			b := open(t, runtime, nil)
 			for i, p := range programs {
 				t.Run(p.name, func(t *testing.T) {
+					if p.name == "go" && runtime != "native" && !hutchtest.Full() {
+						t.Skip("compiles for a minute: make test-full has it")
+					}
 					port := 8000 + i
 					id := b.box(t, hutch.CreateRequest{ID: "web-" + p.name, Limits: hutch.Limits{Memory: 2048, Disk: 1024}})
 					b.serve(t, id, p.file, fmt.Sprintf(p.command, port), port)
