@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"hutch"
 	"hutch/internal/agent"
@@ -150,6 +151,10 @@ exit 2
 	if err := os.Mkdir(filepath.Join(home, tools), 0o700); err != nil {
 		return err
 	}
+	// A child that is forked while the file is open for writing inherits it. Until that child executes its program, the
+	// kernel refuses to execute the file.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return os.WriteFile(filepath.Join(home, tools, "tar"), []byte(script), 0o700)
 }
 
