@@ -102,7 +102,7 @@ func (p AgentPrompt) Check() error {
 type AgentEventType string
 
 const (
-	AgentBegan  AgentEventType = "began"  // Text is the model, where the agent says it
+	AgentBegan  AgentEventType = "began"  // Text is the name of the model, if the agent reports it
 	AgentSaid   AgentEventType = "said"   // Text is what the agent says
 	AgentCalled AgentEventType = "called" // the agent uses Tool, for the purpose in Text
 	AgentGot    AgentEventType = "got"    // Text is the tool's result

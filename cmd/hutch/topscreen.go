@@ -29,7 +29,8 @@ type topScreen struct {
 }
 
 const (
-	// The alternate screen, no cursor, no wrapping of lines whose width the terminal counts differently; and back.
+	// topEnter shows the alternate screen, hides the cursor, and ends the wrapping of lines: a terminal can count the width
+	// of a line differently. topLeave undoes this.
 	topEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	topLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 

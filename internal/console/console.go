@@ -152,7 +152,7 @@ func (h *Handler) Inside(next http.Handler) http.Handler {
 
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// pages are the paths of the page, and with a slash at their end all paths below.
+// pages are the paths that serve the page. A path that ends with a slash also stands for all paths below it.
 var pages = []string{"/", "/signin", "/watch", "/ask", "/sandboxes", "/sandboxes/", "/operating", "/operating/"}
 
 // isPage reports whether a browser asks for the page. A program that does not ask for HTML gets another surface's

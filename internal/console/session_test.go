@@ -580,7 +580,8 @@ func TestGuessesOnRecord(t *testing.T) {
 	}
 }
 
-// TestManySessions: a token has so many sessions and no more, and another token's stay.
+// TestManySessions: the number of sessions of a token is limited. At the limit its first session ends, and no session of
+// another token.
 func TestManySessions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})

@@ -110,8 +110,8 @@ func unstageAll(root, stage string) error {
 }
 
 // isEarlier reports whether a root without the mark has the earlier layout.
-// Another program's root, which has today's layout, has no mark either: there,
-// each conversation has a folder "files".
+// The root of another program has today's layout, but no mark either. It is
+// recognized by a folder "files" in each conversation.
 func isEarlier(root string, folders []string, own bool) bool {
 	for _, name := range folders {
 		if own || !hasFilesFolder(filepath.Join(root, name)) {

@@ -60,8 +60,8 @@ func TestUsage(t *testing.T) {
 	check("destroyed, after a restart", 0)
 }
 
-// A kill -9 loses the count since the last look: after one,
-// all is in the store.
+// TestUsageIsKeptAtEachLook: every health check writes the use so far to the store, so
+// a kill -9 loses only what was used after the last check.
 func TestUsageIsKeptAtEachLook(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "box"})

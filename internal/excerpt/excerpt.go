@@ -79,7 +79,7 @@ func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 // little is how much each half keeps before it asks for memory.
 const little = 16 << 10
 
-// Ends keeps Limit bytes of its input: the first half and the newest.
+// Ends keeps at most Limit bytes of its input: half of them from its beginning, and half from its end.
 type Ends struct {
 	Limit int
 	// Take decides whether that many more bytes can be kept; nil allows all.

@@ -584,7 +584,7 @@ func (c *carrier) clean(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	used, err := c.dir().images(ctx) // after the list, which has no newer images
+	used, err := c.dir().images(ctx) // read after the list: so every image in the list that is in use is in it
 	if err != nil {
 		return
 	}

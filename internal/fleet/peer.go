@@ -170,7 +170,7 @@ func (c *charged) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// plain returns the error that a verb promises, which package client wraps in one of net/http.
+// plain returns the error of the verb. Package client returns it inside an error of net/http.
 func plain(err error) error {
 	if _, ok := err.(*hutch.Error); ok || err == nil {
 		return err

@@ -284,8 +284,8 @@ func TestDamageIsReported(t *testing.T) {
 	}
 }
 
-// fakeHome is a home folder with a version manager and secrets, at a place
-// that the image does not have a folder of its own for.
+// fakeHome creates a home folder with a version manager and secrets. Its path
+// is not below one of the folders that the image always has.
 func fakeHome(t *testing.T) (home string, opt HostOptions) {
 	t.Helper()
 	dir, err := os.MkdirTemp(".", "home-")

@@ -56,7 +56,7 @@ func (s *Stack) newIP() (*stack.Stack, error) {
 	return t, nil
 }
 
-// protocol returns a version of IP. There is a flow, so there is a stack.
+// protocol returns the stack's protocol for a version of IP. It is called only for a flow, which exists only with a stack.
 func (s *Stack) protocol(n tcpip.NetworkProtocolNumber) stack.NetworkProtocol {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,8 +96,9 @@ func bearer(value string) string {
 	return strings.TrimSpace(token)
 }
 
-// beyond are headers of an answer with effects beyond its own host: on what browsers store for a whole domain, on how
-// they find this host, or on where they report each of its later URLs, which for the path form are the daemon's.
+// beyond are the headers of an answer with effects beyond its own host. They change what browsers store for a whole
+// domain, how browsers find this host, or where browsers report its later URLs. In the path form, this host is the
+// daemon's.
 var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security", "Nel", "Report-To"}
 
 // tame removes effects beyond its host from an answer, and records its length.

@@ -161,7 +161,7 @@ func TestOffsets(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 60 {
 		offset, data := int64(r.IntN(4<<20)), noise(1+r.IntN(100_000))
-		if i%3 > 0 { // mostly on from where the file ends
+		if i%3 > 0 { // two of three writes begin at the end of the file
 			info, _ := mine.Stat()
 			offset = info.Size()
 		}

@@ -27,7 +27,8 @@ func record(id string, created time.Time) store.Record {
 	}
 }
 
-// kinds are the databases that keep the contract. Each is opened again and again by what the function returns.
+// kinds are the databases that are tested. Each function makes a database and returns a function that opens it; every
+// call of that opens the same database again.
 var kinds = map[string]func(t *testing.T) func() *store.Store{
 	"sqlite": func(t *testing.T) func() *store.Store {
 		path := filepath.Join(t.TempDir(), "hutch.db")

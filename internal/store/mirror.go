@@ -111,7 +111,7 @@ func (m *Mirror) catchUp(ctx context.Context) error {
 // to the end of the transaction: no older version appears after a newer one.
 func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
 	s, began := m.shelf, time.Now()
-	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // marks of documents deleted since can be swept
+	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // documents can have been deleted whose marks are removed by now
 	since := m.at
 	if all {
 		since = 0

@@ -143,7 +143,7 @@ func Check(name string) error {
 	return err
 }
 
-// Where names the database of a URL to people, without user and password.
+// Where returns a readable name of the database in a URL, without user and password.
 func Where(name string) string {
 	_, where, err := parse(name)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *Service) DeleteVolume(ctx context.Context, name string, force bool) err
 	})
 }
 
-// listed names the sandboxes of uses, or the first of many.
+// listed returns the ids of the sandboxes in uses. If there are many, it returns the first five and the number of the rest.
 func listed(uses []hutch.VolumeUse) string {
 	const most = 5
 	var names []string

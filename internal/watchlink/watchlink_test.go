@@ -219,7 +219,8 @@ func TestLinkEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// A copy of a sandbox has its terminals, with their ids, and can get its id when it is gone: an old link does not show it.
+// A copy of a sandbox has the same terminals with the same ids. When the original is destroyed, the copy can also get its
+// id. A link to the original does not show the copy.
 func TestLinkEndsWithItsSandbox(t *testing.T) {
 	w := newWorld(t)
 	l := w.open(t)

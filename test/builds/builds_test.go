@@ -184,7 +184,7 @@ func TestFiles(t *testing.T) {
 	b.clean(t)
 }
 
-// fromDigest: an image that has no name is named by its digest, after any name.
+// fromDigest: FROM finds an image without a name by its digest. The name before the digest can be any name.
 func (b *bed) fromDigest(t *testing.T) {
 	first, err := b.build(t, hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY a /a\nUSER eva"}, files("a", "1"))
 	if err != nil {

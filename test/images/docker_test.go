@@ -11,7 +11,7 @@ import (
 	"hutch/internal/hutchtest/dockerd"
 )
 
-// TestDocker: the runtime docker runs images of a registry, which the engine never asks. What an image has is read only there.
+// TestDocker: the runtime docker runs images of a registry. The engine of Docker never contacts that registry: Hutch does.
 func TestDocker(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockerd.StartHere(t).Host)
 	b := newBed(t, "docker")

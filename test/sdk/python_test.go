@@ -95,8 +95,8 @@ func TestPython(t *testing.T) {
 	t.Log(out)
 }
 
-// TestPythonSource holds the source to its types and its style, what is generated to its source, and the types of the
-// SDK to the API.
+// TestPythonSource checks three things: the source passes the type checker and the linter, the generated files are what
+// their source makes, and the types of the SDK match the API.
 func TestPythonSource(t *testing.T) {
 	run(t, nil, "python", "tools/models.py", "--check")
 	run(t, nil, "python", "tools/unasync.py", "--check")

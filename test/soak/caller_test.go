@@ -306,8 +306,9 @@ func (k *caller) wake(ctx context.Context, b *box, op string) error {
 	return k.ask(ctx, b)
 }
 
-// devour uses more memory in a small sandbox than its limit: that ends the program, or on gVisor the sandbox, and
-// nothing else. It asks for more than gVisor's reserves, so it cannot be done before the guard has seen it.
+// devour runs a program in a small sandbox that uses more memory than the sandbox's limit. That ends only the program, or
+// on gVisor only the sandbox. The program asks for more than gVisor's reserves, so it cannot finish before the guard
+// notices it.
 func (k *caller) devour(ctx context.Context, _ *box) error {
 	b := &box{id: hutch.NewID("chaos"), runtime: []string{"native", "gvisor"}[rand.IntN(2)]}
 	req := hutch.CreateRequest{ID: b.id, Runtime: b.runtime, Limits: hutch.Limits{Memory: 64, Disk: 16}, Env: map[string]string{"SOAK_MARK": k.mark}}

@@ -78,8 +78,8 @@ func TestBridgeRoutes(t *testing.T) {
 	}
 }
 
-// TestBridgeMountsOfOthers: what eve mounted in a sandbox that she shares with ada names a volume of eve. It is not copied
-// into ada's volume of that name, as the bridge does not use shared sandboxes.
+// TestBridgeMountsOfOthers: eve shares a sandbox with ada and mounts her own volume in it. ada has a volume of the same
+// name. The bridge does not use shared sandboxes, so it copies nothing of eve's into ada's volume.
 func TestBridgeMountsOfOthers(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -82,8 +82,8 @@ func TestEveryRoute(t *testing.T) {
 			a.body = strings.ReplaceAll(a.body, id, "ID")
 			return a
 		}
-		hers, none := ask("adas-box"), ask("nobodys-x") // as long as the other
-		at := func(a answer) string {                   // but for the time of a receipt
+		hers, none := ask("adas-box"), ask("nobodys-x") // ids of the same length
+		at := func(a answer) string {                   // the answer without the time in a receipt
 			before, _, _ := strings.Cut(a.body, `"destroyedAt"`)
 			return fmt.Sprint(a.status, " ", before)
 		}

@@ -31,10 +31,10 @@ type first struct {
 
 var terminalPath = regexp.MustCompile("^" + Prefix + "/api/terminals/[^/]+$")
 
-// Front lets in the WebSockets of Open Terminal's clients, which bring their token in the first message. Front reads that message, and then
-// asks next as if the token had come with the request: what guards next guards these clients, too. Until then a client has no more than a
-// connection, and ten seconds. Front claims the connection for the class of clients that have shown no token yet, so that these have only
-// their share of the server's connections; claim returns false if the class has used it up.
+// Front accepts the WebSockets of Open Terminal's clients, which send their token in the first message. Front reads that message, and
+// then calls the handler next as if the request had had the token. So all checks of next also apply to these clients. Before, a client
+// has only a connection, and must send its token within ten seconds. Front calls claim to count the connection for the class of clients
+// without a token yet. So these get only their share of the server's connections; claim returns false if the share is used up.
 func Front(next http.Handler, claim func(ctx context.Context, class string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !wantsSocket(r) || !terminalPath.MatchString(r.URL.Path) || r.Header.Get("Authorization") != "" {

@@ -312,8 +312,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, status, err)
 }
 
-// Refuse answers with an error, also for a guard that does not let a request in. The routes of terminals have it as error, the others as
-// detail; clients ignore the one that they do not know.
+// Refuse answers with an error; a guard that refuses a request uses it, too. The message is in two fields: clients of terminals read
+// "error", and the others read "detail". Each ignores the other field.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	message := hutch.AsError(err).Message
 	compat.Answer(w, status, map[string]string{"detail": message, "error": message})

@@ -29,7 +29,7 @@ type terminal struct {
 	PID     int
 }
 
-// tokens are the owners of a server whose guard checks tokens; life ends the first of them.
+// tokens checks the tokens of two owners for a guard. When life ends, so does the token of ada.
 type tokens struct {
 	life context.Context
 }

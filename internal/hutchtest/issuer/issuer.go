@@ -40,7 +40,7 @@ type Issuer struct {
 	Scope string
 	// Change, when set, changes the claims of each ID token.
 	Change func(claims map[string]any)
-	// Answer, when set, changes each answer with tokens.
+	// Answer, when set, can change each answer that contains tokens.
 	Answer func(answer map[string]any)
 	// Down makes it answer no request, Revoked no renewal.
 	Down, Revoked atomic.Bool

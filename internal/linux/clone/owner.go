@@ -25,8 +25,8 @@ func asOwner(owner int, f func()) error {
 		return os.NewSyscallError("capget", err)
 	}
 	root := uintptr(unix.Geteuid())
-	// Package syscall would change all threads. The saved id allows the return, and keeps the permitted capabilities;
-	// they must only be made effective again.
+	// Package syscall would change all threads. With its saved id this thread can return, and keeps its permitted
+	// capabilities. It has to make them effective again.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(owner), uintptr(owner), keep); errno != 0 {
 		return fmt.Errorf("take on user %d: %w", owner, errno)
 	}

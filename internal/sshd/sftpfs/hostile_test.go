@@ -71,7 +71,7 @@ func serverOf(t *testing.T, svc hutch.Service) *server {
 	return s
 }
 
-// TestReadFarAhead: a client that jumps ahead as far as the window lets it reads what is there.
+// TestReadFarAhead: a client jumps ahead by as much as the window allows, and reads the right data.
 func TestReadFarAhead(t *testing.T) {
 	t.Parallel()
 	r, err := serverOf(t, endless{}).newReader("/f")

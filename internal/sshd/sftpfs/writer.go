@@ -120,7 +120,7 @@ func (w *writer) begin(offset int64) {
 	})
 }
 
-// cause is the error of a write after the end of its stream.
+// cause returns the error for data that is written after the service has ended the write with err.
 func cause(err error) error {
 	if err == nil {
 		return hutch.Errorf(hutch.Conflict, "the file is written no more")
