@@ -65,8 +65,14 @@ func exists(path string) bool {
 
 // root is the project's folder.
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
+		return filepath.Join(filepath.Dir(file), "..", "..")
+	}
+	dir, _ := os.Getwd() // of the package: the path of the source is left out with -trimpath
+	for !exists(filepath.Join(dir, "go.mod")) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // Driver is a new driver of a runtime with its state in dir. The test is
