@@ -10,8 +10,10 @@ import (
 	"hutch/internal/agent"
 	docker "hutch/internal/driver/docker/inside"
 	"hutch/internal/driver/gvisor/inside"
+	pod "hutch/internal/driver/kubernetes/inside"
 	"hutch/internal/driver/native/place"
 	"hutch/internal/tarball"
+	"hutch/internal/wire"
 )
 
 var commit = "unknown" // set by the linker
@@ -66,10 +68,22 @@ func run(args []string) error {
 		boot.Filter = nil // the agent's children inherit it
 		return agent.Run(boot)
 	}
+	if handled, err := pod.Main(args, servePod); handled {
+		return err
+	}
 	if handled, err := place.Main(args[0], agent.Run); handled {
 		return err
 	}
 	return fmt.Errorf("unknown argument %q", args[0])
+}
+
+// servePod is the agent of a pod. Each program loads the filter for itself, because the agent may change the host name.
+func servePod(boot wire.Boot) error {
+	if _, err := inside.Prepare(nil, nil, false); err != nil {
+		return err
+	}
+	boot.Offer = true
+	return agent.Run(boot)
 }
 
 func serve() error {

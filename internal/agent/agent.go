@@ -44,6 +44,9 @@ type Options struct {
 	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
 	// other code in the process may wait for children.
 	Init bool
+	// Alone says that this process may stop all others of its pid namespace for a moment, because they are its children's
+	// or only serve it.
+	Alone bool
 	// Listen listens again after the instance was saved; nil if it cannot be saved.
 	Listen func() (net.Listener, error)
 	// Rename sets the instance's host name; nil if the instance shares the host's.

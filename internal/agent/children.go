@@ -75,8 +75,8 @@ func (c *children) start(cmd spawn.Command, mark string) (int, <-chan syscall.Wa
 // wait waits until every child with its own goroutine has ended.
 func (c *children) wait() { c.waiters.Wait() }
 
-// freeze stops all other processes until thaw. This process must be the first of
-// its namespace. A child that is stopped before it executes would stop its parent
+// freeze stops all other processes until thaw. This process must be alone in its
+// pid namespace: see Options. A child that is stopped before it executes would stop its parent
 // too, so no child is started meanwhile.
 //
 // On gVisor, one signal to all processes can miss children that are born while it

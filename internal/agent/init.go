@@ -85,7 +85,8 @@ func Run(boot wire.Boot) error {
 	}
 	unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	stockThreads()
-	opt := Options{Init: os.Getpid() == 1, Rename: setHostname}
+	first := os.Getpid() == 1 || boot.Alone
+	opt := Options{Init: first, Alone: first, Rename: setHostname}
 	if boot.Saved != "" {
 		opt.Listen = func() (net.Listener, error) { return openListener(boot.Listen) }
 	}

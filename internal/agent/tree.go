@@ -35,7 +35,7 @@ type tree struct {
 
 func (a *agent) tree(id string, root func() int) tree {
 	t := tree{root: root, mark: wire.ProcessEnv + "=" + id}
-	if a.children.init && os.Getpid() == 1 {
+	if a.children.init && a.opt.Alone {
 		t.freeze, t.left, t.leftNow = a.children.freeze, a.children.left, a.children.leftNow
 	}
 	return t

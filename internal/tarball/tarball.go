@@ -36,8 +36,22 @@ import (
 
 // Pack writes the user's files below root, which is "/" except in tests. Sockets and devices are left out.
 //
-// The user's folders can be mounts themselves; other mounts are left out.
+// The user's folders can be mounts themselves, also below others; other mounts are left out.
 func Pack(out io.Writer, root string, folders ...string) error {
+	return pack(out, root, folders, []string{root})
+}
+
+// PackFolders is Pack for the files below the user's folders only.
+func PackFolders(out io.Writer, root string, folders ...string) error {
+	var from []string
+	for _, dir := range folders {
+		from = append(from, filepath.Join(root, dir))
+	}
+	return pack(out, root, folders, from)
+}
+
+// pack walks from some paths.
+func pack(out io.Writer, root string, folders, from []string) error {
 	w := bufio.NewWriterSize(out, bufferSize)
 	p := &packer{tar: tar.NewWriter(w), root: root, user: os.Getuid(), first: map[file]string{}, buffer: make([]byte, bufferSize)}
 	var st unix.Stat_t
@@ -49,10 +63,13 @@ func Pack(out io.Writer, root string, folders ...string) error {
 		dir = filepath.Join(root, dir)
 		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev != p.folders {
 			p.mounts = append(p.mounts, st.Dev)
+			p.mounted = append(p.mounted, dir)
 		}
 	}
-	if err := filepath.WalkDir(root, p.add); err != nil {
-		return err
+	for _, path := range from {
+		if err := filepath.WalkDir(path, p.add); err != nil {
+			return err
+		}
 	}
 	return errors.Join(p.tar.Close(), w.Flush())
 }
@@ -86,6 +103,7 @@ type packer struct {
 	folders, files uint64          // devices
 	first          map[file]string // names of files that have several
 	mounts         []uint64        // devices of the user's folders that are mounts
+	mounted        []string        // their paths
 	buffer         []byte          // buffer of the file that is read
 }
 
@@ -123,6 +141,9 @@ func (p *packer) add(path string, d fs.DirEntry, err error) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && info.IsDir() && (st.Dev != p.folders && !slices.Contains(p.mounts, st.Dev) || path == "/.hutch") {
+		if p.above(path) {
+			return nil
+		}
 		return filepath.SkipDir // another mount
 	}
 	if !ok || path == p.root || info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 || !p.written(path, st) {
@@ -151,6 +172,11 @@ func (p *packer) add(path string, d fs.DirEntry, err error) error {
 		return p.tar.WriteHeader(h)
 	}
 	return p.content(path, h)
+}
+
+// above reports whether one of the user's folders is below a path.
+func (p *packer) above(path string) bool {
+	return slices.ContainsFunc(p.mounted, func(dir string) bool { return strings.HasPrefix(dir, path+"/") })
 }
 
 // linked returns the earlier name of a file, if it has one.

@@ -58,6 +58,9 @@ type Boot struct {
 	// Offer is set by the agent's program where the kernel chooses which process of the instance it kills at the memory
 	// limit: without the agent the instance ends, so programs should be killed first.
 	Offer bool `json:"-"`
+	// Alone is set by the agent's program where the agent inherits all orphans of its pid namespace, and may stop all other
+	// processes of it, although it is not the first process there.
+	Alone bool `json:"-"`
 }
 
 // AgentID is the user and group of an agent where commands can be root. No command can have this id, and no file or

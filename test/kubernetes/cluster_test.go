@@ -116,7 +116,7 @@ func newCluster(t *testing.T) *cluster {
 	c.start("kube-controller-manager", c.bin("kube-controller-manager"), "--kubeconfig="+c.path("controller.conf"), "--service-account-private-key-file="+c.path("pki/server.key"),
 		"--root-ca-file="+c.path("pki/ca.crt"), "--use-service-account-credentials=true", "--leader-elect=false")
 	c.start("kube-scheduler", c.bin("kube-scheduler"), "--kubeconfig="+c.path("scheduler.conf"), "--leader-elect=false")
-	c.start("containerd", "containerd", "--config", c.path("containerd.toml"))
+	c.start("containerd", c.bin("containerd"), "--config", c.path("containerd.toml"))
 	c.eventually("containerd answers", func() bool { _, err := c.try("ctr", "version"); return err == nil })
 	c.images()
 	c.start("kubelet", c.bin("kubelet"), "--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.path("kubelet.conf"), "--root-dir="+c.path("kubelet"), "--cert-dir="+c.path("pki"),
@@ -141,6 +141,7 @@ func (c *cluster) start(name, program string, args ...string) {
 	}
 	defer log.Close()
 	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "PATH="+c.bin("")+":"+os.Getenv("PATH")) // containerd starts gVisor from there
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -154,6 +155,7 @@ func (c *cluster) try(name string, args ...string) (string, error) {
 	case "kubectl":
 		name, args = c.bin(name), append([]string{"--kubeconfig", c.path("admin.conf")}, args...)
 	case "ctr":
+		name = c.bin(name)
 		args = append([]string{"--address", c.path("containerd/sock"), "--namespace", "k8s.io"}, args...)
 	}
 	cmd := exec.Command(name, args...)
@@ -284,6 +286,8 @@ conf_dir = "%[1]s/cni"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = false
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc]
+runtime_type = "io.containerd.runsc.v1"
 `, c.dir, c.debian("usr/lib/cni")))
 	c.write("kubelet.yaml", fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

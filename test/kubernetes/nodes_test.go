@@ -444,7 +444,7 @@ func (r *report) write(t *testing.T) {
 		return line
 	}
 	text := "# What was seen in a cluster\n\nWritten by `make test-kubernetes`, which fails if anything here is otherwise than it should be. Times are of a busy machine of two cores.\n\n" +
-		"- commit: " + version("git", "rev-parse", "--short=12", "HEAD") + "\n- " + version(os.Getenv("HUTCH_INSIDE")+"/bin/kubelet", "--version") + "\n- " + version("containerd", "--version") + "\n- " +
+		"- commit: " + version("git", "rev-parse", "--short=12", "HEAD") + "\n- " + version(os.Getenv("HUTCH_INSIDE")+"/bin/kubelet", "--version") + "\n- " + version(os.Getenv("HUTCH_INSIDE")+"/bin/containerd", "--version") + "\n- " +
 		version("runc", "--version") + "\n- kernel " + version("uname", "-r") + "\n- runtime of the pods: runc; preset: unprivileged; volumes: local\n\n| what | came |\n|---|---|\n" + strings.Join(r.lines, "\n") + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,8 @@ type Config struct {
 	ReadOnlyImages bool
 	// Networked says that instances can have a network.
 	Networked bool
+	// HighPorts says that only root can serve ports below 1024.
+	HighPorts bool
 	// Limited lists the limits that hold here: "memory", "pids", "disk".
 	Limited []string
 }

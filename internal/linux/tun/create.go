@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"unsafe"
 
@@ -107,6 +108,7 @@ func configure(index uint32) error {
 		message  []byte
 		optional bool
 	}{
+		{noAddress(index), true}, // gVisor does not know it, and makes no address
 		{linkUp(index), false},
 		{address(index, unix.AF_INET, Inside4.Addr().AsSlice(), Inside4.Bits()), false},
 		{route(index, unix.AF_INET), false},
@@ -120,12 +122,18 @@ func configure(index uint32) error {
 	return nil
 }
 
-// linkUp brings the device up. It turns off automatic IPv6 addresses, so that the kernel does not search for routers.
-func linkUp(index uint32) []byte {
+// noAddress turns off automatic IPv6 addresses, so that the kernel does not search for routers.
+func noAddress(index uint32) []byte {
 	const noMode = 1 // IN6_ADDR_GEN_MODE_NONE
-	info := unix.IfInfomsg{Index: int32(index), Flags: unix.IFF_UP, Change: unix.IFF_UP}
+	info := unix.IfInfomsg{Index: int32(index)}
 	six := attribute(unix.AF_INET6, attribute(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{noMode}))
-	return message(unix.RTM_NEWLINK, bytesOf(&info), attribute(unix.IFLA_MTU, number(MTU)), attribute(unix.IFLA_AF_SPEC, six))
+	return message(unix.RTM_NEWLINK, bytesOf(&info), attribute(unix.IFLA_AF_SPEC, six))
+}
+
+// linkUp brings the device up.
+func linkUp(index uint32) []byte {
+	info := unix.IfInfomsg{Index: int32(index), Flags: unix.IFF_UP, Change: unix.IFF_UP}
+	return message(unix.RTM_NEWLINK, bytesOf(&info), attribute(unix.IFLA_MTU, number(MTU)))
 }
 
 func address(index uint32, family uint8, a []byte, bits int) []byte {
@@ -133,13 +141,17 @@ func address(index uint32, family uint8, a []byte, bits int) []byte {
 	return message(unix.RTM_NEWADDR, bytesOf(&info), attribute(unix.IFA_LOCAL, a), attribute(unix.IFA_ADDRESS, a))
 }
 
-// route is the default route through the device, without a gateway.
+// route is the default route through the device, without a gateway. gVisor wants its destination, which is all zeros.
 func route(index uint32, family uint8) []byte {
+	all := net.IPv4zero.To4()
+	if family == unix.AF_INET6 {
+		all = net.IPv6zero
+	}
 	info := unix.RtMsg{
 		Family: family, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
 		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST,
 	}
-	return message(unix.RTM_NEWROUTE, bytesOf(&info), attribute(unix.RTA_OIF, number(index)))
+	return message(unix.RTM_NEWROUTE, bytesOf(&info), attribute(unix.RTA_DST, all), attribute(unix.RTA_OIF, number(index)))
 }
 
 // ask sends a message of rtnetlink(7) and waits for the answer.

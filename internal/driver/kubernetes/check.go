@@ -1,0 +1,123 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+// checkTime bounds the whole check.
+const checkTime = 2 * time.Minute
+
+// Check implements driver.Driver. It creates a small sandbox and removes it, because only that shows whether pods can
+// hold sandboxes.
+func (d *Driver) Check(ctx context.Context) driver.Report {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	cluster := d.checkCluster(ctx)
+	if cluster.Level != driver.Good {
+		return driver.Report{Findings: []driver.Finding{cluster}}
+	}
+	r := driver.Report{OK: true, Findings: append([]driver.Finding{cluster, d.checkClass()}, d.attempt(ctx)...)}
+	for _, f := range r.Findings {
+		r.OK = r.OK && f.Level != driver.Bad
+	}
+	return r
+}
+
+func (d *Driver) checkCluster(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "cluster", Level: driver.Good}
+	api, err := d.client()
+	var v version.Info
+	if err == nil {
+		var text []byte
+		text, err = api.Get().AbsPath("/version").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(text, &v)
+		}
+	}
+	if err != nil {
+		f.Level, f.Detail = driver.Bad, oneLine(err)
+		f.Mend = "set KUBECONFIG to the cluster's file, or run the server in a pod with a service account"
+		return f
+	}
+	f.Detail = fmt.Sprintf("%s, namespace %s", v.GitVersion, d.template.Namespace)
+	return f
+}
+
+// checkClass warns of pods that share the kernel of their machine.
+func (d *Driver) checkClass() driver.Finding {
+	f := driver.Finding{Name: "runtime class", Level: driver.Good}
+	if class := d.template.Spec.RuntimeClassName; class != nil && *class != "" {
+		f.Detail = *class
+		return f
+	}
+	f.Level, f.Detail = driver.Warning, "pods have the cluster's usual runtime, which is most often runc: their programs then share the kernel of the machine"
+	f.Mend = "set spec.runtimeClassName in the template to a class of gVisor or Kata"
+	return f
+}
+
+// attempt creates a sandbox with only its agent.
+func (d *Driver) attempt(ctx context.Context) []driver.Finding {
+	begin := time.Now()
+	network, err := d.try(ctx)
+	if err != nil {
+		return []driver.Finding{{
+			Name: "sandbox", Level: driver.Bad, Detail: oneLine(err),
+			Mend: "look at the error; the server needs the rights of deploy/kubernetes/pods/role.yaml, and pods a runtime class or a seccomp profile that allows user namespaces (docs/runtimes.md)",
+		}}
+	}
+	device := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
+	if !network {
+		device.Level, device.Detail = driver.Warning, "sandboxes have no network: their pods have no /dev/net/tun"
+		device.Mend = "set spec.runtimeClassName in the template to a class of gVisor"
+	}
+	return []driver.Finding{{Name: "sandbox", Level: driver.Good, Detail: fmt.Sprintf("made and removed in %v", time.Since(begin).Round(time.Millisecond))}, device}
+}
+
+func (d *Driver) try(ctx context.Context) (network bool, err error) {
+	dir, err := os.MkdirTemp("", "hutch-kubernetes-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	root := image.Root{Dir: dir}
+	for _, name := range etcFiles {
+		path := filepath.Join(dir, "etc", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
+	}
+	inst, err := d.Create(ctx, driver.Spec{
+		ID: "check-" + strings.ToLower(rand.Text()[:8]), Root: root, Network: true,
+		Limits: hutch.Limits{CPU: 0.1, Memory: 64, Disk: 1, PIDs: 16, Processes: 1},
+		Boot:   wire.Boot{Token: rand.Text(), Home: "/", Dir: "/", Hostname: "check"},
+	})
+	if err != nil {
+		return false, err
+	}
+	network = inst.(*instance).record.Network
+	return network, inst.Destroy(context.WithoutCancel(ctx))
+}
+
+// oneLine is the text of an error with its causes.
+func oneLine(err error) string {
+	if cause := hutch.AsError(err).Cause; cause != nil {
+		err = cause
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
