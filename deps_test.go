@@ -79,6 +79,11 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 	}},
+	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/linux/tun", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
+	{"hutch/internal/driver/kubernetes", []string{
+		"hutch", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"github.com/hashicorp/yamux", "k8s.io/api/core/v1", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "sigs.k8s.io/yaml",
+	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
 	{"hutch/internal/driver/gvisor/contract", nil},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
@@ -202,7 +207,7 @@ var layers = []layer{
 
 	// The data folder and the machine, for whatever runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
-	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
+	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/kubernetes", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
 	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "go.yaml.in/yaml/v3"}},
@@ -235,7 +240,7 @@ var layers = []layer{
 	// The programs.
 	{"hutch/cmd/hutch-agent", []string{
 		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
-		"hutch/internal/driver/docker/inside", "hutch/internal/driver/native/place", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
+		"hutch/internal/driver/docker/inside", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/native/place", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
 	}},
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},

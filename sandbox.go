@@ -88,7 +88,7 @@ type CreateRequest struct {
 	Image string `json:"image,omitempty"`
 	// Pull says when to ask the image's registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
-	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native" or "docker"; default: the server's
+	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native", "docker" or "kubernetes"; default: the server's
 	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
 	InstanceType string `json:"instanceType,omitempty"`
 	// User is the user that commands run as: a name of the image's /etc/passwd or a number, or one of them with a

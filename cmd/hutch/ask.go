@@ -121,7 +121,7 @@ func (a *asker) flags(f *pflag.FlagSet) {
 	durationVar(f, &a.timeout, "timeout", "t", ask.DefaultTimeout, "time limit of the program")
 	f.IntVar(&a.repairs, "repairs", -1, "how often a program that fails goes back to the model, 0 to 5 (default: the server's, 2)")
 	f.BoolVar(&q.NoCache, "no-cache", false, "ask the model even when the program for this question is known")
-	f.StringVar(&a.runtime, "runtime", "", "runtime without a server: gvisor, native or docker (default: the first that works)")
+	f.StringVar(&a.runtime, "runtime", "", "runtime without a server: gvisor, native, docker or kubernetes (default: the first that works)")
 	f.BoolVar(&a.asJSON, "json", false, "print the answer as JSON at the end, instead of output as it comes")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "show only what the program prints")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "show what the model writes, also when the standard error is not a terminal, and log what is done")

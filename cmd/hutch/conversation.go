@@ -46,7 +46,7 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "runtime: gvisor, native or docker (default: the first that works)")
+	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "runtime: gvisor, native, docker or kubernetes (default: the first that works)")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "conversations that have a sandbox at once; the one silent the longest makes room")
 	// One token serves all chats, and a run is several operations.
 	f.IntVar(&fl.Limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")

@@ -33,7 +33,7 @@ func (p *placement) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&p.image, "image", "", "image of a new sandbox, such as python:3.12-slim (default host: the programs of the server's machine)")
 	f.StringVar(&p.pull, "pull", "", "when to ask the registry of the image: missing, always or never (default missing)")
-	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation), native (fast, for code you trust more) or docker (if the server uses it); default: the server's")
+	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation), native (fast, for code you trust more) or docker or kubernetes (if the server uses it); default: the server's")
 	p.network.flags(f, "network", "allow", "a new sandbox")
 	f.StringVar(&p.size, "type", "", "instance type of a new sandbox, such as basic: its cores, memory and disk, but for those that other flags set; see hutch types")
 	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores of a new sandbox (default 1)")

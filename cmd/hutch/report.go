@@ -65,7 +65,7 @@ the program's. For a live view see ` + "`hutch top`" + `.
 	f.StringVarP(&q.Language, "language", "l", "", "language of the program: python, javascript, typescript, bash, go ... (default python)")
 	f.StringVarP(&q.Code, "code", "c", "", "run this program, and ask no model")
 	f.BoolVar(&q.NoCache, "no-cache", false, "ask the model even when the program for this question is known")
-	f.StringVar(&a.runtime, "runtime", "", "runtime without a server: gvisor, native or docker (default: the first that works)")
+	f.StringVar(&a.runtime, "runtime", "", "runtime without a server: gvisor, native, docker or kubernetes (default: the first that works)")
 	f.BoolVar(&a.asJSON, "json", false, "print JSON")
 	a.repairs, a.timeout = -1, 30*time.Second
 	return c

@@ -34,6 +34,7 @@ type serveFlags struct {
 	config        string                     // the file
 	origins       map[string]settings.Origin // origins of the flags
 	warm          []string
+	pod           string            // the template of pods
 	types         map[string]string // instance types
 	trusted       []string          // proxies
 	images        imageFlags
@@ -88,7 +89,8 @@ variable over the file. See ` + "`hutch config --help`.",
 func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.config, "config", "", "file with settings, one for each flag, e.g. /etc/hutch/hutch.yaml (default $HUTCH_CONFIG, else none)")
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
-	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor, native or docker (default: the first that works)")
+	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor, native, docker or kubernetes (default: the first that works)")
+	f.StringVar(&fl.pod, "kubernetes-pod", "", "file with the template of the pods of the runtime kubernetes, e.g. deploy/kubernetes/pods/pod.yaml")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "sandboxes at once")
 	f.Float64Var(&fl.Sandboxes.MaxLimits.CPU, "max-cpu", 0, "most cores that a sandbox can be given, 0 for no ceiling")
 	f.IntVar(&fl.Sandboxes.MaxLimits.Memory, "max-memory", 0, "most MiB of memory that a sandbox can be given, 0 for no ceiling (default: what the machine has)")
@@ -256,6 +258,7 @@ func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err 
 		token = environmentToken()
 	}
 	fl.Data, fl.Token = datadir.Folder(h.dir), token.secret
+	fl.Sandboxes.Drivers = host.DriversWith(fl.pod)
 	fl.Log.To = std.err
 	fl.Log.NoRequests = !fl.verbose && showsTerminal(std.err) // they would drown all else
 	d, err := daemon.Open(ctx, fl.Config)

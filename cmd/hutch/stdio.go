@@ -38,7 +38,7 @@ The sandboxes it makes go when it ends.`,
 			return mcp.ServeStdio(c.Context(), m, std.in, unclosed{std.out}, mcp.Options{Version: version, Log: log})
 		},
 	}
-	c.Flags().StringVar(&runtime, "runtime", "", "gvisor, native or docker (default: the first that works)")
+	c.Flags().StringVar(&runtime, "runtime", "", "gvisor, native, docker or kubernetes (default: the first that works)")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is done")
 	return c
 }

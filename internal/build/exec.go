@@ -123,7 +123,7 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 		network = hutch.Network{Mode: hutch.NetworkNone}
 	}
 	b, err := r.create(ctx, network, image)
-	if err == nil && (b.runtime == "native" || b.runtime == "docker") {
+	if err == nil && (b.runtime == "native" || b.runtime == "docker" || b.runtime == "kubernetes") {
 		b.destroy()
 		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s, since it is code of a stranger that is root: give --runtime gvisor", b.runtime)
 	}

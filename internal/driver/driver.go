@@ -24,7 +24,7 @@ import (
 // Driver creates instances. Its methods are safe for concurrent use; a driver keeps under its own state folder the data
 // with which it finds its instances again.
 type Driver interface {
-	// Name is the runtime's name in the APIs: "gvisor", "native", "docker".
+	// Name is the runtime's name in the APIs: "gvisor", "native", "docker", "kubernetes".
 	Name() string
 
 	// Defaults are the defaults of an instance. They never change.

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,12 +17,23 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/driver/docker"
 	"hutch/internal/driver/gvisor"
+	"hutch/internal/driver/kubernetes"
 	"hutch/internal/driver/native"
 )
 
-// Drivers returns the drivers of this program in the order of preference. They
-// keep their state below dir.
+// Drivers is DriversWith the template of pods that the environment names.
 func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
+	return DriversWith(os.Getenv("HUTCH_KUBERNETES_POD"))(dir, log)
+}
+
+// DriversWith returns a function that makes the drivers of this program, in the
+// order of preference. They keep their state below dir. The runtime kubernetes is
+// among them if pod, the file with the template of its pods, is given, or was once.
+func DriversWith(pod string) func(dir string, log *slog.Logger) ([]driver.Driver, error) {
+	return func(dir string, log *slog.Logger) ([]driver.Driver, error) { return drivers(dir, pod, log) }
+}
+
+func drivers(dir, pod string, log *slog.Logger) ([]driver.Driver, error) {
 	agent, runsc := program("hutch-agent"), program("hutch-runsc")
 	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Log: log})
 	if err != nil {
@@ -31,29 +43,40 @@ func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	c, err := docker.New(driver.Options{Dir: filepath.Join(dir, onRequest), Agent: agent})
+	c, err := docker.New(driver.Options{Dir: filepath.Join(dir, "docker"), Agent: agent})
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
-	return []driver.Driver{g, n, c}, nil
+	all := []driver.Driver{g, n, c}
+	k, err := kubernetes.New(kubernetes.Options{Dir: filepath.Join(dir, inPods), Pod: pod})
+	switch {
+	case errors.Is(err, kubernetes.ErrNoTemplate): // this server makes no pods
+	case err != nil:
+		return nil, err
+	default:
+		all = append(all, k)
+	}
+	return all, nil
 }
 
-// onRequest is the runtime that is used only where it was chosen, because access to its engine is access to everything
-// on the host.
-const onRequest = "docker"
+const inPods = "kubernetes"
+
+// onRequest are the runtimes that are used only where they were chosen: access to Docker's engine is access to everything
+// on the host, and pods cost what the cluster costs.
+var onRequest = []string{"docker", inPods}
 
 // CheckRuntime refuses the name of a runtime that Drivers does not return; "" is
 // no choice.
 func CheckRuntime(name string) error {
 	switch name {
-	case "", "gvisor", "native", onRequest:
+	case "", "gvisor", "native", "docker", inPods:
 		return nil
 	}
 	return unknownRuntime(name)
 }
 
 func unknownRuntime(name string) error {
-	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor, native or docker", name)
+	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor, native, docker or kubernetes", name)
 }
 
 // program finds one of the programs that are shipped with this one: in the same
@@ -81,7 +104,7 @@ func program(name string) string {
 // Working returns the drivers that can create sandboxes now, the wanted one first,
 // and the inhabited ones, which have sandboxes already. The latter are needed to
 // find these sandboxes again, even if the disk is too full to create others. The
-// runtime docker is among them only if it is wanted or inhabited.
+// runtimes docker and kubernetes are among them only if they are wanted or inhabited.
 func Working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := Prefer(all, want)
 	if err != nil {
@@ -89,7 +112,7 @@ func Working(ctx context.Context, all []driver.Driver, want string, inhabited []
 	}
 	var ok []driver.Driver
 	for _, d := range all {
-		if d.Name() == onRequest && want != onRequest && !slices.Contains(inhabited, onRequest) {
+		if slices.Contains(onRequest, d.Name()) && want != d.Name() && !slices.Contains(inhabited, d.Name()) {
 			sweepAll(ctx, d, log)
 			continue
 		}
@@ -126,6 +149,9 @@ func Prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
 		return all, nil
 	}
 	i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
+	if i < 0 && want == inPods {
+		return nil, hutch.Errorf(hutch.Invalid, "the runtime kubernetes needs a template of its pods: name the file with --kubernetes-pod or HUTCH_KUBERNETES_POD; deploy/kubernetes/pods/pod.yaml is an example")
+	}
 	if i < 0 {
 		return nil, unknownRuntime(want)
 	}

@@ -114,7 +114,7 @@ var left = []string{
 
 // leftOfServer are those of a server's folder. Its store is copied apart.
 var leftOfServer = []string{
-	"lock", "address", "trash", "gvisor", "native", "docker", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
+	"lock", "address", "trash", "gvisor", "native", "docker", "kubernetes", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
 }
 
 // gathering is the content of a backup: files that are open, and the stores.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -199,10 +200,14 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	return files, nil
 }
 
-// imageOf is what the cluster calls the image; empty for that of the template.
+// imageOf is the cluster's name of the image; empty for that of the template. The digest is the one that the server
+// resolved with the caller's rights, so the cluster runs nothing else.
 func imageOf(spec driver.Spec) (string, error) {
 	if spec.Root.EROFS == "" {
 		return "", nil
 	}
-	return "", driver.NoEROFS("kubernetes")
+	if name, _, pinned := strings.Cut(spec.Image, "@sha256:"); !pinned || strings.HasPrefix(name, "localhost/") {
+		return "", hutch.Errorf(hutch.Unsupported, "the cluster cannot pull the image %s, which only this server has: push it to a registry with `hutch image push`, and use that name", spec.Image).Naming(hutch.AboutField, "image")
+	}
+	return spec.Image, nil
 }

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,14 +29,19 @@ import (
 type Options struct {
 	// Dir is the driver's state folder, as in driver.Options.
 	Dir string
-	// Pod is a file with the template of pods; see docs/runtimes.md.
+	// Pod is a file with the template of pods; see docs/runtimes.md. If it is empty, the template of the last driver on
+	// this folder is used, so that its pods are found again.
 	Pod string
 }
+
+// ErrNoTemplate is the error of New if there is no template.
+var ErrNoTemplate = errors.New("there is no template of pods")
 
 // Driver creates instances. It implements driver.Driver.
 type Driver struct {
 	dir      string
 	template *core.Pod
+	text     []byte // of the template
 	config   *rest.Config
 	api      *rest.RESTClient
 	noAPI    error // why api cannot be used
@@ -64,7 +70,11 @@ func New(opt Options) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{dir: dir}
-	if d.template, err = readTemplate(opt.Pod); err != nil {
+	path := cmp.Or(opt.Pod, filepath.Join(dir, templateFile))
+	if _, err := os.Stat(path); opt.Pod == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoTemplate
+	}
+	if d.text, d.template, err = readTemplate(path); err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "%v: correct the file of --kubernetes-pod", err)
 	}
 	d.config, d.api, d.noAPI = connect()
@@ -107,7 +117,10 @@ func (d *Driver) client() (*rest.RESTClient, error) {
 	return d.api, nil
 }
 
-const idFile = "server"
+const (
+	idFile       = "server"
+	templateFile = "pod.yaml"
+)
 
 // id names this server in the labels of its pods. It is made when it is first needed, and kept in the state folder.
 func (d *Driver) id() (string, error) {
@@ -121,6 +134,9 @@ func (d *Driver) id() (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		text = []byte(strings.ToLower(rand.Text()[:10]))
 		err = errors.Join(os.MkdirAll(d.dir, 0o700), os.WriteFile(path, text, 0o600))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.dir, templateFile), d.text, 0o600)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the id of this server: %w", err)

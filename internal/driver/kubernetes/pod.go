@@ -54,6 +54,10 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 	}
 	main.Command = []string{inside.Folder + "/agent", inside.PodCommand}
 	main.Resources.Limits = resources(spec.Limits)
+	if installer.Resources.Requests == nil { // without limits of all containers, the pod itself would have none
+		installer.Resources.Requests = main.Resources.Requests
+	}
+	installer.Resources.Limits = main.Resources.Limits
 	main.TerminationMessagePolicy = core.TerminationMessageFallbackToLogsOnError
 	installer.Command = []string{"hutch-agent", inside.InstallCommand, inside.Folder}
 	installer.TerminationMessagePolicy = core.TerminationMessageFallbackToLogsOnError

@@ -17,19 +17,19 @@ const (
 )
 
 // readTemplate reads the file with the pod that instances are made from.
-func readTemplate(path string) (*core.Pod, error) {
+func readTemplate(path string) ([]byte, *core.Pod, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the template of pods: %w", err)
+		return nil, nil, fmt.Errorf("read the template of pods: %w", err)
 	}
 	var pod core.Pod
 	if err := yaml.UnmarshalStrict(text, &pod); err != nil {
-		return nil, fmt.Errorf("read the template of pods %s: %w", path, err)
+		return nil, nil, fmt.Errorf("read the template of pods %s: %w", path, err)
 	}
 	if err := checkTemplate(pod); err != nil {
-		return nil, fmt.Errorf("the template of pods %s: %w", path, err)
+		return nil, nil, fmt.Errorf("the template of pods %s: %w", path, err)
 	}
-	return &pod, nil
+	return text, &pod, nil
 }
 
 // checkTemplate refuses what an instance would not have, or must not.
