@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hutch"
@@ -46,7 +47,8 @@ To try it, paste this into another terminal:
 // caveats are the lines about limits that have no effect here.
 func (s banner) caveats() string {
 	var b strings.Builder
-	if _, err := cgroup.Find(); err != nil {
+	here := slices.ContainsFunc(s.Runtimes(), func(name string) bool { return name == "gvisor" || name == "native" })
+	if _, err := cgroup.Find(); err != nil && here {
 		fmt.Fprintln(&b, "  limits    nothing bounds the memory and CPU of sandboxes here: `hutch doctor` says why, and what to do")
 	}
 	if s.fl.previewDomain == "localhost" && !daemon.OnLoopback(s.fl.Listen) {

@@ -272,7 +272,7 @@ func TestServerOfPods(t *testing.T) {
 			t.Fatalf("%s: %q, %v; want %q", command, got, err, want)
 		}
 	}
-	const fetch = "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://" + address + ":%d\", timeout=5).read().decode())' 2>/dev/null || echo refused"
+	const fetch = "timeout 10 bash -c 'exec 3<>/dev/tcp/" + address + "/%d && printf \"GET / HTTP/1.0\\r\\n\\r\\n\" >&3 && tail -n 1 <&3' 2>/dev/null || echo refused"
 	want(fmt.Sprintf(fetch, 8080), "hello")
 	want(fmt.Sprintf(fetch, 6443), "refused")
 	r.add(t, "its network rules", "it reaches what they allow, and not the API of the cluster")
@@ -296,6 +296,7 @@ func TestServerOfPods(t *testing.T) {
 	if err := b.Signal(t.Context(), "one", job.ID, 9); err != nil {
 		t.Fatal(err)
 	}
+	begin = time.Now()
 	if sb, err := b.Hibernate(t.Context(), "one", hutch.HibernateRequest{}); err != nil || sb.Status != hutch.Stopped {
 		t.Fatalf("put to sleep: %+v, %v", sb, err)
 	}
@@ -303,17 +304,19 @@ func TestServerOfPods(t *testing.T) {
 		return c.run("kubectl", "-n", "hutch-sandboxes", "get", "pods", "-l", "hutch/sandbox=one", "-o", "name") == ""
 	})
 	want("cat /workspace/file", "kept")
-	r.add(t, "a sandbox that was stopped", "has no pod, and its files when it is used again")
+	r.add(t, "a sandbox that was stopped, and used again", "had no pod, and has its files, in "+since(begin))
+	begin = time.Now()
 
 	c.eventually("a pod is ready in the pool", func() bool {
 		state, err := b.Pool(t.Context())
 		return err == nil && state.Ready > 0
 	})
+	r.add(t, "a pod is ready in the pool", since(begin))
 	begin = time.Now()
 	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "two"}); err != nil {
 		t.Fatal(err)
 	}
-	r.add(t, "a sandbox from the pool of ready pods", since(begin))
+	r.add(t, "a sandbox from the pool of ready pods", time.Since(begin).Round(time.Millisecond).String())
 	b.id = "two"
 	want("hostname; hostname -i", "two\n127.0.0.1")
 	for _, id := range []string{"one", "two"} {

@@ -45,6 +45,7 @@ type Driver struct {
 	config   *rest.Config
 	api      *rest.RESTClient
 	noAPI    error // why api cannot be used
+	trials   trials
 
 	mu     sync.Mutex
 	server string // see ID
