@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -126,11 +127,11 @@ func (i *instance) boot(ctx context.Context, boot []byte) (network bool, err err
 		return false, fmt.Errorf("send the agent its first message: %w", err)
 	}
 	var reply inside.Reply
-	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+	if err := json.NewDecoder(io.LimitReader(conn, mostReply)).Decode(&reply); err != nil {
 		return false, fmt.Errorf("wait for the agent: %w", err)
 	}
 	if reply.Error != "" {
-		return false, fmt.Errorf("the pod cannot hold a sandbox: %s", reply.Error)
+		return false, fmt.Errorf("the pod cannot hold a sandbox: %.500q", reply.Error)
 	}
 	return !reply.NoNetwork, nil
 }

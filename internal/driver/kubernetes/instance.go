@@ -161,6 +161,9 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
+// mostReply bounds an answer of a pod, in bytes.
+const mostReply = 64 << 10
+
 // Usage implements driver.Instance.
 func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	conn, err := i.open(ctx, inside.ToUsage)
@@ -170,7 +173,7 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	var u inside.Usage
-	if err := json.NewDecoder(conn).Decode(&u); err != nil {
+	if err := json.NewDecoder(io.LimitReader(conn, mostReply)).Decode(&u); err != nil {
 		return driver.Usage{}, fmt.Errorf("read the use of sandbox %s: %w", i.id, err)
 	}
 	return driver.Usage{CPUSeconds: u.CPUSeconds, Memory: u.Memory, MemoryPeak: u.MemoryPeak, PIDs: u.PIDs, Disk: u.Disk, OOMKills: u.OOMKills}, nil
@@ -189,11 +192,11 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	if err := inside.Unchunk(w, r); err != nil {
 		return fmt.Errorf("archive the files of sandbox %s: %w", i.id, err)
 	}
-	if err := json.NewDecoder(r).Decode(&reply); err != nil {
+	if err := json.NewDecoder(io.LimitReader(r, mostReply)).Decode(&reply); err != nil {
 		return fmt.Errorf("archive the files of sandbox %s: %w", i.id, err)
 	}
 	if reply.Error != "" {
-		return fmt.Errorf("archive the files of sandbox %s: %s", i.id, reply.Error)
+		return fmt.Errorf("archive the files of sandbox %s: %.300q", i.id, reply.Error)
 	}
 	return nil
 }
@@ -299,19 +302,35 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 	if err := api.Get().Namespace(d.template.Namespace).Resource("pods").VersionedParams(&selected, parameters).Do(ctx).Into(&all); err != nil {
 		return 0, fmt.Errorf("list the pods of this server: %w", err)
 	}
-	var errs error
-	n := 0
+	var (
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		errs error
+		n    int
+	)
+	turns := make(chan struct{}, sweepAtOnce)
 	for _, pod := range all.Items {
 		// Labels can be copied; the name is the driver's.
 		id := pod.Labels[sandboxLabel]
 		if pod.Name != podName(server, id) || keep(id) {
 			continue
 		}
-		if err := d.remove(ctx, pod.Name, pod.UID); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("sweep sandbox %s: %w", id, err))
-			continue
-		}
-		n++
+		turns <- struct{}{}
+		wg.Go(func() {
+			err := d.remove(ctx, pod.Name, pod.UID)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = errors.Join(errs, fmt.Errorf("sweep sandbox %s: %w", id, err))
+			} else {
+				n++
+			}
+			<-turns
+		})
 	}
+	wg.Wait()
 	return n, errs
 }
+
+// sweepAtOnce is how many pods are removed at the same time: each takes seconds.
+const sweepAtOnce = 16

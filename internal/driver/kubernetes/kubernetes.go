@@ -84,7 +84,9 @@ func New(opt Options) (*Driver, error) {
 
 func connect() (*rest.Config, *rest.RESTClient, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if err != nil {
+	if clientcmd.IsEmptyConfig(err) { // its text names a variable that nobody uses
+		return nil, nil, errors.New("no file names a cluster, and this is no pod with a service account")
+	} else if err != nil {
 		return nil, nil, err
 	}
 	config.APIPath = "/api"

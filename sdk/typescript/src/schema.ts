@@ -3275,7 +3275,7 @@ export interface components {
             image?: string;
             /** @description When the image is asked of its registry: missing, always or never. Default missing. */
             pull?: string;
-            /** @description One of gvisor, native and docker, if the server has it; default: the server's. */
+            /** @description One of gvisor, native, docker and kubernetes, if the server has it; default: the server's. */
             runtime?: string;
             /** @description Gives the limits that limits leaves out, by its name: see listInstanceTypes. */
             instanceType?: string;

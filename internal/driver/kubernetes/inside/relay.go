@@ -10,12 +10,13 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Multiplexing is the configuration of both ends of a relay.
+// Multiplexing is the configuration of both ends of a relay. The backlog also bounds what a pod can make the daemon hold
+// in streams that the daemon did not open, and accepts none of.
 func Multiplexing() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.LogOutput = io.Discard
-	c.AcceptBacklog = 1024
-	c.MaxStreamWindowSize = 1 << 20
+	c.AcceptBacklog = 64
+	c.MaxStreamWindowSize = 512 << 10
 	c.KeepAliveInterval = 30 * time.Second
 	c.ConnectionWriteTimeout = time.Minute
 	return c
