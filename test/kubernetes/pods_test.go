@@ -115,7 +115,7 @@ func (c *cluster) podOfAnImage(t *testing.T, class string) {
 		"cat /etc/debian_version | cut -d. -f1":                                           "12",
 		"echo $COLOUR; pwd; id -u":                                                        "red\n/srv/app\n1000",
 		"cat /usr/local/ours/authority":                                                   strings.TrimSpace(ca),
-		"cat /etc/hostname; echo x >/etc/hostname || echo no":                             "one\nbash: line 1: /etc/hostname: Permission denied\nno",
+		"cat /etc/hostname; (echo x >/etc/hostname) 2>/dev/null || echo no":               "one\nno",
 		"echo x >/workspace/f && cat /workspace/f; ls /.hutch/run 2>/dev/null || echo no": "x\nno",
 	} {
 		if got := output(t, agent, command); got != want {
