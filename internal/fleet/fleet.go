@@ -243,8 +243,8 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 	at, remembered := f.places[name]
 	f.mu.Unlock()
 	if remembered {
-		if p, err = f.peer(at); err == nil || f.carrier == nil {
-			return p, true, err
+		if p, err = f.peer(at); err == nil {
+			return p, true, nil
 		}
 		f.forget(name) // another node may have it now
 	}
