@@ -79,7 +79,7 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 	}},
-	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/linux/tun", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
+	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/linux/...", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
 	{"hutch/internal/driver/kubernetes", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/hashicorp/yamux", "k8s.io/api/core/v1", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "sigs.k8s.io/yaml",

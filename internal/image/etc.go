@@ -40,7 +40,7 @@ var own = map[string]string{
 	"group":         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
 	"hosts":         names.Hosts(""), // laid over, too
 	"hostname":      "sandbox\n",     // drivers that know the real name cover it
-	"resolv.conf":   "nameserver " + tun.Gateway4.String() + "\nnameserver " + tun.Gateway6.String() + "\n",
+	"resolv.conf":   tun.Resolver,
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 	"shells":        "/bin/sh\n/bin/bash\n",
 	"gitconfig":     "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n",

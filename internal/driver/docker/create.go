@@ -115,7 +115,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 func (i *instance) writeFiles(hostname string) error {
 	texts := map[string]string{
 		"hostname": hostname + "\n", "hosts": names.Hosts(hostname),
-		"resolv.conf": fmt.Sprintf("nameserver %v\nnameserver %v\n", tun.Gateway4, tun.Gateway6),
+		"resolv.conf": tun.Resolver,
 	}
 	for _, name := range nameFiles {
 		path := filepath.Join(i.dir, name)

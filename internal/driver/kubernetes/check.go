@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,11 +143,12 @@ func (d *Driver) try(ctx context.Context) (network bool, err error) {
 	}
 	defer os.RemoveAll(dir)
 	root := image.Root{Dir: dir}
+	err = os.Mkdir(filepath.Join(dir, "etc"), 0o755)
 	for _, name := range etcFiles {
-		path := filepath.Join(dir, "etc", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, err
-		}
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "etc", name), nil, 0o644))
+	}
+	if err != nil {
+		return false, err
 	}
 	inst, err := d.Create(ctx, driver.Spec{
 		ID: "check-" + strings.ToLower(rand.Text()[:8]), Root: root, Network: true,

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,7 +155,7 @@ func bootOf(spec driver.Spec) ([]byte, error) {
 		return nil, err
 	}
 	text, err := json.Marshal(b)
-	return append(bytes.TrimSpace(text), '\n'), err
+	return append(text, '\n'), err
 }
 
 // etcFiles are the files of /etc that the image "host" has from the server.
@@ -186,7 +185,7 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	}
 	texts := map[string]string{
 		"hostname": spec.Boot.Hostname + "\n", "hosts": names.Hosts(spec.Boot.Hostname),
-		"resolv.conf": fmt.Sprintf("nameserver %v\nnameserver %v\n", tun.Gateway4, tun.Gateway6),
+		"resolv.conf": tun.Resolver,
 	}
 	for _, name := range etcFiles {
 		text, err := os.ReadFile(filepath.Join(spec.Root.Dir, "etc", name))

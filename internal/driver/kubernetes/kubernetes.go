@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // ErrNoTemplate is the error of New if there is no template.
-var ErrNoTemplate = errors.New("there is no template of pods")
+var ErrNoTemplate = errors.New("no template of pods")
 
 // Driver creates instances. It implements driver.Driver.
 type Driver struct {
@@ -48,7 +48,7 @@ type Driver struct {
 	trials   trials
 
 	mu     sync.Mutex
-	server string // see ID
+	server string // see id
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -84,8 +84,8 @@ func New(opt Options) (*Driver, error) {
 
 func connect() (*rest.Config, *rest.RESTClient, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) { // its text names a variable that nobody uses
-		return nil, nil, errors.New("no file names a cluster, and this is no pod with a service account")
+	if clientcmd.IsEmptyConfig(err) { // its text names a variable that has no effect here
+		return nil, nil, errors.New("no file names a cluster, and this is not a pod with a service account")
 	} else if err != nil {
 		return nil, nil, err
 	}

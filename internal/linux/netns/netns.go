@@ -1,4 +1,5 @@
-// Package netns connects with servers in another network namespace, by a socket that was made there.
+// Package netns connects with servers in another network namespace, by a socket that was made there, and raises the
+// loopback interface of a new one.
 package netns
 
 import (

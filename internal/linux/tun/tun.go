@@ -22,3 +22,6 @@ var (
 	Inside6  = netip.MustParsePrefix("fd68:7574:6368::2/126")
 	Gateway6 = netip.MustParseAddr("fd68:7574:6368::1")
 )
+
+// Resolver is the content of a sandbox's /etc/resolv.conf.
+var Resolver = "nameserver " + Gateway4.String() + "\nnameserver " + Gateway6.String() + "\n"

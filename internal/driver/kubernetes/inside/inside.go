@@ -1,8 +1,8 @@
 // Package inside is the part of the runtime kubernetes that runs in a pod, in the agent's program.
 //
 // The first process of the container, [Pod], waits for the boot message, and then builds the instance around a second
-// process: namespaces of users, mounts, network, names and IPC, and a root that is an overlay over the container's. That
-// process becomes the agent. So programs never have the pod's network, whether or not the cluster enforces policies, and
+// process: namespaces of users, mounts, network, names and IPC, and a root that shows the container's folders. That process
+// becomes the agent. So programs never have the pod's network, whether or not the cluster enforces policies, and
 // everything that they write is in memory of a limited size. It needs no capability over the machine: the second process
 // has all capabilities, but only over its own namespaces, and keeps those of an agent.
 //
@@ -24,10 +24,10 @@ import (
 
 // Commands of the agent's program.
 const (
-	PodCommand     = "kubernetes-pod"
-	RelayCommand   = "kubernetes-relay"
-	InstallCommand = "kubernetes-install" // with the folder
-	placeCommand   = "kubernetes-place"
+	PodCommand      = "kubernetes-pod"
+	RelayCommand    = "kubernetes-relay"
+	InstallCommand  = "kubernetes-install" // with the folder
+	instanceCommand = "kubernetes-instance"
 )
 
 // Folder is a volume of the container, which holds the agent's program and is writable to root only.
@@ -39,7 +39,7 @@ const (
 	agentSocket  = Folder + "/run/agent"
 	memoryDir    = Folder + "/memory" // written files
 	layersDir    = Folder + "/layers" // what the root is made of
-	rootDir      = Folder + "/root"   // the overlay, before it is the root
+	rootDir      = Folder + "/root"   // where the root is mounted before it is entered
 )
 
 // The first byte of a stream says what it is for.
@@ -76,7 +76,7 @@ type File struct {
 	Content string      `json:"content,omitempty"`
 }
 
-// Reply answers a Boot: the instance is ready if Error is empty.
+// Reply answers a Boot, and a request for the files: it succeeded if Error is empty.
 type Reply struct {
 	Error string `json:"error,omitempty"`
 	// NoNetwork says that the instance has no device, because the container offers none.
@@ -145,8 +145,8 @@ func Main(args []string, run func(wire.Boot) error) (handled bool, err error) {
 		return true, Relay()
 	case args[0] == InstallCommand && len(args) == 2:
 		return true, install(args[1])
-	case args[0] == placeCommand:
-		return true, place(run)
+	case args[0] == instanceCommand:
+		return true, runInstance(run)
 	}
 	return false, nil
 }

@@ -72,15 +72,10 @@ func keep(control *net.UnixConn) {
 }
 
 func packTo(rights []byte, folders []string) error {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("%d descriptors: %w", len(messages), err)
+	fds, err := descriptors(rights) // there is room for one
+	if err != nil {
+		return err
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return fmt.Errorf("%d descriptors: %w", len(fds), err)
-	}
-	unix.CloseOnExec(fds[0])
 	out := os.NewFile(uintptr(fds[0]), "files")
 	defer out.Close()
 	stopAll()
@@ -105,7 +100,7 @@ func stopAll() {
 
 func continueAll() { signalUsers(syscall.SIGCONT) }
 
-// signalUsers signals the processes of users, and returns to how many that were not stopped before.
+// signalUsers signals the processes of users, and returns how many of them were not stopped before.
 func signalUsers(sig syscall.Signal) (moving int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -113,11 +108,11 @@ func signalUsers(sig syscall.Signal) (moving int) {
 		if err != nil {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat("/proc/"+e.Name(), &st) != nil || st.Uid == 0 && !othersProcess(e.Name()) {
+		state, ours := look(e.Name())
+		if ours {
 			continue
 		}
-		if !stopped(e.Name()) {
+		if !strings.Contains("TZX", state) {
 			moving++
 		}
 		syscall.Kill(pid, sig)
@@ -125,24 +120,21 @@ func signalUsers(sig syscall.Signal) (moving int) {
 	return moving
 }
 
-// othersProcess reports whether a process belongs to a user, although its folder belongs to root because it cannot be
-// traced.
-func othersProcess(pid string) bool { return statusOf(pid, "Uid:") != "0" }
-
-func stopped(pid string) bool { s := statusOf(pid, "State:"); return s == "T" || s == "Z" || s == "X" }
-
-// statusOf is the first word of a line of a process's status.
-func statusOf(pid, key string) string {
+// look reads the state of a process, such as "R", and whether it is ours: its real and its effective user are root, or
+// it is gone.
+func look(pid string) (state string, ours bool) {
 	text, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
-		return "X" // it is gone
+		return "", true
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, key); ok {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				return fields[0]
-			}
+		key, rest, _ := strings.Cut(line, ":")
+		switch fields := strings.Fields(rest); {
+		case key == "State" && len(fields) > 0:
+			state = fields[0]
+		case key == "Uid" && len(fields) > 1:
+			ours = fields[0] == "0" && fields[1] == "0"
 		}
 	}
-	return ""
+	return state, ours
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -75,15 +76,12 @@ func (p *pod) serve(conn net.Conn) {
 	switch what[0] {
 	case ToBoot:
 		var b Boot
-		reply := Reply{}
+		var reply Reply
 		err := json.NewDecoder(bufio.NewReader(conn)).Decode(&b)
 		if err == nil {
 			reply.NoNetwork, err = p.boot(b)
 		}
-		if err != nil {
-			reply.Error = err.Error()
-		}
-		json.NewEncoder(conn).Encode(reply)
+		reply.send(conn, err)
 	case ToAgent:
 		if agent, err := net.Dial("unix", agentSocket); err == nil {
 			splice(conn, agent)
@@ -93,17 +91,20 @@ func (p *pod) serve(conn net.Conn) {
 	case ToFiles:
 		out := chunks{conn}
 		err := p.files(out)
-		if eerr := out.end(); eerr != nil {
-			return
+		if out.end() == nil {
+			Reply{}.send(conn, err)
 		}
-		reply := Reply{}
-		if err != nil {
-			reply.Error = err.Error()
-		}
-		json.NewEncoder(conn).Encode(reply)
 	case ToNetwork:
 		p.network(conn)
 	}
+}
+
+// send sends a reply, with the error if there is one.
+func (r Reply) send(w io.Writer, err error) {
+	if err != nil {
+		r.Error = err.Error()
+	}
+	json.NewEncoder(w).Encode(r)
 }
 
 // boot starts the second process, and returns when it is the agent.
@@ -184,7 +185,7 @@ func start(listener, control *os.File, b Boot) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/proc/self/exe", placeCommand)
+	cmd := exec.Command("/proc/self/exe", instanceCommand)
 	cmd.Args[0] = "hutch-agent"
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -222,7 +223,7 @@ func identity(path string) (ids []syscall.SysProcIDMap, err error) {
 	return ids, nil
 }
 
-// receive reads the report of the second process: an error, or nothing, and its descriptors.
+// receive reads the report of the second process: an error, or that it is ready, with its descriptors.
 func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 	text, rights := make([]byte, 8<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, r, _, _, err := control.ReadMsgUnix(text, rights)
@@ -235,16 +236,9 @@ func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 	if said := string(text[:n]); said != ready {
 		return false, errors.New(said)
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:r])
-	if err != nil || len(messages) != 1 {
-		return false, fmt.Errorf("%d messages with descriptors: %w", len(messages), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) == 0 {
-		return false, fmt.Errorf("%d descriptors: %w", len(fds), err)
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
+	fds, err := descriptors(rights[:r])
+	if err != nil {
+		return false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -254,4 +248,20 @@ func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 		go p.pump(p.device)
 	}
 	return p.device == nil, nil
+}
+
+// descriptors are those that came with a message, at least one.
+func descriptors(rights []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("%d messages with descriptors: %w", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil, fmt.Errorf("%d descriptors: %w", len(fds), err)
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	return fds, nil
 }

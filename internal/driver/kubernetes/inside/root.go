@@ -166,56 +166,55 @@ func (r rootMaker) lay(name string) error {
 
 // put writes the instance's own files, where they are the upper files of overlays, or copies. Nothing follows a link.
 func (r rootMaker) put(files []File, layered map[string]bool) error {
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	upper, err := os.OpenRoot(r.upper)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
 	for _, f := range files {
 		path := filepath.Clean("/" + f.Path)
 		top, _, _ := strings.Cut(path[1:], "/")
-		dir := r.root
-		if layered[top] {
-			dir = r.upper
-		}
-		if slices.Contains(shown, top) {
+		dir := root
+		switch {
+		case slices.Contains(shown, top):
 			continue
+		case layered[top]:
+			dir = upper
 		}
-		if err := putFile(dir, path, f); err != nil {
+		if err := putFile(dir, filepath.Join(".", path), f); err != nil {
 			return fmt.Errorf("put %s over the image: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func putFile(dir, path string, f File) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	name := filepath.Join(".", path)
-	info, err := root.Lstat(name)
-	if err == nil && info.IsDir() != f.Mode.IsDir() && name != "." { // the image has something else there
-		err = root.RemoveAll(name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+// putFile writes a file in place of whatever has its name. A folder that exists keeps its content.
+func putFile(dir *os.Root, name string, f File) error {
+	info, err := dir.Lstat(name)
+	kept := err == nil && info.IsDir() && f.Mode.IsDir()
 	switch {
-	case !f.Mode.IsDir():
-		if info != nil && !info.IsDir() {
-			if err := root.Remove(name); err != nil {
-				return err
-			}
-		}
-		err = root.WriteFile(name, []byte(f.Content), 0o600)
-	case name != ".":
-		if err = root.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) {
-			err = nil
-		}
-	default:
+	case err == nil && !kept:
+		err = dir.RemoveAll(name)
+	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(root.Lchown(name, f.UID, f.GID), root.Chmod(name, f.Mode&(fs.ModePerm|fs.ModeSticky)))
+	if !f.Mode.IsDir() {
+		err = dir.WriteFile(name, []byte(f.Content), 0o600)
+	} else if !kept {
+		err = dir.Mkdir(name, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Lchown(name, f.UID, f.GID), dir.Chmod(name, f.Mode&(fs.ModePerm|fs.ModeSticky)))
 }
 
 // mirror gives a file or folder the owner and mode of another.
@@ -230,7 +229,7 @@ func mirror(from, to string) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return nil
 	}
-	return unix.Chmod(to, st.Mode&0o1777) // setuid programs are none in an instance
+	return unix.Chmod(to, st.Mode&0o1777) // an instance has no setuid programs
 }
 
 // copyTree copies files, folders and links, and leaves out everything else. What is mounted over a file counts.

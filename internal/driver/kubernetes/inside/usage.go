@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -90,9 +91,9 @@ func processUsage(proc string) (u Usage) {
 			continue
 		}
 		// The name of the program is in parentheses, and can contain some.
-		_, rest, ok := cutLast(string(text), ") ")
-		fields := strings.Fields(rest)
-		if !ok || len(fields) < 22 {
+		name := bytes.LastIndex(text, []byte(") "))
+		fields := strings.Fields(string(text[name+1:]))
+		if name < 0 || len(fields) < 22 {
 			continue
 		}
 		u.PIDs++
@@ -104,12 +105,4 @@ func processUsage(proc string) (u Usage) {
 		u.Memory += pages * int64(os.Getpagesize())
 	}
 	return u
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/linux/mount"
+	"hutch/internal/linux/netns"
 	"hutch/internal/wire"
 )
 
@@ -61,6 +62,8 @@ func build() error {
 	err = unix.Exec(Program, []string{InitArgs[0], runCommand}, Env)
 	return fmt.Errorf("become the agent: %w", err)
 }
+
+func raiseLoopback(Config) error { return netns.RaiseLoopback() }
 
 // showAgent mounts a read-only clone of the agent program's mount over the program from which this process was started,
 // in an instance with one user. The second program runs from there, so it can be seen inside, as /proc/PID/exe of a

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/linux/rlimit"
 	"hutch/internal/linux/tun"
 	"hutch/internal/wire"
 )
@@ -65,24 +66,6 @@ func makeNetwork(c Config) error {
 	return nil
 }
 
-// raiseLoopback brings up the only interface of a new network namespace.
-func raiseLoopback(Config) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("raise the loopback interface: %w", err)
-	}
-	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-		return fmt.Errorf("raise the loopback interface: %w", err)
-	}
-	return nil
-}
-
 // setLimits sets limits for resources that no control group charges, or that the kernel counts for a user over all
 // its processes.
 func setLimits(c Config) error {
@@ -96,13 +79,8 @@ func setLimits(c Config) error {
 		unix.RLIMIT_NICE:       0,
 		unix.RLIMIT_RTPRIO:     0,
 	} {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(resource, &now); err != nil {
+		if err := rlimit.Lower(resource, most); err != nil {
 			return err
-		}
-		most = min(most, now.Max) // no process here can raise a hard limit
-		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
-			return fmt.Errorf("set limit %d to %d: %w", resource, most, err)
 		}
 	}
 	return nil

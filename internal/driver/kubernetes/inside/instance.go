@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/linux/netns"
+	"hutch/internal/linux/rlimit"
 	"hutch/internal/linux/tun"
 	"hutch/internal/wire"
 )
@@ -24,8 +26,8 @@ const (
 // ready is the report of the second process when it becomes the agent. Any other is an error.
 const ready = "ready"
 
-// place is the second process.
-func place(run func(wire.Boot) error) error {
+// runInstance is the second process.
+func runInstance(run func(wire.Boot) error) error {
 	unix.CloseOnExec(listenFD)
 	unix.CloseOnExec(controlFD)
 	boot, fds, err := build()
@@ -90,7 +92,7 @@ func isolate(b Boot) ([]int, error) {
 	if err := unix.Sethostname([]byte(b.Agent.Hostname)); err != nil {
 		return fds, fmt.Errorf("set the host name: %w", err)
 	}
-	if err := raiseLoopback(); err != nil {
+	if err := netns.RaiseLoopback(); err != nil && !errors.Is(err, unix.ENOTTY) { // in gVisor it is always up
 		return fds, err
 	}
 	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0) // read only in some runtimes
@@ -111,23 +113,6 @@ func isolate(b Boot) ([]int, error) {
 	return append(fds, fd), nil
 }
 
-func raiseLoopback() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("raise the loopback interface: %w", err)
-	}
-	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil && !errors.Is(err, unix.ENOTTY) { // in gVisor it is always up
-		return fmt.Errorf("raise the loopback interface: %w", err)
-	}
-	return nil
-}
-
 // mostFiles bounds the open files of a process.
 const mostFiles = 1 << 16
 
@@ -137,17 +122,9 @@ func limit(b Boot) error {
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: mostFiles, unix.RLIMIT_NPROC: b.Processes, unix.RLIMIT_MEMLOCK: 8 << 20,
 		unix.RLIMIT_SIGPENDING: 4096, unix.RLIMIT_MSGQUEUE: 800 << 10, unix.RLIMIT_NICE: 0, unix.RLIMIT_RTPRIO: 0,
 	} {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(resource, &now); err != nil {
+		// gVisor refuses to set limits that it does not have; other kernels always allow to lower one.
+		if err := rlimit.Lower(resource, most); err != nil && !errors.Is(err, unix.EPERM) {
 			return err
-		}
-		most = min(most, now.Max) // without privileges over the machine nobody can raise a hard limit
-		err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most})
-		if errors.Is(err, unix.EPERM) { // gVisor has no such limit; to lower one is always allowed elsewhere
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("set limit %d to %d: %w", resource, most, err)
 		}
 	}
 	return nil
