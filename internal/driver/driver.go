@@ -231,15 +231,21 @@ type Guarded interface {
 	// When the instance is over its limit, it calls relieve, as often as needed and never concurrently; used is the
 	// number of bytes in use, and urgent means that some program must be ended. relieve ends the programs that use the
 	// most, and reports whether it ended any; its error means that it cannot at the moment. An error of GuardMemory
-	// means that the instance was over its limit for too long: it still lives, and SaveFiles can keep its files.
+	// means that the instance was over its limit for too long: it still lives, and its files can be kept without its
+	// agent.
 	GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)) error
+}
+
+// FileSaver is an instance whose files can be kept without its agent.
+type FileSaver interface {
+	Instance
 
 	// SaveFiles stops everything inside for good, and writes to dir what Restorer.RestoreFiles needs, which is on disk
-	// when SaveFiles returns. It needs no agent.
+	// when SaveFiles returns.
 	SaveFiles(ctx context.Context, dir string) error
 }
 
-// Archiver is an instance whose files can be kept without its agent.
+// Archiver is an instance whose files can be kept without its agent, as an archive.
 type Archiver interface {
 	Instance
 

@@ -190,5 +190,6 @@ func (e *lifecycle) keptSide(s *sandbox) (side, error) {
 	case v.Status == hutch.Failed:
 		return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q has failed, and its files are lost: compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
 	}
-	return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q sleeps or is paused, and its files can only be read when it is awake: ask for that with wake, or compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
+	return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q sleeps or is paused, and its files can only be read when it is awake: ask for that with wake, or compare two snapshots", v.ID).
+		Naming(hutch.AboutSandbox, v.ID).With("wake", true)
 }

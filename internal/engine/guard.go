@@ -38,7 +38,7 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 		return ended, err
 	})
 	if err != nil {
-		e.salvage(s, g, err)
+		e.salvage(s, inst, err)
 	}
 }
 
@@ -46,18 +46,18 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
 
 // salvage stops a sandbox whose instance has no memory left, and keeps its files.
-func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
+func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
 	if s.Lock(e.ctx) != nil {
 		return
 	}
 	defer s.Unlock()
-	agent, ok := s.BeginSalvage(g)
+	agent, ok := s.BeginSalvage(inst)
 	if !ok {
 		return
 	}
 	defer s.EndSalvage()
-	e.account(e.ctx, s, g)
-	err := e.keepFiles(s, g)
+	e.account(e.ctx, s, inst)
+	err := e.keepWithoutAgent(e.ctx, s, inst)
 	if err == nil {
 		err = e.noteUnsaved(s)
 	}
@@ -65,21 +65,16 @@ func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 		err = s.CommitSleep(e.ctx, hutch.Stopped, stoppedForMemory)
 	}
 	if err != nil {
-		s.Attach(g, agent)
-		e.fail(s, g, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
+		s.Attach(inst, agent)
+		e.fail(s, inst, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
 		return
 	}
 	agent.Close()
 	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
 	e.happened(e.ctx, s, "Stopped", stoppedForMemory)
-	if err := instance.Destroy(g); err != nil {
+	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free a place without memory", "sandbox", s.ID(), "err", err)
 	}
-}
-
-// keepFiles saves the files of an instance that has no memory left, as for a sleeping sandbox.
-func (e *lifecycle) keepFiles(s *sandbox, g driver.Guarded) error {
-	return e.saved.WriteMemory(s.Place(), func(dir string) error { return g.SaveFiles(e.ctx, dir) })
 }
 
 // wakeFromSavedFiles makes a new instance for a sandbox that salvage has stopped.

@@ -38,8 +38,8 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 
 // keepWithoutAgent saves the files of a sandbox for a stop, in the way that its runtime supports.
 func (e *lifecycle) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
-	if g, ok := driver.As[driver.Guarded](inst); ok {
-		return e.keepFiles(s, g)
+	if f, ok := driver.As[driver.FileSaver](inst); ok {
+		return e.saved.WriteMemory(s.Place(), func(dir string) error { return f.SaveFiles(ctx, dir) })
 	}
 	a, ok := driver.As[driver.Archiver](inst)
 	if !ok {

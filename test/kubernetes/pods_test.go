@@ -45,6 +45,7 @@ func TestPodSandboxes(t *testing.T) {
 			drivertest.Run(t, c.pods(t, class))
 			t.Run("Image", func(t *testing.T) { c.podOfAnImage(t, class) })
 			t.Run("Outside", func(t *testing.T) { c.outside(t, class) })
+			t.Run("Memory", func(t *testing.T) { c.memoryLimit(t, class, &r) })
 			r.add(t, "the contract of drivers, with pods of "+class, "kept, in "+since(begin))
 		})
 	}
@@ -138,6 +139,52 @@ func (c *cluster) podOfAnImage(t *testing.T, class string) {
 	if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
 		t.Errorf("%d are left, %v", n, err)
 	}
+}
+
+// memoryLimit: a program that takes all memory is ended alone, again and again, also as many small ones; what else runs, and the files,
+// are still there. Watching an idle pod costs hardly anything.
+func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
+	inst, agent := c.create(t, class, driver.Spec{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- inst.(driver.Guarded).GuardMemory(t.Context(), func(ctx context.Context, used int64, urgent bool) (bool, error) {
+			did, err := agent.Relieve(ctx, wire.Relieve{Used: used, Urgent: urgent})
+			t.Logf("at %d MiB, urgent %v: ended %v, %v", used>>20, urgent, did, err)
+			return did, err
+		})
+	}()
+	job, err := agent.Start(t.Context(), wire.Start{ID: "job", Command: "exec sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output(t, agent, "echo kept >/workspace/file")
+	idle, err := inst.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
+	now, err := inst.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.add(t, "an idle pod of "+class+", with its memory watched", fmt.Sprintf("takes %.1f %% of a core", (now.CPUSeconds-idle.CPUSeconds)*10))
+	for _, greedy := range []string{"exec tail /dev/zero", "for i in $(seq 40); do tail -c 20M /dev/zero & done; wait", "tail /dev/zero | sort | tail"} {
+		for range 3 {
+			exit, err := agent.Run(t.Context(), wire.Start{ID: hutch.NewID("x"), Command: greedy, TimeoutMS: 60_000}, nil, nil)
+			if err != nil || !exit.Memory {
+				t.Fatalf("%q: %+v, %v", greedy, exit, err)
+			}
+			if got := output(t, agent, "cat /workspace/file; kill -0 "+fmt.Sprint(job.PID)+" && echo runs"); got != "kept\nruns" {
+				t.Fatalf("after %q there is %q", greedy, got)
+			}
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the guard ended: %v", err)
+	default:
+	}
+	r.add(t, "programs that take all memory, in pods of "+class, "9 of 9 were ended alone")
 }
 
 // outside: programs reach nothing of the pod and of the cluster, whose network enforces no policy here: not its API, another pod, or the
@@ -276,6 +323,9 @@ func TestServerOfPods(t *testing.T) {
 	want(fmt.Sprintf(fetch, 8080), "hello")
 	want(fmt.Sprintf(fetch, 6443), "refused")
 	r.add(t, "its network rules", "it reaches what they allow, and not the API of the cluster")
+	if res, err := svc.Exec(t.Context(), "one", hutch.ExecRequest{Command: "exec tail /dev/zero", Timeout: 60}, nil); err != nil || res.Limit != "memory" {
+		t.Fatalf("a program that takes all memory: %+v, %v", res, err)
+	}
 
 	want("echo kept >/workspace/file; cat /workspace/file", "kept")
 	job, err := svc.StartProcess(t.Context(), "one", hutch.ProcessRequest{Command: "sleep 1000"})

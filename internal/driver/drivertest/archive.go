@@ -19,9 +19,9 @@ func keepsFilesWithoutTheAgent(t *testing.T, s *suite) {
 	}
 	p.agent.Close()
 	const look = "stat -c '%a %U' /workspace/file; cat /workspace/file; readlink /tmp/link"
-	if g, ok := p.Instance.(driver.Guarded); ok {
+	if f, ok := p.Instance.(driver.FileSaver); ok {
 		dir := s.Dir(t)
-		if err := g.SaveFiles(t.Context(), dir); err != nil {
+		if err := f.SaveFiles(t.Context(), dir); err != nil {
 			t.Fatal(explain(err))
 		}
 		inst, err := s.driver.(driver.Restorer).RestoreFiles(t.Context(), s.spec("two"), dir)

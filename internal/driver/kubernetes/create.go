@@ -17,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/guard"
 	"hutch/internal/driver/kubernetes/inside"
 	"hutch/internal/image"
 	"hutch/internal/linux/names"
@@ -70,7 +71,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	if apierrors.IsAlreadyExists(err) {
 		return nil, hutch.Errorf(hutch.Conflict, "there is a sandbox %q of the runtime kubernetes already: use it, or destroy it first", spec.ID)
 	}
-	i := d.newInstance(spec.ID, record{Pod: podName(server, spec.ID), UID: made.UID})
+	i := d.newInstance(spec.ID, record{Pod: podName(server, spec.ID), UID: made.UID, Memory: int64(spec.Limits.Memory) << 20})
 	defer func() {
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
@@ -139,8 +140,8 @@ func (i *instance) boot(ctx context.Context, boot []byte) (network bool, err err
 // shares a kernel, too.
 func bootOf(spec driver.Spec) ([]byte, error) {
 	b := inside.Boot{
-		Writable: image.Writable,
-		Agent:    spec.Boot, Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)*256 + 1024,
+		Writable: image.Writable, Memory: guard.LimitsOf(int64(spec.Limits.Memory) << 20).Soft,
+		Agent: spec.Boot, Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)*256 + 1024,
 		Processes: uint64(spec.Limits.PIDs + agentThreads), Network: spec.Network,
 	}
 	b.Agent.Version = wire.Version

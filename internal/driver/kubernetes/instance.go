@@ -30,6 +30,7 @@ type record struct {
 	Pod     string    `json:"pod"`
 	UID     types.UID `json:"uid"`
 	Network bool      `json:"network,omitempty"` // it has a network device
+	Memory  int64     `json:"memory,omitempty"`  // the limit, in bytes
 }
 
 // instance is an instance.

@@ -1,12 +1,14 @@
 package kubernetes
 
 import (
+	"maps"
+
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/guard"
 	"hutch/internal/driver/kubernetes/inside"
 )
 
@@ -18,12 +20,8 @@ const (
 	managedBy    = "hutch"
 )
 
-const (
-	// overhead is the memory of our own processes in a pod, in MiB.
-	overhead = 64
-	// programRoom limits the volume with the agent's program, in MiB.
-	programRoom = 256
-)
+// programRoom limits the volume with the agent's program, in MiB.
+const programRoom = 256
 
 // firstCapabilities let the first process of the container give ids to the user namespace of the instance. Pods of the
 // Pod Security Standard "baseline" may have them.
@@ -53,7 +51,11 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 		main.Image = imageName
 	}
 	main.Command = []string{inside.Folder + "/agent", inside.PodCommand}
-	main.Resources.Limits = resources(spec.Limits)
+	limits := guard.LimitsOf(int64(spec.Limits.Memory) << 20)
+	main.Resources.Limits = resources(spec.Limits.CPU, limits.Hard)
+	requests := resources(spec.Limits.CPU, limits.Soft) // the reserve is rarely used
+	maps.Copy(requests, main.Resources.Requests)
+	main.Resources.Requests = requests
 	if installer.Resources.Requests == nil { // without limits of all containers, the pod itself would have none
 		installer.Resources.Requests = main.Resources.Requests
 	}
@@ -80,11 +82,11 @@ func confine(c *core.Container, capabilities []core.Capability) {
 	s.Capabilities = &core.Capabilities{Drop: []core.Capability{"ALL"}, Add: capabilities}
 }
 
-// resources are the limits of a container. Where the template has no requests, Kubernetes reserves as much.
-func resources(l hutch.Limits) core.ResourceList {
+// resources are processors, and bytes of memory.
+func resources(cpu float64, memory int64) core.ResourceList {
 	return core.ResourceList{
-		core.ResourceCPU:    *resource.NewMilliQuantity(int64(l.CPU*1000), resource.DecimalSI),
-		core.ResourceMemory: *resource.NewQuantity(int64(l.Memory+overhead)<<20, resource.BinarySI),
+		core.ResourceCPU:    *resource.NewMilliQuantity(int64(cpu*1000), resource.DecimalSI),
+		core.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
 	}
 }
 

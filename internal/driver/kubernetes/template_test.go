@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/guard"
 )
 
 const template = `apiVersion: v1
@@ -94,7 +95,7 @@ func TestPod(t *testing.T) {
 		if *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || *s.SeccompProfile.LocalhostProfile != "hutch.json" {
 			t.Errorf("%s has %+v", c.Name, s)
 		}
-		if len(c.Env)+len(c.EnvFrom) > 0 || len(c.VolumeMounts) != 1 || c.Resources.Limits.Memory().Value() != (512+overhead)<<20 || c.Resources.Limits.Cpu().MilliValue() != 500 || c.Resources.Requests.Cpu().MilliValue() != 50 {
+		if len(c.Env)+len(c.EnvFrom) > 0 || len(c.VolumeMounts) != 1 || c.Resources.Limits.Memory().Value() != guard.LimitsOf(512<<20).Hard || c.Resources.Limits.Cpu().MilliValue() != 500 || c.Resources.Requests.Cpu().MilliValue() != 50 || c.Resources.Requests.Memory().Value() != guard.LimitsOf(512<<20).Soft {
 			t.Errorf("%s is %+v", c.Name, c)
 		}
 	}

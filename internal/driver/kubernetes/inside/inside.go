@@ -48,6 +48,7 @@ const (
 	ToAgent   = 'a' // a connection to the agent
 	ToUsage   = 'u' // the answer is a Usage
 	ToFiles   = 'f' // chunks of a tar archive, each after its length in four bytes; after an empty one, a Reply
+	ToMemory  = 'm' // the answer is the memory in use, in eight bytes, again whenever it changes above the limit
 	ToNetwork = 'n' // packets, each after its length in two bytes; the newest such stream has the device
 )
 
@@ -61,6 +62,8 @@ type Boot struct {
 	// Size and Inodes limit the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
+	// Memory is the limit above which the memory in use is reported.
+	Memory int64 `json:"memory"`
 	// Processes bounds the processes and threads of the user.
 	Processes uint64 `json:"processes"`
 	// Network asks for a network device.

@@ -30,6 +30,7 @@ type pod struct {
 	mu      sync.Mutex
 	keeper  *net.UnixConn // to the second process: see keep
 	folders []string      // of the user
+	limit   int64         // of memory; see report
 	device  *os.File      // the network; nil for none
 	memory  int           // descriptor of the written files' file system; -1 until it exists
 	holder  net.Conn      // the stream that has the device
@@ -94,6 +95,13 @@ func (p *pod) serve(conn net.Conn) {
 		if out.end() == nil {
 			Reply{}.send(conn, err)
 		}
+	case ToMemory:
+		p.mu.Lock()
+		limit := p.limit
+		p.mu.Unlock()
+		if limit > 0 {
+			report(conn, limit, (&meter{groups: groups, proc: "/proc"}).used)
+		}
 	case ToNetwork:
 		p.network(conn)
 	}
@@ -140,7 +148,7 @@ func (p *pod) boot(b Boot) (noNetwork bool, err error) {
 	}()
 	noNetwork, err = p.receive(ours)
 	p.mu.Lock()
-	p.keeper, p.folders = ours, b.Writable
+	p.keeper, p.folders, p.limit = ours, b.Writable, b.Memory
 	p.mu.Unlock()
 	return noNetwork, err
 }

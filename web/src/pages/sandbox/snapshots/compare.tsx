@@ -27,7 +27,7 @@ export function Compare({ sandbox, snapshots, onClose }: { sandbox: Sandbox; sna
     compare(false)
   }
   const options = snapshots.map((s) => <option key={s.snapshotId} value={s.snapshotId}>{label(s)}</option>)
-  const asleep = to === now && error instanceof HutchError && error.code === "conflict"
+  const asleep = to === now && error instanceof HutchError && error.data["wake"] === true
   return (
     <Section title="Compare" actions={<Button look="quiet" onClick={onClose}>Close</Button>}>
       <form className="inline-form" onSubmit={submit}>

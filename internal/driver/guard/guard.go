@@ -1,0 +1,228 @@
+// Package guard enforces the memory limit of an instance from outside: it has programs inside ended before the kernel
+// would end the whole instance. It decides when; a runtime says how its memory is read, by implementing [Memory].
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"hutch/internal/linux/cgroup"
+)
+
+// Limits are the memory limits of an instance, in bytes, beside the one that the user gave, which is for the programs
+// inside.
+type Limits struct {
+	Soft int64 // adds what the instance takes for itself: above it, programs are ended
+	Hard int64 // adds a reserve, so that the instance lives on until they are
+}
+
+// Overhead is what an instance may take for itself.
+const Overhead = 64 << 20
+
+// LimitsOf returns the limits for the one that the user gave.
+func LimitsOf(limit int64) Limits {
+	soft := limit + Overhead
+	return Limits{Soft: soft, Hard: soft + 128<<20 + limit/8}
+}
+
+// Reserve is the difference between the limits.
+func (l Limits) Reserve() int64 { return l.Hard - l.Soft }
+
+const (
+	// Headroom is how far below the hard limit an instance should stay while programs in it are ended.
+	Headroom = 64 << 20
+	// Tolerance is how much an instance that cannot be made smaller can grow beyond its resting use before programs are
+	// ended again.
+	Tolerance = 16 << 20
+	// easeTime is how long an instance can be over its soft limit without getting smaller before it is given up.
+	easeTime = 20 * time.Second
+	// settleTime is how long the memory of an ended program can take to be released. retryTime is the pause after an
+	// agent could not end a program.
+	settleTime = 3 * time.Second
+	retryTime  = 100 * time.Millisecond
+	// collectTime is how long an instance that does not grow can be over its limit, so that it can collect garbage before
+	// a program is ended.
+	collectTime  = time.Second
+	collectEvery = 400 * time.Millisecond
+	// restTime is how long an instance must not grow to count as resting.
+	restTime = 300 * time.Millisecond
+)
+
+// Memory is the memory of an instance. Only one goroutine uses it.
+type Memory interface {
+	// Read returns what is used now. Its error ends the guard.
+	Read() (cgroup.MemoryReading, error)
+	// Wait waits until more than limit could be used; last was read before.
+	Wait(ctx context.Context, last cgroup.MemoryReading, limit int64)
+	// Begin prepares for ending programs.
+	Begin()
+	// Collect makes the instance free what is garbage. It returns false if there is no such thing.
+	Collect() bool
+	// Raise keeps the kernel's own limit ahead of what is used: an instance that is held back can hardly end programs. It
+	// returns false when the instance is held back and the limit cannot be raised further.
+	Raise(last cgroup.MemoryReading) bool
+	// End undoes Begin and Raise. From now on, programs are ended above limit.
+	End(limit int64)
+}
+
+// Relieve ends the programs that use the most, as in driver.Guarded.
+type Relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)
+
+// ErrNoMemory is the error of an instance that was over its limit for too long.
+var ErrNoMemory = errors.New("it used more memory than its limit, and ending programs did not help")
+
+// guard is the state of Run. Only one goroutine uses it, except in calls of relieve.
+type guard struct {
+	memory  Memory
+	limits  Limits
+	relieve Relieve
+	limit   int64 // the soft limit, plus the present tolerance
+
+	pending   chan error // receives the result of a call of relieve; nil when no call runs
+	tried     bool       // relieve was called since the instance was below its limit
+	settled   time.Time  // until then memory can be freed without further action,
+	level     int64      // unless use is above this
+	trend     trend
+	collected time.Time // when the instance was last asked to collect garbage
+}
+
+// Run keeps an instance below its limits until ctx is done. An error is one of Read, or ErrNoMemory.
+func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
+	g := &guard{memory: m, limits: limits, relieve: relieve, limit: limits.Soft}
+	for ctx.Err() == nil {
+		last, err := m.Read()
+		if err != nil {
+			return err
+		}
+		if last.Used < limits.Soft { // it no longer needs a tolerance
+			g.limit = limits.Soft
+		}
+		if !last.Held && last.Used <= g.limit {
+			m.Wait(ctx, last, g.limit)
+			continue
+		}
+		if err := g.ease(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ease ends programs until the instance is below its limit again, or rests below the hard limit: memory that belongs to
+// no program cannot be freed.
+func (g *guard) ease(ctx context.Context) error {
+	m, err := g.memory.Read()
+	if err != nil {
+		return err
+	}
+	g.memory.Begin()
+	defer func() { g.memory.End(g.limit) }()
+	g.begin(m)
+	for ctx.Err() == nil {
+		if m, err = g.memory.Read(); err != nil {
+			return err
+		}
+		g.trend.note(m.Used)
+		g.answered(m.Used)
+		g.collect(m)
+		switch {
+		case !m.Held && m.Used <= g.limit:
+			return nil
+		case !g.memory.Raise(m), g.trend.stuck():
+			return ErrNoMemory
+		case g.pending != nil || time.Now().Before(g.settled) && !m.Held && m.Used < g.level:
+		case g.tried && !m.Held && g.trend.resting() && m.Used < g.limits.Hard-Tolerance:
+			g.limit = m.Used + Tolerance
+			return nil
+		default:
+			g.ask(ctx, m.Used)
+		}
+		Pause(ctx, 3*time.Millisecond)
+	}
+	return nil
+}
+
+// begin begins an easing. If there is time, the instance first collects its garbage, which can be enough.
+func (g *guard) begin(m cgroup.MemoryReading) {
+	g.trend, g.tried, g.settled = trend{}, false, time.Time{}
+	if m.Used < g.limits.Hard-g.limits.Reserve()*3/4 && g.collect(m) {
+		g.settled, g.level = time.Now().Add(collectTime), m.Used+Tolerance
+	}
+}
+
+// collect makes the instance collect garbage, at intervals while there is time. The content of an ended program's pipes
+// and sockets can be such garbage.
+func (g *guard) collect(m cgroup.MemoryReading) bool {
+	if m.Held || time.Since(g.collected) < collectEvery {
+		return true
+	}
+	g.collected = time.Now()
+	return g.memory.Collect()
+}
+
+// ask begins a call of relieve.
+func (g *guard) ask(ctx context.Context, used int64) {
+	done := make(chan error, 1)
+	g.pending = done
+	go func() {
+		_, err := g.relieve(ctx, used, used > g.limits.Hard-Headroom)
+		done <- err
+	}()
+}
+
+// answered reads the result of a call of relieve, if there is one.
+func (g *guard) answered(used int64) {
+	select {
+	case err := <-g.pending:
+		g.pending, g.settled, g.level = nil, time.Now().Add(retryTime), used+Tolerance
+		if err == nil {
+			g.tried, g.settled, g.collected = true, time.Now().Add(settleTime), time.Time{}
+		}
+	default:
+	}
+}
+
+// Fastest is the fastest expected growth of an instance, in bytes a second.
+const Fastest = 2 << 30
+
+// Until is how long an instance certainly stays below its limit, within reason.
+func Until(used, limit int64) time.Duration {
+	d := time.Duration(float64(limit-used) / Fastest * float64(time.Second))
+	return min(max(d, 10*time.Millisecond), 500*time.Millisecond)
+}
+
+// Pause waits.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// trend tracks the use of memory.
+type trend struct {
+	top, low   int64
+	rose, sank time.Time // when use was last above top, and below low
+}
+
+func (t *trend) note(used int64) {
+	now := time.Now()
+	if t.rose.IsZero() {
+		*t = trend{top: used, low: used, rose: now, sank: now}
+		return
+	}
+	if used > t.top+Tolerance/2 {
+		t.top, t.rose = used, now
+	}
+	if used < t.low-Tolerance/2 {
+		t.low, t.sank = used, now
+	}
+	t.top = min(t.top, used+Tolerance/2)
+}
+
+// resting reports whether use has not grown for a while.
+func (t *trend) resting() bool { return time.Since(t.rose) > restTime }
+
+// stuck reports whether use has not become less for a long time.
+func (t *trend) stuck() bool { return time.Since(t.sank) > easeTime }

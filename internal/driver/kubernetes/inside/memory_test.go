@@ -1,0 +1,84 @@
+package inside
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestMeter: cached files do not count as memory in use, under either version of control groups. In gVisor, whose groups say little,
+// the figures of its kernel are read.
+func TestMeter(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"version 1": {map[string]string{"memory/memory.stat": "cache 9\nactive_file 9\ntotal_inactive_file 100\ntotal_active_file 20\n", "memory/memory.usage_in_bytes": "1000\n"}, 880},
+		"version 2": {map[string]string{"memory.stat": "anon 7\ninactive_file 100\nactive_file 20\nworkingset 1\n", "memory.current": "1000\n"}, 880},
+		"gVisor":    {map[string]string{"memory/memory.usage_in_bytes": "1\n", "meminfo": "MemTotal:  9 kB\nActive:   7 kB\nActive(anon):      100 kB\nInactive(anon): 0 kB\n"}, 100<<10 + sentryOwn},
+		"nothing":   {nil, sentryOwn},
+	} {
+		dir := t.TempDir()
+		for path, text := range c.files {
+			path = filepath.Join(dir, path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := (&meter{groups: dir, proc: dir}).used(); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestReport: a pod reports its memory at first, whenever it changes above the limit, and when it is below again; otherwise it is silent.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100 << 20
+		var used, looks atomic.Int64
+		here, there := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			report(there, limit, func() int64 { looks.Add(1); return used.Load() })
+		}()
+		var said []int64
+		go func() {
+			var b [8]byte
+			for {
+				if _, err := io.ReadFull(here, b[:]); err != nil {
+					return
+				}
+				said = append(said, int64(binary.BigEndian.Uint64(b[:])>>20))
+			}
+		}()
+		for _, step := range []struct{ used, said int64 }{{10, 10}, {90, 0}, {99, 0}, {101, 101}, {101, 0}, {300, 300}, {250, 250}, {40, 40}, {30, 0}} {
+			said = nil
+			used.Store(step.used << 20)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if step.said == 0 && len(said) > 0 || step.said > 0 && (len(said) != 1 || said[0] != step.said) {
+				t.Errorf("at %d MiB it says %v", step.used, said)
+			}
+		}
+		looks.Store(0)
+		time.Sleep(time.Minute)
+		if n := looks.Load(); n > 2000 {
+			t.Errorf("an idle pod looks %d times a minute", n)
+		}
+		here.Close()
+		time.Sleep(time.Second)
+		select {
+		case <-ended:
+		default:
+			t.Error("it does not end with its stream")
+		}
+	})
+}

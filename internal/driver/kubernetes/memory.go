@@ -1,0 +1,99 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"hutch/internal/driver"
+	"hutch/internal/driver/guard"
+	"hutch/internal/driver/kubernetes/inside"
+	"hutch/internal/linux/cgroup"
+)
+
+var _ driver.Guarded = (*instance)(nil)
+
+// GuardMemory implements driver.Guarded. The pod reports its memory, see package inside.
+func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (bool, error)) error {
+	if i.record.Memory == 0 { // an earlier version made it
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := &memory{news: make(chan struct{}, 1)}
+	go func() {
+		defer cancel()
+		i.follow(ctx, m)
+	}()
+	err := guard.Run(ctx, m, guard.LimitsOf(i.record.Memory), relieve)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// follow receives the pod's reports until ctx is done or the pod has ended. It opens their stream again when it breaks.
+func (i *instance) follow(ctx context.Context, m *memory) {
+	for {
+		stream, err := i.open(ctx, inside.ToMemory)
+		if err != nil {
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { stream.Close() })
+		var used [8]byte
+		for {
+			if _, err := io.ReadFull(stream, used[:]); err != nil {
+				break
+			}
+			m.note(int64(min(binary.BigEndian.Uint64(used[:]), 1<<62)))
+		}
+		stop()
+		stream.Close()
+		m.note(0) // whatever it is now comes with the next stream
+		if !pause(100*time.Millisecond, ctx.Done()) {
+			return
+		}
+	}
+}
+
+// memory is what a pod last reported.
+type memory struct {
+	used atomic.Int64
+	news chan struct{} // something was reported
+}
+
+func (m *memory) note(used int64) {
+	m.used.Store(used)
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// Read implements guard.Memory.
+func (m *memory) Read() (cgroup.MemoryReading, error) {
+	used := m.used.Load()
+	return cgroup.MemoryReading{Charged: used, Used: used}, nil
+}
+
+// Wait implements guard.Memory.
+func (m *memory) Wait(ctx context.Context, _ cgroup.MemoryReading, _ int64) {
+	select {
+	case <-m.news:
+	case <-ctx.Done():
+	}
+}
+
+// Begin implements guard.Memory.
+func (*memory) Begin() {}
+
+// Collect implements guard.Memory: nothing outside of a pod can have garbage collected there.
+func (*memory) Collect() bool { return false }
+
+// Raise implements guard.Memory: the limit of a pod is fixed, and its kernel holds nothing back.
+func (*memory) Raise(cgroup.MemoryReading) bool { return true }
+
+// End implements guard.Memory.
+func (*memory) End(int64) {}
