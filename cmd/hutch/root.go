@@ -68,7 +68,7 @@ func newRoot(std streams) *cobra.Command {
 		newServe(&h, std), newConfig(&h, std), newMan(), newConversation(&h, std), newRun(&h, std), newAsk(&h, std), newMonitor(&h, std), newMCP(&h, std), newDoctor(&h, std),
 		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newTimeline(&h, std), newUsage(&h, std), newTop(&h, std), newPool(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
-		newToken(&h, std), newOwner(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newStore(&h, std), newInstallation(&h, std), newNode(&h, std), newBackup(&h, std), newVolume(&h, std), newImage(&h, std), newBuild(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
+		newToken(&h, std), newOwner(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newStore(&h, std), newInstallation(&h, std), newNode(&h, std), newBackup(&h, std), newVolume(&h, std), newImage(&h, std), newBuild(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std), newWatchLink(&h, std),
 		newExpose(&h, std), newUnexpose(&h, std), newPorts(&h, std), newForward(&h, std), newScreen(&h, std), newSSH(&h, std), newSSHConfig(&h, std), newSSHKey(&h, std), newSSHProxy(std), newNetwork(&h, std),
 		newClaude(&h, std), newAgent(&h, std), newFlow(&h, std), newWorker(&h, std), newController(&h, std),
 		newSnapshot(&h, std), newTemplate(&h, std), newTypes(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h, std), newHibernate(&h, std), newResume(&h, std),

@@ -17,7 +17,7 @@ var groups = []struct {
 	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share timeline top monitor usage"},
-	{"processes", "Processes in a sandbox:", "start ps logs kill screen"},
+	{"processes", "Processes in a sandbox:", "start ps logs kill watch-link screen"},
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},

@@ -7,7 +7,6 @@ import (
 
 	"hutch"
 	"hutch/internal/stream"
-	"hutch/internal/watchlink"
 )
 
 // WatchPath is the path at which a link shows a terminal. It needs no token: the link gives access.
@@ -23,7 +22,7 @@ const watchWindow = 128 << 10
 // watchRoutes are the routes of links to terminals.
 type watchRoutes struct{ *Handler }
 
-func (h watchRoutes) create(r *http.Request, req stream.PortLifetime) (watchlink.Shared, error) {
+func (h watchRoutes) create(r *http.Request, req stream.PortLifetime) (hutch.SharedTerminal, error) {
 	return h.links.Create(r.Context(), r.PathValue("id"), r.PathValue("process"), req.Lifetime)
 }
 

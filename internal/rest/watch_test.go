@@ -18,7 +18,7 @@ import (
 )
 
 // watched is a server with a terminal of ada's that has printed "shown" and runs on, and a link to it.
-func watched(t *testing.T) (b *bench, svc *scripted.Service, links *watchlink.Links, ada context.Context, link watchlink.Shared) {
+func watched(t *testing.T) (b *bench, svc *scripted.Service, links *watchlink.Links, ada context.Context, link hutch.SharedTerminal) {
 	t.Helper()
 	svc = &scripted.Service{}
 	svc.OnLogs = func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
@@ -67,7 +67,7 @@ func dialWatch(t *testing.T, b *bench, secret string) (*websocket.Conn, int) {
 	return c, resp.StatusCode
 }
 
-func (b *bench) watch(t *testing.T, link watchlink.Shared) *websocket.Conn {
+func (b *bench) watch(t *testing.T, link hutch.SharedTerminal) *websocket.Conn {
 	t.Helper()
 	c, status := dialWatch(t, b, strings.TrimPrefix(link.Path, "/watch#"))
 	if c == nil {

@@ -57,21 +57,6 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Link is a link as its maker sees it.
-type Link struct {
-	ID        string    `json:"linkId"`
-	SandboxID string    `json:"sandboxId"`
-	ProcessID string    `json:"processId"`
-	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt"`
-}
-
-// Shared is a link that was just made. The secret is in its path, behind #, which no browser sends to a server.
-type Shared struct {
-	Link
-	Path string `json:"path"`
-}
-
 type hash = [sha256.Size]byte
 
 // entry is a link. Its record never changes.
@@ -87,7 +72,7 @@ type entry struct {
 }
 
 type record struct {
-	Link
+	hutch.TerminalLink
 	Owner string    `json:"owner"`
 	Made  time.Time `json:"made"` // when the sandbox was created: another one can get its id
 }
@@ -185,7 +170,7 @@ func (l *Links) recorded(ctx context.Context, verb, sandbox, process string, do 
 }
 
 // Create makes a link to a terminal of the caller's own, and returns it with its secret.
-func (l *Links) Create(ctx context.Context, sandbox, process string, lifetime hutch.Seconds) (shared Shared, err error) {
+func (l *Links) Create(ctx context.Context, sandbox, process string, lifetime hutch.Seconds) (shared hutch.SharedTerminal, err error) {
 	if !(lifetime >= 0 && lifetime.Duration() <= maxTime) {
 		return shared, hutch.Errorf(hutch.Invalid, "a lifetime of %v s: give seconds, up to %v, or leave it out for %v", lifetime, maxTime.Seconds(), usualTime.Seconds()).Naming(hutch.AboutField, "lifetime")
 	}
@@ -206,14 +191,14 @@ func (l *Links) Create(ctx context.Context, sandbox, process string, lifetime hu
 		}
 		now := time.Now().UTC()
 		secret := rand.Text() + rand.Text()
-		e := newEntry(sha256.Sum256([]byte(secret)), record{Owner: who.Owner, Made: made, Link: Link{
+		e := newEntry(sha256.Sum256([]byte(secret)), record{Owner: who.Owner, Made: made, TerminalLink: hutch.TerminalLink{
 			ID: hutch.NewID("wl"), SandboxID: sandbox, ProcessID: process, CreatedAt: now, ExpiresAt: now.Add(cmp.Or(lifetime.Duration(), usualTime)).Truncate(time.Second),
 		}})
-		shared = Shared{e.record.Link, "/watch#" + secret}
+		shared = hutch.SharedTerminal{TerminalLink: e.record.TerminalLink, Path: "/watch#" + secret}
 		return l.add(ctx, e)
 	})
 	if err != nil {
-		return Shared{}, err
+		return hutch.SharedTerminal{}, err
 	}
 	return shared, nil
 }
@@ -254,20 +239,20 @@ func (l *Links) add(ctx context.Context, e *entry) error {
 }
 
 // List returns the caller's links to a terminal, oldest first.
-func (l *Links) List(ctx context.Context, sandbox, process string) ([]Link, error) {
+func (l *Links) List(ctx context.Context, sandbox, process string) ([]hutch.TerminalLink, error) {
 	who, err := own(ctx, "TerminalLinks")
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := []Link{}
+	list := []hutch.TerminalLink{}
 	for _, e := range l.byKey {
 		if e.of(who.Owner, sandbox, process) && !e.expired() {
-			list = append(list, e.record.Link)
+			list = append(list, e.record.TerminalLink)
 		}
 	}
-	slices.SortFunc(list, func(a, b Link) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(list, func(a, b hutch.TerminalLink) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return list, nil
 }
 
@@ -314,7 +299,7 @@ var errExpired = hutch.Errorf(hutch.Denied, "the link to this terminal has expir
 
 // Watch returns the terminal of a link, and a context for reading it in the name of the link's maker. It ends with the
 // link and its token. Call done when it is read no more.
-func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, link Link, done func(), err error) {
+func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, link hutch.TerminalLink, done func(), err error) {
 	e, who, err := l.enter(secret)
 	if err != nil {
 		return nil, link, nil, err
@@ -345,7 +330,7 @@ func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, li
 		done()
 		return nil, link, nil, err
 	}
-	return ctx, e.record.Link, done, nil
+	return ctx, e.record.TerminalLink, done, nil
 }
 
 var errCrowded = hutch.Errorf(hutch.Exhausted, "as many watch now as can by links of this token: try again in a minute").With("limit", "viewers").With("retryAfter", 60)

@@ -88,7 +88,7 @@ func (w *world) as(t *testing.T, name string) context.Context {
 	return caller.As(t.Context(), w.tokens[name])
 }
 
-func secretOf(t *testing.T, s watchlink.Shared) string {
+func secretOf(t *testing.T, s hutch.SharedTerminal) string {
 	t.Helper()
 	secret, ok := strings.CutPrefix(s.Path, "/watch#")
 	if !ok || len(secret) < 32 {
@@ -106,7 +106,7 @@ func TestLinkLeadsToItsTerminal(t *testing.T) {
 	}
 	for range 2 { // the second time after a restart
 		ctx, link, done, err := l.Watch(t.Context(), secretOf(t, shared))
-		if err != nil || link != shared.Link {
+		if err != nil || link != shared.TerminalLink {
 			t.Fatalf("%+v, %v", link, err)
 		}
 		if c := caller.From(ctx); c.Principal.ID != "ada" || c.Owner.ID != "ada" || !c.OwnOnly || c.Origin.Surface != watchlink.Surface {
@@ -152,13 +152,13 @@ func TestWhoCannotShare(t *testing.T) {
 }
 
 func TestLinksEnd(t *testing.T) {
-	for what, end := range map[string]func(t *testing.T, w *world, l *watchlink.Links, s watchlink.Shared){
-		"its time is over": func(t *testing.T, w *world, l *watchlink.Links, s watchlink.Shared) { time.Sleep(61 * time.Second) },
-		"it is taken back": func(t *testing.T, w *world, l *watchlink.Links, s watchlink.Shared) {
+	for what, end := range map[string]func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal){
+		"its time is over": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) { time.Sleep(61 * time.Second) },
+		"it is taken back": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) {
 			if err := l.Revoke(w.as(t, "bob"), "s", "p-1", s.ID); err != nil { // says nothing, and does nothing
 				t.Error(err)
 			}
-			if list, err := l.List(w.as(t, "ada"), "s", "p-1"); err != nil || len(list) != 1 || list[0] != s.Link {
+			if list, err := l.List(w.as(t, "ada"), "s", "p-1"); err != nil || len(list) != 1 || list[0] != s.TerminalLink {
 				t.Errorf("%+v, %v", list, err)
 			}
 			if list, err := l.List(w.as(t, "bob"), "s", "p-1"); err != nil || len(list) != 0 {

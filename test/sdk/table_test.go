@@ -149,6 +149,16 @@ var table = map[string]call{
 		return c.GitCommit(ctx, a.id(), request[hutch.GitCommitRequest](a))
 	}),
 
+	"shareTerminal": on(func(c calls, ctx context.Context, a arguments) (hutch.SharedTerminal, error) {
+		return c.ShareTerminal(ctx, a.id(), a.text("process"), hutch.Seconds(a.number("lifetime")))
+	}),
+	"listTerminalLinks": on(func(c calls, ctx context.Context, a arguments) ([]hutch.TerminalLink, error) {
+		return c.TerminalLinks(ctx, a.id(), a.text("process"))
+	}),
+	"unshareTerminal": nothing(func(c calls, ctx context.Context, a arguments) error {
+		return c.UnshareTerminal(ctx, a.id(), a.text("process"), a.text("link"))
+	}),
+
 	"exposePort": on(func(c calls, ctx context.Context, a arguments) (hutch.Port, error) {
 		return c.Expose(ctx, a.id(), request[hutch.ExposeRequest](a))
 	}),

@@ -17,7 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/guard"
+	"hutch/internal/driver/memguard"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -89,7 +89,7 @@ func (d *Driver) place(id string) place {
 // because starting is our own work, and would take three times as long with half a core. gVisor itself limits the
 // processes inside; the sentry has several host threads and processes for each of them.
 func limits(l hutch.Limits) cgroup.Limits {
-	return cgroup.Limits{Memory: guard.LimitsOf(int64(l.Memory) << 20).Hard, PIDs: 4*l.PIDs + 256}
+	return cgroup.Limits{Memory: memguard.LimitsOf(int64(l.Memory) << 20).Hard, PIDs: 4*l.PIDs + 256}
 }
 
 // razeTime bounds the removal of a failed instance.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
-	"hutch/internal/driver/guard"
 	"hutch/internal/driver/gvisor/contract"
+	"hutch/internal/driver/memguard"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -23,7 +23,7 @@ var (
 
 // limits are those of the instance's memory. Near the hard one, the daemon raises the kernel's limit by no more than two
 // further reserves; at the last one the kernel holds the sandbox back.
-func (i *instance) limits() guard.Limits { return guard.LimitsOf(i.procs.Memory) }
+func (i *instance) limits() memguard.Limits { return memguard.LimitsOf(i.procs.Memory) }
 
 // GuardMemory implements driver.Guarded.
 func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (bool, error)) error {
@@ -48,7 +48,7 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 		defer watch.Close()
 		m.watch = watch
 	}
-	return ignoreEnd(ctx, guard.Run(ctx, m, i.limits(), relieve))
+	return ignoreEnd(ctx, memguard.Run(ctx, m, i.limits(), relieve))
 }
 
 // ignoreEnd drops the errors of an instance that has ended.
@@ -67,7 +67,7 @@ type memory struct {
 	file  string              // see memoryFile
 }
 
-// Read implements guard.Memory.
+// Read implements memguard.Memory.
 func (m *memory) Read() (cgroup.MemoryReading, error) {
 	if m.watch != nil {
 		return m.watch.Read()
@@ -95,47 +95,47 @@ func (m *memory) memoryFile() int64 {
 	return st.Blocks * 512
 }
 
-// Wait implements guard.Memory. If the kernel reports the soft limit, readings are only needed above it, where cached
+// Wait implements memguard.Memory. If the kernel reports the soft limit, readings are only needed above it, where cached
 // files hide the growth.
 func (m *memory) Wait(ctx context.Context, last cgroup.MemoryReading, limit int64) {
 	switch {
 	case m.watch == nil:
-		guard.Pause(ctx, guard.Until(last.Used, limit))
+		memguard.Pause(ctx, memguard.Until(last.Used, limit))
 	case m.watch.Events() && last.Charged < m.limits().Soft:
 		m.watch.Wait(ctx, time.Minute)
 	default:
-		m.watch.Wait(ctx, guard.Until(last.Used, limit))
+		m.watch.Wait(ctx, memguard.Until(last.Used, limit))
 	}
 }
 
-// Begin implements guard.Memory: otherwise the agent that ends programs would be slowed down.
+// Begin implements memguard.Memory: otherwise the agent that ends programs would be slowed down.
 func (m *memory) Begin() {
 	if m.watch != nil {
-		m.watch.SetSoft(m.limits().Hard - guard.Tolerance)
+		m.watch.SetSoft(m.limits().Hard - memguard.Tolerance)
 	}
 }
 
-// Collect implements guard.Memory: what programs kept in pipes, sockets and names of files is garbage of the sentry.
+// Collect implements memguard.Memory: what programs kept in pipes, sockets and names of files is garbage of the sentry.
 func (m *memory) Collect() bool {
 	m.sentry.Signal(contract.Collect)
 	return true
 }
 
-// Raise implements guard.Memory. When the kernel throttles a sandbox, its sentry's system calls fail.
+// Raise implements memguard.Memory. When the kernel throttles a sandbox, its sentry's system calls fail.
 func (m *memory) Raise(last cgroup.MemoryReading) bool {
 	limits := m.limits()
 	most := 2 * limits.Reserve()
-	if m.watch == nil || !last.Held && last.Charged < limits.Hard+m.extra-guard.Headroom {
+	if m.watch == nil || !last.Held && last.Charged < limits.Hard+m.extra-memguard.Headroom {
 		return true
 	}
 	if m.extra >= most {
 		return !last.Held
 	}
-	m.extra = min(m.extra+guard.Headroom, most)
+	m.extra = min(m.extra+memguard.Headroom, most)
 	return m.group.SetMemory(limits.Hard+m.extra) == nil
 }
 
-// End implements guard.Memory.
+// End implements memguard.Memory.
 func (m *memory) End(limit int64) {
 	if m.watch != nil {
 		m.watch.SetSoft(limit)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"hutch/internal/driver"
-	"hutch/internal/driver/guard"
 	"hutch/internal/driver/kubernetes/inside"
+	"hutch/internal/driver/memguard"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -27,7 +27,7 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 		defer cancel()
 		i.follow(ctx, m)
 	}()
-	err := guard.Run(ctx, m, guard.LimitsOf(i.record.Memory), relieve)
+	err := memguard.Run(ctx, m, memguard.LimitsOf(i.record.Memory), relieve)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -72,13 +72,13 @@ func (m *memory) note(used int64) {
 	}
 }
 
-// Read implements guard.Memory.
+// Read implements memguard.Memory.
 func (m *memory) Read() (cgroup.MemoryReading, error) {
 	used := m.used.Load()
 	return cgroup.MemoryReading{Charged: used, Used: used}, nil
 }
 
-// Wait implements guard.Memory.
+// Wait implements memguard.Memory.
 func (m *memory) Wait(ctx context.Context, _ cgroup.MemoryReading, _ int64) {
 	select {
 	case <-m.news:
@@ -86,14 +86,14 @@ func (m *memory) Wait(ctx context.Context, _ cgroup.MemoryReading, _ int64) {
 	}
 }
 
-// Begin implements guard.Memory.
+// Begin implements memguard.Memory.
 func (*memory) Begin() {}
 
-// Collect implements guard.Memory: nothing outside of a pod can have garbage collected there.
+// Collect implements memguard.Memory: nothing outside of a pod can have garbage collected there.
 func (*memory) Collect() bool { return false }
 
-// Raise implements guard.Memory: the limit of a pod is fixed, and its kernel holds nothing back.
+// Raise implements memguard.Memory: the limit of a pod is fixed, and its kernel holds nothing back.
 func (*memory) Raise(cgroup.MemoryReading) bool { return true }
 
-// End implements guard.Memory.
+// End implements memguard.Memory.
 func (*memory) End(int64) {}

@@ -8,8 +8,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hutch/internal/driver"
-	"hutch/internal/driver/guard"
 	"hutch/internal/driver/kubernetes/inside"
+	"hutch/internal/driver/memguard"
 )
 
 // Labels of a pod.
@@ -51,7 +51,7 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 		main.Image = imageName
 	}
 	main.Command = []string{inside.Folder + "/agent", inside.PodCommand}
-	limits := guard.LimitsOf(int64(spec.Limits.Memory) << 20)
+	limits := memguard.LimitsOf(int64(spec.Limits.Memory) << 20)
 	main.Resources.Limits = resources(spec.Limits.CPU, limits.Hard)
 	requests := resources(spec.Limits.CPU, limits.Soft) // the reserve is rarely used
 	maps.Copy(requests, main.Resources.Requests)

@@ -403,6 +403,15 @@ class Calls:
     async def git_commit(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).git_commit(**snake(a))
 
+    async def share_terminal(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).share_terminal(a["process"], a.get("lifetime"))
+
+    async def list_terminal_links(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).terminal_links(a["process"])
+
+    async def unshare_terminal(self, a: dict[str, Any], stop: str | None) -> Any:
+        await self.box(a).unshare_terminal(a["process"], a["link"])
+
     async def expose_port(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).expose_port(**snake(a))
 

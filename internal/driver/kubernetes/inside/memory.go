@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"hutch/internal/driver/guard"
+	"hutch/internal/driver/memguard"
 )
 
 // The daemon has programs ended when an instance is over its memory limit, but only the pod can see its memory soon
@@ -49,7 +49,7 @@ func report(conn net.Conn, limit int64, used func() int64) {
 		}
 		switch {
 		case !over:
-			rest = guard.Until(now, limit)
+			rest = memguard.Until(now, limit)
 		case changed:
 			rest = leastRest
 		default:

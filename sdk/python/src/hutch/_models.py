@@ -2066,6 +2066,43 @@ class SecretInfo:
 
 
 @dataclass
+class SharedTerminal:
+    """A link to a terminal that was just made."""
+
+    link_id: str
+    sandbox_id: str
+    process_id: str
+    created_at: datetime
+    expires_at: datetime
+    #: What is to be opened at the server, such as https://hutch.example.com/watch#SECRET.
+    path: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> SharedTerminal:
+        return cls(
+            link_id=v['linkId'],
+            sandbox_id=v['sandboxId'],
+            process_id=v['processId'],
+            created_at=time_of(v['createdAt']),
+            expires_at=time_of(v['expiresAt']),
+            path=v['path'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'linkId': self.link_id,
+                'sandboxId': self.sandbox_id,
+                'processId': self.process_id,
+                'createdAt': self.created_at,
+                'expiresAt': self.expires_at,
+                'path': self.path,
+            }
+        )
+        return made
+
+
+@dataclass
 class SnapshotDiff:
     """What differs between the written files of a snapshot and those of another one, or of a sandbox."""
 
@@ -2338,6 +2375,39 @@ class TemplateInfo:
                 'labels': self.labels or None,
                 'volumes': self.volumes or None,
                 'maxSandboxes': self.max_sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
+class TerminalLink:
+    """A link by which anyone can watch one terminal."""
+
+    link_id: str
+    sandbox_id: str
+    process_id: str
+    created_at: datetime
+    expires_at: datetime
+
+    @classmethod
+    def from_json(cls, v: Any) -> TerminalLink:
+        return cls(
+            link_id=v['linkId'],
+            sandbox_id=v['sandboxId'],
+            process_id=v['processId'],
+            created_at=time_of(v['createdAt']),
+            expires_at=time_of(v['expiresAt']),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'linkId': self.link_id,
+                'sandboxId': self.sandbox_id,
+                'processId': self.process_id,
+                'createdAt': self.created_at,
+                'expiresAt': self.expires_at,
             }
         )
         return made
@@ -3013,11 +3083,13 @@ __all__ = [
     'ScreenAction',
     'ScreenInfo',
     'SecretInfo',
+    'SharedTerminal',
     'SnapshotDiff',
     'SnapshotInfo',
     'Stats',
     'StatsReport',
     'TemplateInfo',
+    'TerminalLink',
     'TerminalSize',
     'TimelineEntry',
     'TimelinePage',

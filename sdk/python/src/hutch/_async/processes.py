@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from .._errors import ConflictError, HutchTimeoutError
-from .._models import HealthCheck, ProcessInfo, TerminalSize, WaitResult
+from .._models import HealthCheck, ProcessInfo, SharedTerminal, TerminalLink, TerminalSize, WaitResult
 from .._results import Logs
 from .._wire import body_of, query_of
 from .base import Env, Handle, patience
@@ -95,6 +95,18 @@ class Processes(Handle):
     async def resize_terminal(self, process_id: str, columns: int, rows: int) -> None:
         await self._call("POST", "/processes/{process}/resize", {"columns": columns, "rows": rows}, process=process_id)
 
+    async def share_terminal(self, process_id: str, lifetime: float | None = None) -> SharedTerminal:
+        """Makes a link by which anyone can watch a terminal, and do nothing else, for a number of seconds; default 3600."""
+        return SharedTerminal.from_json(await self._call("POST", "/processes/{process}/links", body_of(lifetime=lifetime), process=process_id))
+
+    async def terminal_links(self, process_id: str) -> list[TerminalLink]:
+        """The links by which a terminal can be watched, without their secrets."""
+        return [TerminalLink.from_json(v) for v in await self._call("GET", "/processes/{process}/links", process=process_id)]
+
+    async def unshare_terminal(self, process_id: str, link_id: str) -> None:
+        """Revokes a link, and disconnects its viewers. A missing link is not an error."""
+        await self._call("DELETE", "/processes/{process}/links/{link}", process=process_id, link=link_id)
+
     async def wait_process(
         self,
         process_id: str,
@@ -165,6 +177,18 @@ class AsyncProcess:
     async def write(self, data: str | bytes = b"", *, end: bool = False) -> None:
         """Writes to the standard input, if the process was started with `open_stdin` or a terminal."""
         await self._sandbox.write_input(self.process_id, data, end=end)
+
+    async def share(self, lifetime: float | None = None) -> SharedTerminal:
+        """Makes a link by which anyone can watch the terminal, for a number of seconds; default 3600."""
+        return await self._sandbox.share_terminal(self.process_id, lifetime)
+
+    async def links(self) -> list[TerminalLink]:
+        """The links by which the terminal can be watched, without their secrets."""
+        return await self._sandbox.terminal_links(self.process_id)
+
+    async def unshare(self, link_id: str) -> None:
+        """Revokes a link, and disconnects its viewers."""
+        await self._sandbox.unshare_terminal(self.process_id, link_id)
 
     async def wait_for_exit(self, timeout: float | None = None) -> int:
         """Waits for the end, and returns the exit code."""

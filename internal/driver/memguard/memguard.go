@@ -1,6 +1,6 @@
-// Package guard enforces the memory limit of an instance from outside: it has programs inside ended before the kernel
+// Package memguard enforces the memory limit of an instance from outside: it has programs inside ended before the kernel
 // would end the whole instance. It decides when; a runtime says how its memory is read, by implementing [Memory].
-package guard
+package memguard
 
 import (
 	"context"
