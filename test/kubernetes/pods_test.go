@@ -168,7 +168,7 @@ func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 		t.Fatal(err)
 	}
 	r.add(t, "an idle pod of "+class+", with its memory watched", fmt.Sprintf("takes %.1f %% of a core", (now.CPUSeconds-idle.CPUSeconds)*10))
-	for _, greedy := range []string{"exec tail /dev/zero", "for i in $(seq 40); do tail -c 20M /dev/zero & done; wait", "tail /dev/zero | sort | tail"} {
+	for _, greedy := range []string{"exec tail /dev/zero", "for i in $(seq 40); do (head -c 20M /dev/zero; exec sleep 1000) | tail & done; wait", "exec sort /dev/zero -S 1G"} {
 		for range 3 {
 			exit, err := agent.Run(t.Context(), wire.Start{ID: hutch.NewID("x"), Command: greedy, TimeoutMS: 60_000}, nil, nil)
 			if err != nil || !exit.Memory {

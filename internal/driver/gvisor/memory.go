@@ -21,8 +21,8 @@ var (
 	_ driver.FileSaver = (*instance)(nil)
 )
 
-// limits are those of the instance's memory. Near the hard one, the daemon raises the kernel's limit by no more than two
-// further reserves; at the last one the kernel holds the sandbox back.
+// limits are those of the instance's memory. Near the hard one, the daemon raises the kernel's limit, up to the last; there
+// the kernel holds the sandbox back.
 func (i *instance) limits() memguard.Limits { return memguard.LimitsOf(i.procs.Memory) }
 
 // GuardMemory implements driver.Guarded.
@@ -124,7 +124,7 @@ func (m *memory) Collect() bool {
 // Raise implements memguard.Memory. When the kernel throttles a sandbox, its sentry's system calls fail.
 func (m *memory) Raise(last cgroup.MemoryReading) bool {
 	limits := m.limits()
-	most := 2 * limits.Reserve()
+	most := limits.Last() - limits.Hard
 	if m.watch == nil || !last.Held && last.Charged < limits.Hard+m.extra-memguard.Headroom {
 		return true
 	}
@@ -149,7 +149,7 @@ func (m *memory) End(limit int64) {
 // writing the files needs only a little.
 func (i *instance) SaveFiles(ctx context.Context, dir string) error {
 	if i.group != nil && i.procs.Memory > 0 { // else the kernel enforces the limit of an earlier version
-		if err := i.group.SetMemory(i.limits().Hard + 2*i.limits().Reserve()); err != nil {
+		if err := i.group.SetMemory(i.limits().Last()); err != nil {
 			return err
 		}
 	}

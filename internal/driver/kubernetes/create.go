@@ -140,7 +140,7 @@ func (i *instance) boot(ctx context.Context, boot []byte) (network bool, err err
 // shares a kernel, too.
 func bootOf(spec driver.Spec) ([]byte, error) {
 	b := inside.Boot{
-		Writable: image.Writable, Memory: memguard.LimitsOf(int64(spec.Limits.Memory) << 20).Soft,
+		Writable: image.Writable, Memory: memguard.LimitsOf(int64(spec.Limits.Memory) << 20),
 		Agent: spec.Boot, Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)*256 + 1024,
 		Processes: uint64(spec.Limits.PIDs + agentThreads), Network: spec.Network,
 	}

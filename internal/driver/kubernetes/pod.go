@@ -52,8 +52,8 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 	}
 	main.Command = []string{inside.Folder + "/agent", inside.PodCommand}
 	limits := memguard.LimitsOf(int64(spec.Limits.Memory) << 20)
-	main.Resources.Limits = resources(spec.Limits.CPU, limits.Hard)
-	requests := resources(spec.Limits.CPU, limits.Soft) // the reserve is rarely used
+	main.Resources.Limits = resources(spec.Limits.CPU, limits.Last())
+	requests := resources(spec.Limits.CPU, limits.Soft) // the reserves are rarely used
 	maps.Copy(requests, main.Resources.Requests)
 	main.Resources.Requests = requests
 	if installer.Resources.Requests == nil { // without limits of all containers, the pod itself would have none

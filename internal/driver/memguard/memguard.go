@@ -13,8 +13,8 @@ import (
 // Limits are the memory limits of an instance, in bytes, beside the one that the user gave, which is for the programs
 // inside.
 type Limits struct {
-	Soft int64 // adds what the instance takes for itself: above it, programs are ended
-	Hard int64 // adds a reserve, so that the instance lives on until they are
+	Soft int64 `json:"soft"` // adds what the instance takes for itself: above it, programs are ended
+	Hard int64 `json:"hard"` // adds a reserve, so that the instance lives on until they are
 }
 
 // Overhead is what an instance may take for itself.
@@ -28,6 +28,9 @@ func LimitsOf(limit int64) Limits {
 
 // Reserve is the difference between the limits.
 func (l Limits) Reserve() int64 { return l.Hard - l.Soft }
+
+// Last adds two further reserves: a program can grow so much while it is being ended.
+func (l Limits) Last() int64 { return l.Hard + 2*l.Reserve() }
 
 const (
 	// Headroom is how far below the hard limit an instance should stay while programs in it are ended.

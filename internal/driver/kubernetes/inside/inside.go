@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"hutch/internal/driver/memguard"
 	"hutch/internal/wire"
 )
 
@@ -62,8 +63,8 @@ type Boot struct {
 	// Size and Inodes limit the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
-	// Memory is the limit above which the memory in use is reported.
-	Memory int64 `json:"memory"`
+	// Memory says when the memory in use is reported.
+	Memory memguard.Limits `json:"memory"`
 	// Processes bounds the processes and threads of the user.
 	Processes uint64 `json:"processes"`
 	// Network asks for a network device.

@@ -30,7 +30,7 @@ const (
 )
 
 // report reports what used returns to a stream, each time as eight bytes, until the stream ends.
-func report(conn net.Conn, limit int64, used func() int64) {
+func report(conn net.Conn, limits memguard.Limits, used func() int64) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -39,9 +39,9 @@ func report(conn net.Conn, limit int64, used func() int64) {
 	said := int64(-1)
 	for rest := leastRest; ; {
 		now := used()
-		over := now > limit
+		over := now > limits.Soft
 		changed := over && max(now-said, said-now) >= step
-		if said < 0 || over != (said > limit) || changed {
+		if said < 0 || over != (said > limits.Soft) || changed {
 			if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(now))); err != nil {
 				return
 			}
@@ -49,7 +49,7 @@ func report(conn net.Conn, limit int64, used func() int64) {
 		}
 		switch {
 		case !over:
-			rest = memguard.Until(now, limit)
+			rest = memguard.Until(now, limits.Hard) // two reserves are left there
 		case changed:
 			rest = leastRest
 		default:

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hutch/internal/driver/memguard"
 )
 
 // TestMeter: cached files do not count as memory in use, under either version of control groups. In gVisor, whose groups say little,
@@ -41,13 +43,13 @@ func TestMeter(t *testing.T) {
 // TestReport: a pod reports its memory at first, whenever it changes above the limit, and when it is below again; otherwise it is silent.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 100 << 20
+		limits := memguard.Limits{Soft: 100 << 20, Hard: 200 << 20}
 		var used, looks atomic.Int64
 		here, there := net.Pipe()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			report(there, limit, func() int64 { looks.Add(1); return used.Load() })
+			report(there, limits, func() int64 { looks.Add(1); return used.Load() })
 		}()
 		var said []int64
 		go func() {

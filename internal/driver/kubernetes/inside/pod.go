@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/driver/memguard"
 )
 
 // pod is the first process of the container.
@@ -28,13 +30,13 @@ type pod struct {
 	packing sync.Mutex // held while files are packed
 
 	mu      sync.Mutex
-	keeper  *net.UnixConn // to the second process: see keep
-	folders []string      // of the user
-	limit   int64         // of memory; see report
-	device  *os.File      // the network; nil for none
-	memory  int           // descriptor of the written files' file system; -1 until it exists
-	holder  net.Conn      // the stream that has the device
-	taken   *sync.Cond    // holder has changed
+	keeper  *net.UnixConn   // to the second process: see keep
+	folders []string        // of the user
+	limits  memguard.Limits // see report
+	device  *os.File        // the network; nil for none
+	memory  int             // descriptor of the written files' file system; -1 until it exists
+	holder  net.Conn        // the stream that has the device
+	taken   *sync.Cond      // holder has changed
 }
 
 // Pod serves relays until the agent ends.
@@ -97,10 +99,10 @@ func (p *pod) serve(conn net.Conn) {
 		}
 	case ToMemory:
 		p.mu.Lock()
-		limit := p.limit
+		limits := p.limits
 		p.mu.Unlock()
-		if limit > 0 {
-			report(conn, limit, (&meter{groups: groups, proc: "/proc"}).used)
+		if limits.Soft > 0 {
+			report(conn, limits, (&meter{groups: groups, proc: "/proc"}).used)
 		}
 	case ToNetwork:
 		p.network(conn)
@@ -148,7 +150,7 @@ func (p *pod) boot(b Boot) (noNetwork bool, err error) {
 	}()
 	noNetwork, err = p.receive(ours)
 	p.mu.Lock()
-	p.keeper, p.folders, p.limit = ours, b.Writable, b.Memory
+	p.keeper, p.folders, p.limits = ours, b.Writable, b.Memory
 	p.mu.Unlock()
 	return noNetwork, err
 }
