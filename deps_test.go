@@ -79,16 +79,17 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 	}},
-	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/linux/...", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
+	{"hutch/internal/driver/memguard", []string{"hutch/internal/linux/cgroup"}},
+	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/driver/memguard", "hutch/internal/linux/...", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
 	{"hutch/internal/driver/kubernetes", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/memguard", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/hashicorp/yamux", "k8s.io/api/core/v1", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "sigs.k8s.io/yaml",
 	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
 	{"hutch/internal/driver/gvisor/contract", nil},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
 	{"hutch/internal/driver/gvisor/...", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor/...",
+		"hutch", "hutch/internal/driver", "hutch/internal/driver/memguard", "hutch/internal/driver/gvisor/...",
 		"hutch/internal/durable", "hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/linux/...", sys,
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
