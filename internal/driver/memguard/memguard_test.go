@@ -3,6 +3,7 @@ package memguard
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ var limits = LimitsOf(256 * mib)
 
 // fake is a memory whose use is a function of time. It notes what the guard does.
 type fake struct {
+	mu          sync.Mutex // held by used and relieve, which run side by side
 	used        func() int64
 	garbage     bool
 	begun, done int
@@ -24,7 +26,10 @@ type fake struct {
 }
 
 func (f *fake) Read() (cgroup.MemoryReading, error) {
-	return cgroup.MemoryReading{Charged: f.used(), Used: f.used()}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	used := f.used()
+	return cgroup.MemoryReading{Charged: used, Used: used}, nil
 }
 func (f *fake) Wait(ctx context.Context, last cgroup.MemoryReading, limit int64) {
 	Pause(ctx, Until(last.Used, limit))
@@ -39,9 +44,13 @@ func run(d time.Duration, f *fake, relieve func(used int64, urgent bool) error) 
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	err = Run(ctx, f, limits, func(_ context.Context, used int64, urgent bool) (bool, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		calls++
 		return true, relieve(used, urgent)
 	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return calls, err
 }
 
