@@ -35,8 +35,13 @@ func socketAt(name string, ids ...string) endpoint {
 
 func endpointOf(name string, route int, ids []string) endpoint {
 	v, _ := verb.Find(name)
+	return filled(v.Routes[route], ids...)
+}
+
+// filled returns the endpoint of a route, with the ids filled in.
+func filled(route string, ids ...string) endpoint {
 	e := endpoint{}
-	e.method, e.path, _ = strings.Cut(v.Routes[route], " ")
+	e.method, e.path, _ = strings.Cut(route, " ")
 	for _, id := range ids {
 		before, rest, _ := strings.Cut(e.path, "{")
 		parameter, after, _ := strings.Cut(rest, "}")

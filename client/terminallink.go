@@ -2,35 +2,27 @@ package client
 
 import (
 	"context"
-	"net/url"
 
 	"hutch"
 	"hutch/internal/stream"
 )
 
-// linksOf is the address of the links to a terminal, or of one of them.
-func linksOf(method, sandbox, process, link string) endpoint {
-	path := "/v1/sandboxes/" + url.PathEscape(sandbox) + "/processes/" + url.PathEscape(process) + "/links"
-	if link != "" {
-		path += "/" + url.PathEscape(link)
-	}
-	return endpoint{method: method, path: path}.check(checkParameter("id", sandbox)).check(checkParameter("process", process))
-}
+const terminalLinks = "/v1/sandboxes/{id}/processes/{process}/links"
 
 // ShareTerminal makes a link by which anyone can watch a terminal, and do nothing else. It is valid for a time of up to 7
 // days; 0 means one hour.
 func (c *Client) ShareTerminal(ctx context.Context, sandbox, process string, lifetime hutch.Seconds) (hutch.SharedTerminal, error) {
-	return call[hutch.SharedTerminal](ctx, c, linksOf("POST", sandbox, process, ""), stream.PortLifetime{Lifetime: lifetime})
+	return call[hutch.SharedTerminal](ctx, c, filled("POST "+terminalLinks, sandbox, process), stream.PortLifetime{Lifetime: lifetime})
 }
 
 // TerminalLinks lists the caller's links to a terminal, oldest first, without their secrets.
 func (c *Client) TerminalLinks(ctx context.Context, sandbox, process string) ([]hutch.TerminalLink, error) {
-	return call[[]hutch.TerminalLink](ctx, c, linksOf("GET", sandbox, process, ""), nil)
+	return call[[]hutch.TerminalLink](ctx, c, filled("GET "+terminalLinks, sandbox, process), nil)
 }
 
 // UnshareTerminal revokes a link, and disconnects its viewers. A missing link is not an error.
 func (c *Client) UnshareTerminal(ctx context.Context, sandbox, process, link string) error {
-	_, err := call[struct{}](ctx, c, linksOf("DELETE", sandbox, process, link).check(hutch.CheckID(link)), nil)
+	_, err := call[struct{}](ctx, c, filled("DELETE "+terminalLinks+"/{link}", sandbox, process, link), nil)
 	return err
 }
 

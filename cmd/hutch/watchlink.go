@@ -16,9 +16,9 @@ func newWatchLink(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "watch-link", Short: "Make, list and revoke links by which anyone can watch a terminal",
 		Long: `Make, list and revoke links to a terminal, such as that of hutch shell, of an agent
-or of the console. Who has a link can watch the terminal without a token, and can
-send nothing to it. A link shows the output from the oldest that is kept. It ends at
-its time, with its sandbox, and with the token that made it.
+or of the console. Anyone with a link can watch the terminal without a token, but
+cannot send anything to it. A link shows the output from the oldest that is kept. It
+expires after its lifetime, and ends with its sandbox and with the token that made it.
 ` + remoteHelp,
 		Example: "  hutch watch-link create demo main --lifetime 10m\n  hutch watch-link ls demo main",
 	}

@@ -141,8 +141,8 @@ func (c *cluster) podOfAnImage(t *testing.T, class string) {
 	}
 }
 
-// memoryLimit: a program that takes all memory is ended alone, again and again, also as many small ones; what else runs, and the files,
-// are still there. Watching an idle pod costs hardly anything.
+// memoryLimit: of all programs, only the command that takes all memory is ended, every time, also if it is many small programs. Files and
+// other programs are still there.
 func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 	inst, agent := c.create(t, class, driver.Spec{})
 	ended := make(chan error, 1)

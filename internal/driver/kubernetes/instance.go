@@ -153,6 +153,23 @@ func (i *instance) open(ctx context.Context, purpose byte) (net.Conn, error) {
 	}
 }
 
+// keepOpen opens a stream for a purpose, and again whenever use returns, until ctx is done or the pod has ended.
+func (i *instance) keepOpen(ctx context.Context, purpose byte, use func(net.Conn)) {
+	for {
+		stream, err := i.open(ctx, purpose)
+		if err != nil {
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { stream.Close() })
+		use(stream)
+		stop()
+		stream.Close()
+		if !pause(100*time.Millisecond, ctx.Done()) {
+			return
+		}
+	}
+}
+
 // Dial implements driver.Instance.
 func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	conn, err := i.open(ctx, inside.ToAgent)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"net"
 	"sync/atomic"
-	"time"
 
 	"hutch/internal/driver"
 	"hutch/internal/driver/kubernetes/inside"
@@ -25,7 +25,7 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 	m := &memory{news: make(chan struct{}, 1)}
 	go func() {
 		defer cancel()
-		i.follow(ctx, m)
+		i.keepOpen(ctx, inside.ToMemory, m.follow)
 	}()
 	err := memguard.Run(ctx, m, memguard.LimitsOf(i.record.Memory), relieve)
 	if ctx.Err() != nil {
@@ -34,34 +34,22 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 	return err
 }
 
-// follow receives the pod's reports until ctx is done or the pod has ended. It opens their stream again when it breaks.
-func (i *instance) follow(ctx context.Context, m *memory) {
-	for {
-		stream, err := i.open(ctx, inside.ToMemory)
-		if err != nil {
-			return
-		}
-		stop := context.AfterFunc(ctx, func() { stream.Close() })
-		var used [8]byte
-		for {
-			if _, err := io.ReadFull(stream, used[:]); err != nil {
-				break
-			}
-			m.note(int64(min(binary.BigEndian.Uint64(used[:]), 1<<62)))
-		}
-		stop()
-		stream.Close()
-		m.note(0) // whatever it is now comes with the next stream
-		if !pause(100*time.Millisecond, ctx.Done()) {
-			return
-		}
-	}
-}
-
 // memory is what a pod last reported.
 type memory struct {
 	used atomic.Int64
 	news chan struct{} // something was reported
+}
+
+// follow receives the pod's reports from a stream.
+func (m *memory) follow(stream net.Conn) {
+	var used [8]byte
+	for {
+		if _, err := io.ReadFull(stream, used[:]); err != nil {
+			m.note(0) // whatever it is now comes with the next stream
+			return
+		}
+		m.note(int64(min(binary.BigEndian.Uint64(used[:]), 1<<62)))
+	}
 }
 
 func (m *memory) note(used int64) {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,28 +73,20 @@ func (c *cable) outward() {
 	}
 }
 
-// inward receives packets from the pod, and opens the stream again when it breaks.
+// inward receives packets from the pod.
 func (c *cable) inward() {
 	defer c.close()
-	for {
-		stream, err := c.instance.open(c.ctx, inside.ToNetwork)
-		if err != nil {
-			return
-		}
-		c.mu.Lock()
-		c.stream = stream
-		c.mu.Unlock()
-		stop := context.AfterFunc(c.ctx, func() { stream.Close() })
+	c.instance.keepOpen(c.ctx, inside.ToNetwork, func(stream net.Conn) {
+		c.set(stream)
 		inside.Packets(stream, c.end)
-		stop()
-		stream.Close()
-		c.mu.Lock()
-		c.stream = nil
-		c.mu.Unlock()
-		if !pause(100*time.Millisecond, c.ctx.Done()) {
-			return
-		}
-	}
+		c.set(nil)
+	})
+}
+
+func (c *cable) set(stream net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stream = stream
 }
 
 func (c *cable) close() {

@@ -17,12 +17,12 @@ type Limits struct {
 	Hard int64 `json:"hard"` // adds a reserve, so that the instance lives on until they are
 }
 
-// Overhead is what an instance may take for itself.
-const Overhead = 64 << 20
+// overhead is what an instance may take for itself.
+const overhead = 64 << 20
 
 // LimitsOf returns the limits for the one that the user gave.
 func LimitsOf(limit int64) Limits {
-	soft := limit + Overhead
+	soft := limit + overhead
 	return Limits{Soft: soft, Hard: soft + 128<<20 + limit/8}
 }
 

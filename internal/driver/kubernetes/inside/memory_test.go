@@ -34,7 +34,7 @@ func TestMeter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := (&meter{groups: dir, proc: dir}).used(); got != c.want {
+		if got := (meter{groups: folder(dir), proc: folder(dir)}).used(); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -102,7 +102,7 @@ func (p *pod) serve(conn net.Conn) {
 		limits := p.limits
 		p.mu.Unlock()
 		if limits.Soft > 0 {
-			report(conn, limits, (&meter{groups: groups, proc: "/proc"}).used)
+			report(conn, limits, meter{groups: groups, proc: "/proc"}.used)
 		}
 	case ToNetwork:
 		p.network(conn)

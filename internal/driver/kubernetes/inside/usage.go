@@ -11,7 +11,7 @@ import (
 )
 
 // groups is where a container sees its own control groups.
-const groups = "/sys/fs/cgroup"
+const groups folder = "/sys/fs/cgroup"
 
 // usage reads what the container uses: from its control groups, or, where these say nothing, as the sum of its
 // processes.
@@ -39,37 +39,38 @@ func (p *pod) usage() Usage {
 }
 
 func groupUsage() Usage {
-	if _, err := os.Stat(groups + "/cgroup.controllers"); err == nil { // version 2
+	if _, err := os.Stat(filepath.Join(string(groups), "cgroup.controllers")); err == nil { // version 2
 		return Usage{
-			CPUSeconds: float64(field("cpu.stat", "usage_usec")) / 1e6, Memory: number("memory.current"), MemoryPeak: number("memory.peak"),
-			PIDs: int(number("pids.current")), OOMKills: int(field("memory.events", "oom_kill")),
+			CPUSeconds: float64(field(groups.read("cpu.stat"), "usage_usec")) / 1e6, Memory: groups.number("memory.current"), MemoryPeak: groups.number("memory.peak"),
+			PIDs: int(groups.number("pids.current")), OOMKills: int(field(groups.read("memory.events"), "oom_kill")),
 		}
 	}
 	return Usage{
-		CPUSeconds: float64(number("cpuacct/cpuacct.usage")) / 1e9, Memory: number("memory/memory.usage_in_bytes"), MemoryPeak: number("memory/memory.max_usage_in_bytes"),
-		PIDs: int(number("pids/pids.current")), OOMKills: int(field("memory/memory.oom_control", "oom_kill")),
+		CPUSeconds: float64(groups.number("cpuacct/cpuacct.usage")) / 1e9, Memory: groups.number("memory/memory.usage_in_bytes"), MemoryPeak: groups.number("memory/memory.max_usage_in_bytes"),
+		PIDs: int(groups.number("pids/pids.current")), OOMKills: int(field(groups.read("memory/memory.oom_control"), "oom_kill")),
 	}
+}
+
+// folder is a folder with files of the kernel.
+type folder string
+
+// read reads a file; it is empty if that is impossible.
+func (f folder) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(string(f), name))
+	return string(text)
 }
 
 // number reads a file of one number; 0 if that is impossible.
-func number(name string) int64 {
-	text, err := os.ReadFile(filepath.Join(groups, name))
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+func (f folder) number(name string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(f.read(name)), 10, 64)
 	return n
 }
 
-// field reads one line of a file of names and numbers.
-func field(name, key string) int64 {
-	text, err := os.ReadFile(filepath.Join(groups, name))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), key+" "); ok {
-			n, _ := strconv.ParseInt(value, 10, 64)
+// field returns the number after a key in a text of keys and numbers.
+func field(text, key string) int64 {
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == key {
+			n, _ := strconv.ParseInt(words[1], 10, 64)
 			return n
 		}
 	}
