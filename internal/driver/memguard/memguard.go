@@ -88,6 +88,7 @@ type guard struct {
 	level     int64      // unless use is above this
 	trend     trend
 	collected time.Time // when the instance was last asked to collect garbage
+	barren    bool      // it has no such thing
 }
 
 // Run keeps an instance below its limits until ctx is done. An error is one of Read, or ErrNoMemory.
@@ -149,19 +150,20 @@ func (g *guard) ease(ctx context.Context) error {
 // begin begins an easing. If there is time, the instance first collects its garbage, which can be enough.
 func (g *guard) begin(m cgroup.MemoryReading) {
 	g.trend, g.tried, g.settled = trend{}, false, time.Time{}
-	if m.Used < g.limits.Hard-g.limits.Reserve()*3/4 && g.collect(m) {
+	g.collect(m)
+	if m.Used < g.limits.Hard-g.limits.Reserve()*3/4 && !g.barren {
 		g.settled, g.level = time.Now().Add(collectTime), m.Used+Tolerance
 	}
 }
 
 // collect makes the instance collect garbage, at intervals while there is time. The content of an ended program's pipes
 // and sockets can be such garbage.
-func (g *guard) collect(m cgroup.MemoryReading) bool {
-	if m.Held || time.Since(g.collected) < collectEvery {
-		return true
+func (g *guard) collect(m cgroup.MemoryReading) {
+	if g.barren || m.Held || time.Since(g.collected) < collectEvery {
+		return
 	}
 	g.collected = time.Now()
-	return g.memory.Collect()
+	g.barren = !g.memory.Collect()
 }
 
 // ask begins a call of relieve.

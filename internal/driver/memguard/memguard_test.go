@@ -141,3 +141,26 @@ func TestCollects(t *testing.T) {
 		})
 	}
 }
+
+// TestNoGarbageEver: where there is no garbage, no time is lost for it the next time either.
+func TestNoGarbageEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		used, over := limits.Soft+mib, time.Now()
+		f := &fake{used: func() int64 {
+			if used == 0 && time.Since(over) > 50*time.Millisecond {
+				used, over = limits.Soft+mib, time.Now()
+			}
+			return used
+		}}
+		calls, err := run(time.Second, f, func(int64, bool) error {
+			if d := time.Since(over); d > 20*time.Millisecond {
+				t.Errorf("asked %v after it was over the limit", d)
+			}
+			used, over = 0, time.Now()
+			return nil
+		})
+		if calls < 3 || err != nil {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+	})
+}
