@@ -104,7 +104,7 @@ module: | go
 # more by itself, unless much fails or the race detector found something; what
 # passes only then is listed at the end, and is a fault all the same.
 GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
-	--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
+	--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
 RERUNS  = bin/tests-run-again
 
 test: build

@@ -44,8 +44,8 @@ type Service interface {
 
 	// ResumeExec passes the output of a resumable command to out, from a cursor on, without gap or repetition, and
 	// returns the same result as the command's Exec. An earlier call for the same command ends with Conflict. At least
-	// the newest 64 KiB of output are kept, and up to 512 KiB after the last byte that was passed on; Output.Lost
-	// counts dropped bytes after the cursor. When ctx is done or out fails, the command continues as with Exec. A
+	// the newest 64 KiB of output are kept, up to 512 KiB after the last byte that was passed on, and up to 2 MiB before
+	// it; Output.Lost counts dropped bytes after the cursor. When ctx is done or out fails, the command continues as with Exec. A
 	// missing or forgotten command is NotFound.
 	ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(Output) error) (ExecResult, error)
 

@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	// maxAhead is how far a resumable command can print ahead of its reader. The same amount of output that the reader
-	// already got is kept, because a broken connection loses data in transit.
-	maxAhead  = 512 << 10
+	// maxAhead is how far a resumable command can print ahead of its reader.
+	maxAhead = 512 << 10
+	// maxBehind is how much is kept of the output that the reader already got. A broken connection loses what the
+	// buffers of both its ends had, which is megabytes where a client reads more slowly than the program prints.
+	maxBehind = 2 << 20
 	logStep   = 64 << 10 // by which a log grows
 	logPiece  = 32 << 10 // the longest piece that is kept as one
 	pieceCost = 64       // bytes of memory for a piece, in addition to its data
@@ -90,13 +92,13 @@ func (l *outputLog) append(ctx context.Context, p piece) error {
 	return nil
 }
 
-// fitsLocked reports whether more can be appended without losing unread output, and with half of the log for output
-// that a reader already got.
+// fitsLocked reports whether more can be appended without losing unread output, and with at least half of the log for
+// output that a reader already got.
 func (l *outputLog) fitsLocked(cost int64) bool {
-	for l.weight+cost-l.base > l.size && l.size < 2*maxAhead && l.take(logStep) {
+	for l.weight+cost-l.base > l.size && l.size < maxAhead+maxBehind && l.take(logStep) {
 		l.size += logStep
 	}
-	if l.weight+cost-l.handed > l.size/2 {
+	if l.weight+cost-l.handed > min(l.size/2, maxAhead) {
 		return false
 	}
 	return l.reader == nil || l.weight+cost-l.reader.weight <= l.size

@@ -42,6 +42,36 @@ func TestReadAndResume(t *testing.T) {
 	}
 }
 
+// What was lost with a connection can be read again: the newest 2 MiB, less what the record of the pieces takes.
+func TestKeepsWhatTheReaderGot(t *testing.T) {
+	var table Table
+	x, r, _ := start(t, &table, time.Minute)
+	const all, lost = 8 << 20, 2<<20 - 64<<10
+	read := make(chan error, 1)
+	go func() {
+		_, err := r.Read(t.Context(), func(hutch.Output) error { return nil })
+		read <- err
+	}()
+	piece := make([]byte, 16<<10)
+	for at := len(piece); at <= all; at += len(piece) {
+		if err := x.Output(t.Context(), hutch.Output{Stream: hutch.Stdout, Data: piece, Cursor: int64(at)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.Finish(hutch.ExecResult{}, nil)
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	again, err := table.Resume(x.ID(), all-lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	if _, err := again.Read(t.Context(), func(o hutch.Output) error { got += len(o.Data); return nil }); err != nil || got != lost {
+		t.Errorf("read %d of %d bytes again, %v", got, lost, err)
+	}
+}
+
 func TestOneReaderAtATime(t *testing.T) {
 	var table Table
 	x, first, _ := start(t, &table, time.Minute)

@@ -39,6 +39,7 @@ type Faults struct {
 // finds them again.
 type Driver struct {
 	dir string
+	tar func() error // writes the tar program, once
 
 	mu     sync.Mutex
 	faults Faults
@@ -48,7 +49,9 @@ type Driver struct {
 var _ driver.Driver = (*Driver)(nil)
 
 // New returns a driver whose instances are stored in dir, which must exist.
-func New(dir string) *Driver { return &Driver{dir: dir, places: map[string]*place{}} }
+func New(dir string) *Driver {
+	return &Driver{dir: dir, tar: sync.OnceValue(func() error { return writeTar(dir) }), places: map[string]*place{}}
+}
 
 // Break replaces the faults.
 func (d *Driver) Break(f Faults) {
@@ -116,7 +119,7 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(home))
 	}
-	if err := writeTar(home); err != nil {
+	if err := d.linkTar(home); err != nil {
 		return nil, errors.Join(err, ln.Close(), os.RemoveAll(home))
 	}
 	boot := spec.Boot
@@ -134,28 +137,41 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 
 const tools = ".tools"
 
-// writeTar writes the tar program of an instance. The engine saves a sandbox's files with the tar inside, which must not
-// touch the host's files: this tar knows only the instance's folder.
-func writeTar(home string) error {
+// linkTar gives an instance the tar program of the driver.
+func (d *Driver) linkTar(home string) error {
+	if err := d.tar(); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(home, tools), 0o700); err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Join(d.dir, tools, "tar"), filepath.Join(home, tools, "tar"))
+}
+
+// writeTar writes the tar program of all instances. The engine saves a sandbox's files with the tar inside, which must not
+// touch the host's files: this tar knows only the folder of the instance that it is called in.
+//
+// It is written once, before anything runs: the kernel refuses to execute a file that somebody has open for writing, and a
+// child has it open until it executes its program.
+func writeTar(dir string) error {
 	real, err := exec.LookPath("tar")
 	if err != nil {
 		return err
 	}
 	script := fmt.Sprintf(`#!/bin/sh
+home=${0%%/*}/..
 case "$1" in
---create) exec %[1]s --create --file=- --exclude=./%[3]s --directory=%[2]s . ;;
---extract) exec %[1]s --extract --file=- --directory=%[2]s ;;
+--create) exec %[1]s --create --file=- --exclude=./%[2]s --directory="$home" . ;;
+--extract) exec %[1]s --extract --file=- --directory="$home" ;;
 esac
 exit 2
-`, real, home, tools)
-	if err := os.Mkdir(filepath.Join(home, tools), 0o700); err != nil {
+`, real, tools)
+	if err := os.MkdirAll(filepath.Join(dir, tools), 0o700); err != nil {
 		return err
 	}
-	// A child that is forked while the file is open for writing inherits it. Until that child executes its program, the
-	// kernel refuses to execute the file.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return os.WriteFile(filepath.Join(home, tools, "tar"), []byte(script), 0o700)
+	return os.WriteFile(filepath.Join(dir, tools, "tar"), []byte(script), 0o700)
 }
 
 func (d *Driver) Recover(_ context.Context, id string, _ driver.Handle) (driver.Instance, error) {

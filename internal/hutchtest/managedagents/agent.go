@@ -3,6 +3,7 @@ package managedagents
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -144,13 +145,13 @@ func (a *API) Down(down bool) {
 // Refuse gives the environment another key, so that the old one is refused.
 func (a *API) Refuse() { a.change(func() { a.Key = "another" }) }
 
-// Await waits until the item of a session is in a state: queued, starting, active or stopped.
-func (a *API) Await(t testing.TB, id, state string) {
+// Await waits until an item of a session is in one of the states: queued, starting, active or stopped.
+func (a *API) Await(t testing.TB, id string, states ...string) {
 	t.Helper()
 	if !a.await(after(Patience), func() bool {
-		return slices.ContainsFunc(a.work, func(w *work) bool { return w.session == id && w.state == state })
+		return slices.ContainsFunc(a.work, func(w *work) bool { return w.session == id && slices.Contains(states, w.state) })
 	}) {
-		t.Fatalf("the session %s is not %s within %v", id, state, Patience)
+		t.Fatalf("the session %s is not %s within %v", id, strings.Join(states, " or "), Patience)
 	}
 }
 

@@ -13,7 +13,7 @@ func TestWatchTellsOfTheSoftLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	cmd := start(t, g, `x=$(head -c 60000000 /dev/zero | tr '\0' x); sleep 1000`)
+	cmd := start(t, g, `x=$(head -c 60000000 /dev/zero | tr '\0' x); sleep 1000; : $x`) // the shell stays, and has x
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	began := time.Now()
