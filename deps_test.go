@@ -241,7 +241,7 @@ var layers = []layer{
 	// The programs.
 	{"hutch/cmd/hutch-agent", []string{
 		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
-		"hutch/internal/driver/docker/inside", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/native/place", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
+		"hutch/internal/driver/docker/inside", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/native/inside", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
 	}},
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},

@@ -487,7 +487,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Nodes: books{}, SSH: books{}, Pools: books{}, Examiner: books{}, Audit: books{}, Timelines: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,7 +525,7 @@ type idlers struct{ *scripted.Service }
 
 func workshop(t *testing.T) idlers {
 	t.Helper()
-	s := idlers{&scripted.Service{OnFiles: shelf{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	s := idlers{&scripted.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		return scripted.Print(sandbox, req, out, hutch.Stdout, "") // no difference
 	}}}
 	if _, err := s.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "claude-code"}); err != nil {
@@ -546,19 +546,21 @@ func (s idlers) Processes(ctx context.Context, sandbox string) ([]hutch.Process,
 	return list, err
 }
 
-// shelved has the backup that the examples use.
-type shelved struct{}
+// fixedBackups has the backup that the examples use.
+type fixedBackups struct{}
 
-func (shelved) Backup(_ context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
+func (fixedBackups) Backup(_ context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
 	return hutch.Backup{ID: "bk-k3f9q2mzx7ap", SandboxID: sandbox, Dir: req.Dir, Size: 1, CreatedAt: time.Now()}, nil
 }
 
-func (s shelved) Backups(ctx context.Context) ([]hutch.Backup, error) {
+func (s fixedBackups) Backups(ctx context.Context) ([]hutch.Backup, error) {
 	one, err := s.Backup(ctx, "demo", hutch.BackupRequest{Dir: "/workspace"})
 	return []hutch.Backup{one}, err
 }
-func (shelved) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
-func (shelved) DeleteBackup(context.Context, string) error                              { return nil }
+func (fixedBackups) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error {
+	return nil
+}
+func (fixedBackups) DeleteBackup(context.Context, string) error { return nil }
 
 // stored has the image that the examples use.
 type stored struct{}
@@ -878,11 +880,11 @@ func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 	}
 }
 
-// books are a log of one record, and the use of nothing.
-type books struct{}
+// fixedRecords are a log of one record, and the use of nothing.
+type fixedRecords struct{}
 
-func (books) Owners(context.Context) ([]hutch.Owned, error) { return []hutch.Owned{}, nil }
-func (books) DeleteOwner(_ context.Context, owner string) (hutch.Owned, error) {
+func (fixedRecords) Owners(context.Context) ([]hutch.Owned, error) { return []hutch.Owned{}, nil }
+func (fixedRecords) DeleteOwner(_ context.Context, owner string) (hutch.Owned, error) {
 	return hutch.Owned{Owner: owner}, nil
 }
 
@@ -891,71 +893,71 @@ var machine = hutch.Node{
 	Started: new(time.Unix(2, 0).UTC()), SeenUntil: new(time.Unix(3, 0).UTC()), Epoch: 1, Held: 1, Stuck: 1,
 }
 
-func (books) Nodes(context.Context) (hutch.NodeList, error) {
+func (fixedRecords) Nodes(context.Context) (hutch.NodeList, error) {
 	return hutch.NodeList{Fleet: true, Nodes: []hutch.Node{machine}}, nil
 }
-func (books) Node(context.Context, string) (hutch.Node, error) {
+func (fixedRecords) Node(context.Context, string) (hutch.Node, error) {
 	n := machine
 	n.Sandboxes = []hutch.NodeSandbox{{SandboxID: "user-42", Owner: "t-1", Image: "host", Placed: time.Unix(1, 0).UTC(), Stays: "it has volumes"}}
 	return n, nil
 }
-func (books) CordonNode(context.Context, string) (hutch.Node, error)   { return machine, nil }
-func (books) UncordonNode(context.Context, string) (hutch.Node, error) { return machine, nil }
-func (books) DrainNode(context.Context, string) (hutch.Node, error)    { return machine, nil }
-func (books) RemoveNode(_ context.Context, node string, _ bool) (hutch.RemovedNode, error) {
+func (fixedRecords) CordonNode(context.Context, string) (hutch.Node, error)   { return machine, nil }
+func (fixedRecords) UncordonNode(context.Context, string) (hutch.Node, error) { return machine, nil }
+func (fixedRecords) DrainNode(context.Context, string) (hutch.Node, error)    { return machine, nil }
+func (fixedRecords) RemoveNode(_ context.Context, node string, _ bool) (hutch.RemovedNode, error) {
 	return hutch.RemovedNode{Node: node, Freed: 1}, nil
 }
 
-func (books) SSHServer(context.Context) (hutch.SSHServer, error) {
+func (fixedRecords) SSHServer(context.Context) (hutch.SSHServer, error) {
 	return hutch.SSHServer{Address: "hutch.example.com:2222", HostKey: "ssh-ed25519 AAAA"}, nil
 }
-func (books) AddSSHKey(context.Context, hutch.SSHKeyRequest) (hutch.SSHKey, error) {
+func (fixedRecords) AddSSHKey(context.Context, hutch.SSHKeyRequest) (hutch.SSHKey, error) {
 	return hutch.SSHKey{ID: "key-k3f9q2mzx7ap", CreatedAt: time.Unix(1, 0).UTC()}, nil
 }
-func (books) SSHKeys(context.Context) ([]hutch.SSHKey, error) { return []hutch.SSHKey{}, nil }
-func (books) DeleteSSHKey(context.Context, string) error      { return nil }
-func (books) SignSSHKey(context.Context, hutch.SSHSignRequest) (hutch.SSHCertificate, error) {
+func (fixedRecords) SSHKeys(context.Context) ([]hutch.SSHKey, error) { return []hutch.SSHKey{}, nil }
+func (fixedRecords) DeleteSSHKey(context.Context, string) error      { return nil }
+func (fixedRecords) SignSSHKey(context.Context, hutch.SSHSignRequest) (hutch.SSHCertificate, error) {
 	return hutch.SSHCertificate{Certificate: "ssh-ed25519-cert-v01@openssh.com AAAA", ExpiresAt: time.Unix(1, 0).UTC()}, nil
 }
 
-func (books) Query(_ context.Context, _ audit.Query, out func(audit.Record) error) error {
+func (fixedRecords) Query(_ context.Context, _ audit.Query, out func(audit.Record) error) error {
 	return out(audit.Record{Seq: 1, Phase: audit.Mark, Operation: audit.Operation{Verb: audit.AuditStart, Result: audit.OK}})
 }
 
-func (b books) Follow(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
+func (b fixedRecords) Follow(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
 	return b.Query(ctx, q, out)
 }
 
-func (books) Usage(context.Context) (hutch.UsageReport, error) {
+func (fixedRecords) Usage(context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{{}}}, nil
 }
 
-func (books) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+func (fixedRecords) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	return out(hutch.StatsReport{Time: time.Unix(1, 0).UTC(), Full: true, Sandboxes: []hutch.Stats{{SandboxID: "user-42", Status: hutch.Running, Health: hutch.Healthy, Runtime: "gvisor"}}})
 }
 
-func (books) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
+func (fixedRecords) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
 	return out(hutch.TimelineEntry{ID: 1, Cursor: 1, Time: time.Now(), Kind: hutch.TimelineLife, Event: "Created", Result: hutch.TimelineOK})
 }
 
-func (books) Pool(context.Context) (hutch.PoolState, error) {
+func (fixedRecords) Pool(context.Context) (hutch.PoolState, error) {
 	return hutch.PoolState{Max: 64, Kinds: []hutch.PoolKind{{Runtime: "gvisor", Image: "host", Why: "they are being made"}}}, nil
 }
 
-func (books) Examine(context.Context) (hutch.Examination, error) {
+func (fixedRecords) Examine(context.Context) (hutch.Examination, error) {
 	return hutch.Examination{Parts: []hutch.ExaminedPart{{Part: "native", Runtime: true, Findings: []hutch.Finding{{Name: "cgroups", Level: "error", Detail: "there are none", Fix: "mount them"}}}}}, nil
 }
 
-func (books) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
+func (fixedRecords) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
 	return hutch.AuditVerification{Lines: 1, First: 1, Last: 1, Head: "1:00", Notes: []string{}, Findings: []hutch.AuditFinding{{File: "x", What: "gone"}}}, nil
 }
 
-// shelf is files that are always the same.
-type shelf struct{}
+// fixedFiles is files that are always the same.
+type fixedFiles struct{}
 
 var entry = hutch.FileInfo{Path: "/workspace/main.go", Name: "main.go", Type: hutch.RegularFile, Size: 4, Mode: 0o644, Modified: time.Unix(1, 0).UTC()}
 
-func (shelf) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+func (fixedFiles) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
 	if req.Opened != nil {
 		req.Opened(entry)
 	}
@@ -963,37 +965,37 @@ func (shelf) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.W
 	return entry, err
 }
 
-func (shelf) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
+func (fixedFiles) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
 	_, err := io.Copy(io.Discard, r)
 	return entry, err
 }
 
-func (shelf) EditFile(context.Context, string, hutch.EditRequest) (hutch.Edit, error) {
+func (fixedFiles) EditFile(context.Context, string, hutch.EditRequest) (hutch.Edit, error) {
 	return hutch.Edit{File: entry, Replacements: 1, Line: 1}, nil
 }
 
-func (shelf) Stat(context.Context, string, string) (hutch.FileInfo, error) { return entry, nil }
+func (fixedFiles) Stat(context.Context, string, string) (hutch.FileInfo, error) { return entry, nil }
 
-func (shelf) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
+func (fixedFiles) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	return out(entry)
 }
 
-func (shelf) SearchFiles(_ context.Context, _ string, _ hutch.SearchRequest, out func(hutch.Match) error) error {
+func (fixedFiles) SearchFiles(_ context.Context, _ string, _ hutch.SearchRequest, out func(hutch.Match) error) error {
 	return out(hutch.Match{Path: entry.Path, Line: 1, Column: 1, Text: "func main"})
 }
 
-func (shelf) Mkdir(context.Context, string, string, bool) error                { return nil }
-func (shelf) Move(context.Context, string, string, string, bool) error         { return nil }
-func (shelf) Copy(context.Context, string, string, string, bool) error         { return nil }
-func (shelf) Delete(context.Context, string, string, bool) error               { return nil }
-func (shelf) Chmod(context.Context, string, string, hutch.FileMode) error      { return nil }
-func (shelf) Pack(context.Context, string, hutch.PackRequest, io.Writer) error { return nil }
+func (fixedFiles) Mkdir(context.Context, string, string, bool) error                { return nil }
+func (fixedFiles) Move(context.Context, string, string, string, bool) error         { return nil }
+func (fixedFiles) Copy(context.Context, string, string, string, bool) error         { return nil }
+func (fixedFiles) Delete(context.Context, string, string, bool) error               { return nil }
+func (fixedFiles) Chmod(context.Context, string, string, hutch.FileMode) error      { return nil }
+func (fixedFiles) Pack(context.Context, string, hutch.PackRequest, io.Writer) error { return nil }
 
-func (shelf) Watch(_ context.Context, _ string, _ hutch.WatchRequest, out func(hutch.FileEvent) error) error {
+func (fixedFiles) Watch(_ context.Context, _ string, _ hutch.WatchRequest, out func(hutch.FileEvent) error) error {
 	return out(hutch.FileEvent{Type: hutch.WatchReady})
 }
 
-func (shelf) Unpack(_ context.Context, _ string, _ hutch.UnpackRequest, r io.Reader) error {
+func (fixedFiles) Unpack(_ context.Context, _ string, _ hutch.UnpackRequest, r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err
 }

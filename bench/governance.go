@@ -58,13 +58,13 @@ func openHouse(ctx context.Context, dir string) (h *house, err error) {
 		return nil, err
 	}
 	meter := func(window time.Duration, name string) *quota.Meter {
-		m, failed := quota.Open(ctx, quota.Options{Shelf: h.db.Shelf(name), Window: window, What: name, Limit: name})
+		m, failed := quota.Open(ctx, quota.Options{Collection: h.db.Collection(name), Window: window, What: name, Limit: name})
 		err = errors.Join(err, failed)
 		return m
 	}
 	h.requests, h.operations = meter(time.Minute, "requests"), meter(time.Hour, "operations")
 	var err1, err2 error
-	h.tokens, err1 = auth.Open(ctx, auth.Options{Shelf: h.db.Shelf("tokens"), Local: token, LocalLimits: plenty})
+	h.tokens, err1 = auth.Open(ctx, auth.Options{Collection: h.db.Collection("tokens"), Local: token, LocalLimits: plenty})
 	h.record, err2 = audit.Open(ctx, audit.Options{Dir: filepath.Join(dir, "audit")})
 	return h, errors.Join(err, err1, err2)
 }

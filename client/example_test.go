@@ -24,7 +24,7 @@ import (
 // The examples speak to a server whose sandboxes follow a script. A real server prints its URL and token when it
 // starts.
 var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
-	OnFiles: shelf,
+	OnFiles: exampleFiles,
 	OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		text := "42\n"
 		if req.Stdin != nil {
@@ -54,15 +54,15 @@ var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 	},
 }, rest.Options{}))
 
-// shelf holds the files of the examples.
-var shelf = &files.FS{}
+// exampleFiles holds the files of the examples.
+var exampleFiles = &files.FS{}
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hutch-examples-")
 	if err != nil {
 		log.Fatal(err)
 	}
-	shelf.Dir = dir
+	exampleFiles.Dir = dir
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -9,9 +9,9 @@ import (
 
 	"hutch/internal/agent"
 	docker "hutch/internal/driver/docker/inside"
-	"hutch/internal/driver/gvisor/inside"
+	gvisor "hutch/internal/driver/gvisor/inside"
 	pod "hutch/internal/driver/kubernetes/inside"
-	"hutch/internal/driver/native/place"
+	native "hutch/internal/driver/native/inside"
 	"hutch/internal/tarball"
 	"hutch/internal/wire"
 )
@@ -41,18 +41,18 @@ func run(args []string) error {
 		return tarball.Unpack(os.Stdin, "/")
 	case args[0] == "list":
 		return tarball.List(os.Stdout, "/")
-	case args[0] == inside.Hold:
-		inside.Wait()
+	case args[0] == gvisor.Hold:
+		gvisor.Wait()
 		return nil
 	case args[0] == "gvisor":
 		boot, err := agent.TakeBoot()
 		if err != nil {
 			return err
 		}
-		if err := inside.RenewPass(&boot); err != nil {
+		if err := gvisor.RenewPass(&boot); err != nil {
 			return err
 		}
-		if boot.Namespace, err = inside.Prepare(nil, args[1:], boot.Apart); err != nil {
+		if boot.Namespace, err = gvisor.Prepare(nil, args[1:], boot.Apart); err != nil {
 			return err
 		}
 		return agent.Run(boot)
@@ -61,7 +61,7 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := inside.Prepare(boot.Filter, nil, false); err != nil {
+		if _, err := gvisor.Prepare(boot.Filter, nil, false); err != nil {
 			return err
 		}
 		boot.Offer = true
@@ -71,7 +71,7 @@ func run(args []string) error {
 	if handled, err := pod.Main(args, servePod); handled {
 		return err
 	}
-	if handled, err := place.Main(args[0], agent.Run); handled {
+	if handled, err := native.Main(args[0], agent.Run); handled {
 		return err
 	}
 	return fmt.Errorf("unknown argument %q", args[0])
@@ -79,7 +79,7 @@ func run(args []string) error {
 
 // servePod is the agent of a pod. Each program loads the filter for itself, because the agent may change the host name.
 func servePod(boot wire.Boot) error {
-	if _, err := inside.Prepare(nil, nil, false); err != nil {
+	if _, err := gvisor.Prepare(nil, nil, false); err != nil {
 		return err
 	}
 	boot.Offer = true

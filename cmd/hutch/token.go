@@ -81,7 +81,7 @@ func storedTokens(ctx context.Context, dir string, f func(hutch.Tokens) error) e
 	if err != nil {
 		return err
 	}
-	r, err := auth.Open(ctx, auth.Options{Shelf: s.Shelf("tokens")})
+	r, err := auth.Open(ctx, auth.Options{Collection: s.Collection("tokens")})
 	if err == nil {
 		err = f(r)
 	}

@@ -48,7 +48,7 @@ func TestLifeOfAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := open(t, auth.Options{Shelf: db.Shelf("tokens"), Local: "mine"})
+	r := open(t, auth.Options{Collection: db.Collection("tokens"), Local: "mine"})
 	ci := create(t, r, hutch.TokenRequest{Name: "ci", Scopes: []hutch.Scope{"exec", "read", "exec"}, Limits: hutch.TokenLimits{Requests: 7, Sandboxes: hutch.Unlimited}})
 	if len(ci.Secret) < 50 || !strings.HasPrefix(ci.Secret, auth.Prefix) {
 		t.Errorf("the token is %q", ci.Secret)
@@ -56,7 +56,7 @@ func TestLifeOfAToken(t *testing.T) {
 	other := create(t, r, hutch.TokenRequest{Name: "other"})
 
 	// No secret is on disk; everything else that matters is.
-	docs, err := db.Shelf("tokens").All(t.Context())
+	docs, err := db.Collection("tokens").All(t.Context())
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
 	}
@@ -65,7 +65,7 @@ func TestLifeOfAToken(t *testing.T) {
 			t.Errorf("the secret is kept: %s", doc)
 		}
 	}
-	r = open(t, auth.Options{Shelf: db.Shelf("tokens"), Local: "mine"})
+	r = open(t, auth.Options{Collection: db.Collection("tokens"), Local: "mine"})
 	who, err := r.Check(t.Context(), ci.Secret)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestLifeOfAToken(t *testing.T) {
 			t.Errorf("%+v, %v", gone, err)
 		}
 	}
-	r = open(t, auth.Options{Shelf: db.Shelf("tokens")})
+	r = open(t, auth.Options{Collection: db.Collection("tokens")})
 	for _, secret := range []string{ci.Secret, again.Secret, "mine", "", "hutch_", other.Secret + " ", strings.ToUpper(other.Secret)} {
 		_, err := r.Check(t.Context(), secret)
 		wantKind(t, hutch.Denied, err)
@@ -216,7 +216,7 @@ func TestRaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	r := open(t, auth.Options{Shelf: db.Shelf("tokens")})
+	r := open(t, auth.Options{Collection: db.Collection("tokens")})
 	secret := create(t, r, hutch.TokenRequest{Name: "used"}).Secret
 	var wg sync.WaitGroup
 	made := make(chan string, 64)

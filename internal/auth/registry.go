@@ -31,8 +31,8 @@ var (
 
 // Options configure a registry; the zero value accepts no token.
 type Options struct {
-	// Shelf is where tokens are stored; nil keeps them in memory only.
-	Shelf *store.Shelf
+	// Collection is where tokens are stored; nil keeps them in memory only.
+	Collection *store.Collection
 	// Local is a token with every scope that was not created here. It belongs to the server itself, and is not
 	// listed.
 	Local string
@@ -75,7 +75,7 @@ type record struct {
 	Hash []byte `json:"sha256"`
 }
 
-// Open returns a registry of the tokens on its shelf.
+// Open returns a registry of the tokens on its collection.
 func Open(ctx context.Context, opt Options) (*Registry, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	opt.Defaults = limits(opt.Defaults, Defaults)
@@ -106,7 +106,7 @@ func (r *Registry) addLocal() {
 const forget = 90 * 24 * time.Hour
 
 func (r *Registry) load(ctx context.Context) (err error) {
-	if r.stored, err = store.OpenMirror(ctx, r.opt.Shelf, r.apply); err != nil {
+	if r.stored, err = store.OpenMirror(ctx, r.opt.Collection, r.apply); err != nil {
 		return err
 	}
 	var old []string

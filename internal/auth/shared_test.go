@@ -21,7 +21,7 @@ func TestOpenWhileOthersChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		return open(t, auth.Options{Shelf: s.Shelf("tokens")})
+		return open(t, auth.Options{Collection: s.Collection("tokens")})
 	}
 	r := registry("a")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func TestRevokeWithoutStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := open(t, auth.Options{Shelf: s.Shelf("tokens")})
+	r := open(t, auth.Options{Collection: s.Collection("tokens")})
 	s.Close()
 	if _, err := r.RevokeToken(t.Context(), "of-another"); err == nil || hutch.KindOf(err) == hutch.NotFound {
 		t.Errorf("it says %v", err)

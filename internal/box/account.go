@@ -84,8 +84,8 @@ func (b *Box) RequestSecrets(uses []string) (changed bool) {
 	b.locked(func() {
 		for _, use := range uses {
 			_, name, err := hutch.ParseSecretUse(use)
-			if err == nil && !slices.Contains(b.rec.Lent, name) && len(b.rec.Lent) < hutch.MaxSecretUses {
-				b.rec.Lent, changed = append(slices.Clip(b.rec.Lent), name), true
+			if err == nil && !slices.Contains(b.rec.RequestedSecrets, name) && len(b.rec.RequestedSecrets) < hutch.MaxSecretUses {
+				b.rec.RequestedSecrets, changed = append(slices.Clip(b.rec.RequestedSecrets), name), true
 			}
 		}
 		if changed {
@@ -98,7 +98,7 @@ func (b *Box) RequestSecrets(uses []string) (changed bool) {
 // noteSecrets gathers the names of the secrets that the box was given. The caller
 // holds mu, or no other caller has the box yet.
 func (b *Box) noteSecrets() {
-	names := slices.Clone(b.rec.Lent)
+	names := slices.Clone(b.rec.RequestedSecrets)
 	for _, use := range b.rec.Secrets {
 		if _, name, err := hutch.ParseSecretUse(use); err == nil {
 			names = append(names, name)

@@ -104,8 +104,8 @@ func (b *Box) Owner() string { return b.name.Owner }
 // Created is when it was created.
 func (b *Box) Created() time.Time { return b.created }
 
-// Place returns its unique name on this host.
-func (b *Box) Place() string { return read(b, func() string { return b.rec.Place }) }
+// Key returns the key of its record.
+func (b *Box) Key() string { return read(b, func() string { return b.rec.Key }) }
 
 // Record returns a copy of the record. Its maps and lists are replaced, never changed.
 func (b *Box) Record() store.Record { return read(b, func() store.Record { return b.rec }) }
@@ -138,8 +138,8 @@ func (b *Box) sandbox() hutch.Sandbox {
 	if v.Paused { // the store records it as running
 		v.Status = hutch.Paused
 	}
-	if b.rec.Books != nil {
-		v.Processes = b.rec.Books.Processes
+	if b.rec.Listing != nil {
+		v.Processes = b.rec.Listing.Processes
 	}
 	if b.uses > 0 {
 		v.LastUsedAt = time.Now()
@@ -154,8 +154,8 @@ func (b *Box) sandbox() hutch.Sandbox {
 
 // Listing returns the agent of an attached box. For another box it returns the saved list of processes and contexts, if
 // it exists.
-func (b *Box) Listing() (agent *wire.Client, saved *store.Books) {
-	b.locked(func() { agent, saved = b.agent, b.rec.Books })
+func (b *Box) Listing() (agent *wire.Client, saved *store.Listing) {
+	b.locked(func() { agent, saved = b.agent, b.rec.Listing })
 	return agent, saved
 }
 

@@ -17,11 +17,11 @@ import (
 	"hutch/internal/wire"
 )
 
-// place is an instance in name only.
-type place struct{ driver.Instance }
+// named is an instance that has only an id.
+type named struct{ driver.Instance }
 
-func (*place) ID() string            { return "place" }
-func (*place) Handle() driver.Handle { return nil }
+func (*named) ID() string            { return "instance" }
+func (*named) Handle() driver.Handle { return nil }
 
 // bench is a box with what it wrote to disk and how often it was due.
 type bench struct {
@@ -30,15 +30,15 @@ type bench struct {
 	broken error
 	due    atomic.Int32
 	uses   atomic.Int32
-	inst   *place
+	inst   *named
 	agent  *wire.Client
 }
 
 func start(t *testing.T, v hutch.Sandbox) *bench {
 	t.Helper()
-	b := &bench{inst: &place{}, agent: wire.NewClient(nil, "")}
+	b := &bench{inst: &named{}, agent: wire.NewClient(nil, "")}
 	v.ID, v.Status, v.CreatedAt, v.LastUsedAt = "sb", hutch.Creating, time.Now(), time.Now()
-	b.Box = box.New(store.Record{Sandbox: v, Place: "sb"}, box.Options{
+	b.Box = box.New(store.Record{Sandbox: v, Key: "sb"}, box.Options{
 		Save: func(_ context.Context, r store.Record) error {
 			if b.broken == nil {
 				b.saved = append(b.saved, r)
@@ -103,7 +103,7 @@ func TestDetach(t *testing.T) {
 		t.Error("a box that was used meanwhile was detached")
 	}
 	_, _, since = b.LastUse()
-	listing := &store.Books{Processes: []hutch.Process{{ID: "p"}}}
+	listing := &store.Listing{Processes: []hutch.Process{{ID: "p"}}}
 	if !b.Detach(listing, since) || b.BeginUse() != nil || len(b.Sandbox().Processes) != 1 {
 		t.Error("an idle box is not detached")
 	}
@@ -141,7 +141,7 @@ func TestGoneIsNotWritten(t *testing.T) {
 // Only the moves of the package comment are allowed.
 func TestMoves(t *testing.T) {
 	b := run(t, hutch.Sandbox{})
-	if _, ok := b.Fail(&place{Instance: b.inst}, ""); ok {
+	if _, ok := b.Fail(&named{Instance: b.inst}, ""); ok {
 		t.Error("failed with an instance that is not its own")
 	}
 	if agent, ok := b.Fail(b.inst, "dead"); !ok || agent != b.agent || b.Status() != hutch.Failed {

@@ -64,12 +64,12 @@ func (b *Box) LastUse() (inst driver.Instance, agent *wire.Client, since time.Ti
 
 // Detach takes a running box out of use: uses wait for the lifecycle lock from now on. listing is shown until the box
 // runs again. If the box is in use, or was used since, Detach returns false and changes nothing.
-func (b *Box) Detach(listing *store.Books, since time.Time) (ok bool) {
+func (b *Box) Detach(listing *store.Listing, since time.Time) (ok bool) {
 	b.locked(func() {
 		if b.uses > 0 || b.rec.Sandbox.Status != hutch.Running || !b.rec.Sandbox.LastUsedAt.Equal(since) {
 			return
 		}
-		b.inst, b.agent, b.rec.Books, ok = nil, nil, listing, true
+		b.inst, b.agent, b.rec.Listing, ok = nil, nil, listing, true
 	})
 	return ok
 }

@@ -35,7 +35,7 @@ func (b *Box) move(to hutch.Status, reason string) {
 	case hutch.Stopped, hutch.Hibernated:
 		b.health = hutch.Asleep
 	default:
-		b.health, b.rec.Books = hutch.Unhealthy, nil
+		b.health, b.rec.Listing = hutch.Unhealthy, nil
 	}
 	if to != hutch.Running {
 		b.rec.Used.End()
@@ -47,8 +47,8 @@ func (b *Box) move(to hutch.Status, reason string) {
 
 // attach records the instance that the box runs in. The caller holds mu.
 func (b *Box) attach(inst driver.Instance, agent *wire.Client) {
-	b.inst, b.agent, b.paused, b.rec.Books, b.rec.Sandbox.Paused = inst, agent, nil, nil, false
-	b.rec.Handle, b.rec.Seat = inst.Handle(), inst.ID()
+	b.inst, b.agent, b.paused, b.rec.Listing, b.rec.Sandbox.Paused = inst, agent, nil, nil, false
+	b.rec.Handle, b.rec.InstanceID = inst.Handle(), inst.ID()
 	b.rec.Sandbox.LastUsedAt = time.Now()
 	b.arm()
 }
@@ -56,10 +56,10 @@ func (b *Box) attach(inst driver.Instance, agent *wire.Client) {
 // dropBase drops the base layer, which other boxes can share. The caller holds mu.
 func (b *Box) dropBase() { b.base, b.dropped = nil, b.base }
 
-// Assign gives a box that is being created an instance from the pool: the name on this
-// host, the token, and the base layer.
-func (b *Box) Assign(place, token string, base *snapshots.Base) {
-	b.locked(func() { b.rec.Place, b.rec.Token, b.base = place, token, base })
+// Assign gives a box that is being created an instance from the pool: the key, the token,
+// and the base layer.
+func (b *Box) Assign(key, token string, base *snapshots.Base) {
+	b.locked(func() { b.rec.Key, b.rec.Token, b.base = key, token, base })
 }
 
 // SetBase sets the base layer of a box that is being created.
@@ -76,8 +76,8 @@ func (b *Box) Abandon(why error) {
 // CommitRun records that the box runs in a new instance, on disk first.
 func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.Client, reason string) error {
 	return b.commit(ctx, func(r *store.Record) {
-		r.Sandbox.Status, r.Sandbox.Reason, r.Books = hutch.Running, reason, nil
-		r.Handle, r.Seat = inst.Handle(), inst.ID()
+		r.Sandbox.Status, r.Sandbox.Reason, r.Listing = hutch.Running, reason, nil
+		r.Handle, r.InstanceID = inst.Handle(), inst.ID()
 	}, func() {
 		b.move(hutch.Running, reason)
 		b.attach(inst, agent)
@@ -88,11 +88,11 @@ func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.C
 // box has been frozen again.
 func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Health, paused bool) {
 	b.locked(func() {
-		listing := b.rec.Books
+		listing := b.rec.Listing
 		b.since, b.health = b.rec.Sandbox.CreatedAt, health
 		b.attach(inst, agent)
 		if paused {
-			b.agent, b.paused, b.rec.Books, b.rec.Sandbox.Paused = nil, agent, listing, true
+			b.agent, b.paused, b.rec.Listing, b.rec.Sandbox.Paused = nil, agent, listing, true
 		}
 	})
 }

@@ -36,8 +36,8 @@ const Surface = "console"
 type Options struct {
 	// Tokens are the tokens with which people sign in. Required.
 	Tokens Tokens
-	// Shelf is where sessions are stored; nil keeps them in memory only.
-	Shelf Shelf
+	// Collection is where sessions are stored; nil keeps them in memory only.
+	Collection Collection
 	// News calls a function with each session that another server changes, or with nil for an ended one; nil if there
 	// are no other servers.
 	News func(context.Context, func(key string, doc []byte) error) error
@@ -100,7 +100,7 @@ func Open(ctx context.Context, opt Options) (*Handler, error) {
 	if opt.People != nil {
 		renewals.renew = opt.People.Renew
 	}
-	sessions, err := openSessions(ctx, opt.Tokens, opt.Shelf, renewals, opt.Log)
+	sessions, err := openSessions(ctx, opt.Tokens, opt.Collection, renewals, opt.Log)
 	if err != nil {
 		return nil, err
 	}

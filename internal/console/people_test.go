@@ -36,7 +36,7 @@ func newPeopleSite(t *testing.T) (*site, *issuer.Issuer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{tokens: tokens, shelf: &shelf{}}
+	s := &site{tokens: tokens, collection: &collection{}}
 	s.people = console.Options{People: client, Person: func(_ context.Context, g *openid.Grant) *caller.Principal {
 		return tokens.Person(g.Subject, g.Username, g.Scope, g.Expires)
 	}}
@@ -106,13 +106,13 @@ func TestPeople(t *testing.T) {
 	if w := p.request("POST", "/v1/x", ""); w.Body.String() != "ada.l by console" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	for _, doc := range s.shelf.docs {
+	for _, doc := range s.collection.docs {
 		if strings.Contains(string(doc), "again") || strings.Contains(string(doc), "opaque") {
 			t.Errorf("tokens of the issuer are stored: %s", doc)
 		}
 	}
 	w = p.request("DELETE", "/console/session", "")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), at.URL+"/end?") || !strings.Contains(w.Body.String(), "id_token_hint") || len(s.shelf.docs) != 0 {
+	if w.Code != 200 || !strings.Contains(w.Body.String(), at.URL+"/end?") || !strings.Contains(w.Body.String(), "id_token_hint") || len(s.collection.docs) != 0 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := p.request("GET", "/v1/x", ""); w.Code != 401 {
@@ -126,7 +126,7 @@ func TestPeopleForged(t *testing.T) {
 	s, at := newPeopleSite(t)
 	refused := func(name string, w *httptest.ResponseRecorder, code string) {
 		t.Helper()
-		if got := w.Header().Get("Location"); got != "/signin?error="+code || strings.Contains(strings.Join(w.Header()["Set-Cookie"], " "), "hutch_session") || len(s.shelf.docs) != 0 {
+		if got := w.Header().Get("Location"); got != "/signin?error="+code || strings.Contains(strings.Join(w.Header()["Set-Cookie"], " "), "hutch_session") || len(s.collection.docs) != 0 {
 			t.Errorf("%s: %q %v", name, got, w.Header())
 		}
 	}
@@ -205,9 +205,9 @@ func TestPeopleRenewed(t *testing.T) {
 	}
 }
 
-// shared is a shelf that tells another server of what this one changes.
+// shared is a collection that tells another server of what this one changes.
 type shared struct {
-	*shelf
+	*collection
 	news chan func(hear func(string, []byte) error)
 }
 
@@ -217,11 +217,11 @@ func (s *shared) tell(key string, doc []byte) {
 
 func (s *shared) Put(ctx context.Context, key string, doc []byte) error {
 	defer s.tell(key, doc)
-	return s.shelf.Put(ctx, key, doc)
+	return s.collection.Put(ctx, key, doc)
 }
 
 func (s *shared) Replace(ctx context.Context, key string, doc []byte) (bool, error) {
-	there, err := s.shelf.Replace(ctx, key, doc)
+	there, err := s.collection.Replace(ctx, key, doc)
 	if there {
 		s.tell(key, doc)
 	}
@@ -230,7 +230,7 @@ func (s *shared) Replace(ctx context.Context, key string, doc []byte) (bool, err
 
 func (s *shared) Delete(ctx context.Context, key string) error {
 	defer s.tell(key, nil)
-	return s.shelf.Delete(ctx, key)
+	return s.collection.Delete(ctx, key)
 }
 
 // hear calls a function with what another server changes.
@@ -254,12 +254,12 @@ func TestPeopleOnTwoServers(t *testing.T) {
 	t.Parallel()
 	s, at := newPeopleSite(t)
 	at.Lifetime = 12 * time.Second // a slow machine has 3 for each renewal
-	here, there := &shared{s.shelf, make(chan func(func(string, []byte) error), 100)}, &shared{s.shelf, make(chan func(func(string, []byte) error), 100)}
+	here, there := &shared{s.collection, make(chan func(func(string, []byte) error), 100)}, &shared{s.collection, make(chan func(func(string, []byte) error), 100)}
 	opt := s.people
-	opt.Shelf, opt.News = here, there.hear
+	opt.Collection, opt.News = here, there.hear
 	s.open(t, opt)
-	other := &site{tokens: s.tokens, shelf: s.shelf}
-	other.open(t, console.Options{Shelf: there, News: here.hear})
+	other := &site{tokens: s.tokens, collection: s.collection}
+	other.open(t, console.Options{Collection: there, News: here.hear})
 	p := s.page()
 	p.signInPerson(t, at)
 	q := other.page()

@@ -41,8 +41,8 @@ type Tokens interface {
 	CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal
 }
 
-// Shelf is where sessions are stored.
-type Shelf interface {
+// Collection is where sessions are stored.
+type Collection interface {
 	Put(ctx context.Context, key string, doc []byte) error
 	// Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
 	Replace(ctx context.Context, key string, doc []byte) (bool, error)
@@ -53,10 +53,10 @@ type Shelf interface {
 // sessions are the browsers that are signed in. The server keeps neither the cookie nor the token of a session, but
 // the SHA-256 of each: a reader of the store can use neither.
 type sessions struct {
-	tokens   Tokens
-	shelf    Shelf // nil for none
-	renewals renewals
-	log      *slog.Logger
+	tokens     Tokens
+	collection Collection // nil for none
+	renewals   renewals
+	log        *slog.Logger
 
 	mu   sync.Mutex
 	byID map[hash]*session
@@ -116,12 +116,12 @@ func (c cookie) csrf() string {
 var errSignedOut = hutch.Errorf(hutch.Denied, "the session ended while this was under way: sign in again")
 
 // openSessions reads the stored sessions, and removes ended ones.
-func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, renewals renewals, log *slog.Logger) (*sessions, error) {
-	s := &sessions{tokens: tokens, shelf: shelf, renewals: renewals, log: log, byID: map[hash]*session{}}
-	if shelf == nil {
+func openSessions(ctx context.Context, tokens Tokens, collection Collection, renewals renewals, log *slog.Logger) (*sessions, error) {
+	s := &sessions{tokens: tokens, collection: collection, renewals: renewals, log: log, byID: map[hash]*session{}}
+	if collection == nil {
 		return s, nil
 	}
-	docs, err := shelf.All(ctx)
+	docs, err := collection.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func openSessions(ctx context.Context, tokens Tokens, shelf Shelf, renewals rene
 		x, err := readSession(name, doc)
 		if err != nil { // the person signs in again
 			log.Warn("drop a session that cannot be read", "session", fmt.Sprintf("%.16s", name), "err", err)
-			if err := shelf.Delete(ctx, name); err != nil {
+			if err := collection.Delete(ctx, name); err != nil {
 				log.Warn("remove a session that cannot be read", "err", err)
 			}
 			continue
@@ -328,35 +328,35 @@ func (s *sessions) dropLocked(x *session) {
 
 func (s *sessions) removeLocked(ctx context.Context, x *session) {
 	s.dropLocked(x)
-	if s.shelf == nil {
+	if s.collection == nil {
 		return
 	}
-	if err := s.shelf.Delete(context.WithoutCancel(ctx), hex.EncodeToString(x.key[:])); err != nil {
+	if err := s.collection.Delete(context.WithoutCancel(ctx), hex.EncodeToString(x.key[:])); err != nil {
 		s.log.Warn("remove an ended session", "err", err)
 	}
 }
 
 // renew stores when a session was used, if it still exists.
 func (s *sessions) renew(ctx context.Context, x *session) (there bool, err error) {
-	if s.shelf == nil {
+	if s.collection == nil {
 		return true, nil
 	}
 	doc, err := json.Marshal(x.record)
 	if err != nil {
 		return true, err
 	}
-	return s.shelf.Replace(ctx, hex.EncodeToString(x.key[:]), doc)
+	return s.collection.Replace(ctx, hex.EncodeToString(x.key[:]), doc)
 }
 
 func (s *sessions) save(ctx context.Context, x *session) error {
-	if s.shelf == nil {
+	if s.collection == nil {
 		return nil
 	}
 	doc, err := json.Marshal(x.record)
 	if err != nil {
 		return err
 	}
-	return s.shelf.Put(ctx, hex.EncodeToString(x.key[:]), doc)
+	return s.collection.Put(ctx, hex.EncodeToString(x.key[:]), doc)
 }
 
 // principalLocked returns the principal of a session, or nil if the session or its token has ended. The principal's

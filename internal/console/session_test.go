@@ -24,13 +24,13 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// shelf keeps documents in memory, for handlers that follow one another.
-type shelf struct {
+// collection keeps documents in memory, for handlers that follow one another.
+type collection struct {
 	mu   sync.Mutex
 	docs map[string][]byte
 }
 
-func (s *shelf) Put(_ context.Context, key string, doc []byte) error {
+func (s *collection) Put(_ context.Context, key string, doc []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.docs == nil {
@@ -40,30 +40,30 @@ func (s *shelf) Put(_ context.Context, key string, doc []byte) error {
 	return nil
 }
 
-func (s *shelf) Replace(ctx context.Context, key string, doc []byte) (bool, error) {
+func (s *collection) Replace(ctx context.Context, key string, doc []byte) (bool, error) {
 	if s.docs[key] == nil {
 		return false, nil
 	}
 	return true, s.Put(ctx, key, doc)
 }
 
-func (s *shelf) Delete(_ context.Context, key string) error {
+func (s *collection) Delete(_ context.Context, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.docs, key)
 	return nil
 }
 
-func (s *shelf) All(context.Context) (map[string][]byte, error) { return s.docs, nil }
+func (s *collection) All(context.Context) (map[string][]byte, error) { return s.docs, nil }
 
 const local = "the-token-of-the-server"
 
 // site is a console behind the guard, before an API that says who calls.
 type site struct {
 	http.Handler
-	tokens *auth.Registry
-	shelf  *shelf
-	people console.Options // of a site that people sign in to
+	tokens     *auth.Registry
+	collection *collection
+	people     console.Options // of a site that people sign in to
 }
 
 func newSite(t testing.TB, opt console.Options) *site {
@@ -72,7 +72,7 @@ func newSite(t testing.TB, opt console.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{tokens: tokens, shelf: &shelf{}}
+	s := &site{tokens: tokens, collection: &collection{}}
 	s.open(t, opt)
 	return s
 }
@@ -81,8 +81,8 @@ func newSite(t testing.TB, opt console.Options) *site {
 func (s *site) open(t testing.TB, opt console.Options) {
 	t.Helper()
 	opt.Files, opt.Tokens = built(), s.tokens
-	if opt.Shelf == nil {
-		opt.Shelf = s.shelf
+	if opt.Collection == nil {
+		opt.Collection = s.collection
 	}
 	h, err := console.Open(t.Context(), opt)
 	if err != nil {
@@ -204,8 +204,8 @@ func TestSignIn(t *testing.T) {
 	if w := p.request("GET", "/v1/sandboxes", ""); w.Code != 401 {
 		t.Errorf("after: %d %s", w.Code, w.Body)
 	}
-	if w := p.request("DELETE", "/console/session", ""); w.Code != 204 || len(s.shelf.docs) != 0 {
-		t.Errorf("sign out again: %d, %d documents", w.Code, len(s.shelf.docs))
+	if w := p.request("DELETE", "/console/session", ""); w.Code != 204 || len(s.collection.docs) != 0 {
+		t.Errorf("sign out again: %d, %d documents", w.Code, len(s.collection.docs))
 	}
 }
 
@@ -305,7 +305,7 @@ func TestTokenEnds(t *testing.T) {
 		if w := p.request("GET", "/console/session", ""); w.Code != 401 {
 			t.Errorf("%s: who is it: %d %s", name, w.Code, w.Body)
 		}
-		if len(s.shelf.docs) != 0 {
+		if len(s.collection.docs) != 0 {
 			t.Errorf("%s: the session is still stored", name)
 		}
 	}
@@ -334,10 +334,10 @@ func TestTokenEndsInSignIn(t *testing.T) {
 	} {
 		s := newSite(t, console.Options{})
 		m := s.token(t, "ada")
-		_, s.Handler = open(t, console.Options{Tokens: endedMeanwhile{s.tokens, end}, Shelf: s.shelf})
+		_, s.Handler = open(t, console.Options{Tokens: endedMeanwhile{s.tokens, end}, Collection: s.collection})
 		w := s.page().request("POST", "/console/session", `{"token":"`+m.Secret+`"}`)
-		if w.Code != 403 || w.Header().Get("Set-Cookie") != "" || len(s.shelf.docs) != 0 {
-			t.Errorf("%s: %d %v %s, %d documents", name, w.Code, w.Header(), w.Body, len(s.shelf.docs))
+		if w.Code != 403 || w.Header().Get("Set-Cookie") != "" || len(s.collection.docs) != 0 {
+			t.Errorf("%s: %d %v %s, %d documents", name, w.Code, w.Header(), w.Body, len(s.collection.docs))
 		}
 	}
 }
@@ -373,7 +373,7 @@ func TestRestart(t *testing.T) {
 	ada, eve, m := s.page(), s.page(), s.token(t, "eve")
 	ada.signIn(t, local)
 	eve.signIn(t, m.Secret)
-	for key, doc := range s.shelf.docs {
+	for key, doc := range s.collection.docs {
 		_, value, _ := strings.Cut(ada.cookie, "=")
 		if text := key + string(doc); strings.Contains(text, value) || strings.Contains(text, local) || strings.Contains(text, ada.csrf) {
 			t.Error(text)
@@ -386,8 +386,8 @@ func TestRestart(t *testing.T) {
 	if w := ada.request("POST", "/v1/x", ""); w.Code != 200 {
 		t.Errorf("after a restart: %d %s", w.Code, w.Body)
 	}
-	if w := eve.request("POST", "/v1/x", ""); w.Code != 401 || len(s.shelf.docs) != 1 {
-		t.Errorf("a revoked token after a restart: %d, %d documents", w.Code, len(s.shelf.docs))
+	if w := eve.request("POST", "/v1/x", ""); w.Code != 401 || len(s.collection.docs) != 1 {
+		t.Errorf("a revoked token after a restart: %d, %d documents", w.Code, len(s.collection.docs))
 	}
 }
 
@@ -421,7 +421,7 @@ func TestIdleStreams(t *testing.T) {
 			t.Error("the stream is open after 12 idle hours")
 			p.request("DELETE", "/console/session", "")
 		}
-		if len(s.shelf.docs) != 0 {
+		if len(s.collection.docs) != 0 {
 			t.Error("the session is still stored")
 		}
 	})
@@ -433,18 +433,18 @@ func TestDamagedSessions(t *testing.T) {
 	s := newSite(t, console.Options{})
 	p := s.page()
 	p.signIn(t, local)
-	one := maps.Clone(s.shelf.docs)
+	one := maps.Clone(s.collection.docs)
 	for key, doc := range one {
 		flipped := strings.NewReplacer("0", "1", "1", "0", "a", "b", "b", "a").Replace
 		for i, damaged := range []string{"", "{", "null", "[]", `{"of":1}`, `{"of":"x"}`, `{"of":"","tokenSha256":"AAAA"}`, `{"of":"x","tokenSha256":"AAAA"}`, string(doc[:len(doc)/2])} {
-			s.shelf.docs[fmt.Sprintf("%02x", i)+flipped(key)[2:]] = []byte(damaged)
+			s.collection.docs[fmt.Sprintf("%02x", i)+flipped(key)[2:]] = []byte(damaged)
 		}
-		s.shelf.docs["no hash"], s.shelf.docs[""], s.shelf.docs[key+"00"] = doc, doc, doc
+		s.collection.docs["no hash"], s.collection.docs[""], s.collection.docs[key+"00"] = doc, doc, doc
 	}
 	var log hutchtest.Buffer
 	s.open(t, console.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if !maps.EqualFunc(s.shelf.docs, one, bytes.Equal) {
-		t.Errorf("%d documents are left", len(s.shelf.docs))
+	if !maps.EqualFunc(s.collection.docs, one, bytes.Equal) {
+		t.Errorf("%d documents are left", len(s.collection.docs))
 	}
 	if n := strings.Count(log.String(), "drop a session"); n != 12 {
 		t.Errorf("%d lines in the log: %s", n, log.String())
@@ -595,8 +595,8 @@ func TestManySessions(t *testing.T) {
 	if w := first.request("GET", "/v1/x", ""); w.Code != 401 {
 		t.Errorf("the first of 21 sessions: %d", w.Code)
 	}
-	if w := ada.request("GET", "/v1/x", ""); w.Code != 200 || len(s.shelf.docs) != 21 {
-		t.Errorf("another token's session: %d, %d documents", w.Code, len(s.shelf.docs))
+	if w := ada.request("GET", "/v1/x", ""); w.Code != 200 || len(s.collection.docs) != 21 {
+		t.Errorf("another token's session: %d, %d documents", w.Code, len(s.collection.docs))
 	}
 }
 

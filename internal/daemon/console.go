@@ -29,7 +29,7 @@ func (d *Daemon) openConsole(ctx context.Context) (err error) {
 	}
 	d.console, err = console.Open(ctx, console.Options{
 		People: people, Person: d.person, Host: d.cfg.Console,
-		Tokens: d.tokens, Shelf: d.store.Shelf("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log, Model: d.cfg.Questions.model(),
+		Tokens: d.tokens, Collection: d.store.Collection("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log, Model: d.cfg.Questions.model(),
 		News:   d.newsOf("sessions"),
 		Count:  d.countRequest,
 		Client: func(r *http.Request) netip.Addr { addr, _ := d.clientOf(r); return addr },
@@ -78,7 +78,7 @@ func (d *Daemon) person(ctx context.Context, g *openid.Grant) *caller.Principal 
 // openLinks reads the links by which terminals are watched.
 func (d *Daemon) openLinks(ctx context.Context) (err error) {
 	d.links, err = watchlink.Open(ctx, watchlink.Options{
-		Processes: d.policy, Holder: d.tokens.Holder, Shelf: d.store.Shelf("watch-links"), Observer: d.observers, Log: d.log,
+		Processes: d.policy, Holder: d.tokens.Holder, Collection: d.store.Collection("watch-links"), Observer: d.observers, Log: d.log,
 		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "viewers "+owner) },
 	})
 	return err

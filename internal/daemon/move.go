@@ -90,7 +90,7 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	return n, datadir.WriteMembership(dir, datadir.Membership{Installation: s.Installation(), Node: node})
 }
 
-// beside reads the files that a server keeps outside of its own store, as documents by shelf and key.
+// beside reads the files that a server keeps outside of its own store, as documents by collection and key.
 func beside(dir string, opt Secrets) (store.Documents, error) {
 	vault, err := openVault(dir, opt)
 	if err != nil {
@@ -112,5 +112,5 @@ func beside(dir string, opt Secrets) (store.Documents, error) {
 			return nil, err
 		}
 	}
-	return store.Documents{secretsShelf: secrets, filesShelf: files}, nil
+	return store.Documents{secretsCollection: secrets, filesCollection: files}, nil
 }

@@ -46,7 +46,7 @@ func (d *Daemon) openFolder(context.Context) (err error) {
 func (d *Daemon) openSecrets(ctx context.Context) (err error) {
 	var v *secret.Vault
 	if d.store.Shared() {
-		v, err = secret.OpenShared(ctx, d.store.Shelf(secretsShelf), d.cfg.Secrets.Given)
+		v, err = secret.OpenShared(ctx, d.store.Collection(secretsCollection), d.cfg.Secrets.Given)
 	} else {
 		v, err = openVault(d.dir, d.cfg.Secrets)
 	}
@@ -66,7 +66,7 @@ func (d *Daemon) openTokens(ctx context.Context) (err error) {
 		}
 	}
 	d.tokens, err = auth.Open(ctx, auth.Options{
-		Shelf: d.store.Shelf("tokens"), Local: d.token, LocalLimits: d.cfg.Limits, LocalFree: d.isPersonal(), Defaults: d.cfg.Limits, Issuer: d.people, Log: d.log,
+		Collection: d.store.Collection("tokens"), Local: d.token, LocalLimits: d.cfg.Limits, LocalFree: d.isPersonal(), Defaults: d.cfg.Limits, Issuer: d.people, Log: d.log,
 	})
 	return err
 }
@@ -77,7 +77,7 @@ func (d *Daemon) isPersonal() bool { return d.cfg.Token == "" && OnLoopback(d.cf
 
 func (d *Daemon) openMeters(ctx context.Context) (err error) {
 	meter := func(unit, limit string, window time.Duration) *quota.Meter {
-		m, failed := quota.Open(ctx, quota.Options{Shelf: d.store.Shelf(limit), Window: window, What: unit, Limit: limit})
+		m, failed := quota.Open(ctx, quota.Options{Collection: d.store.Collection(limit), Window: window, What: unit, Limit: limit})
 		if err = errors.Join(err, failed); failed == nil {
 			d.onClose(func() error { return m.Close(context.Background()) })
 		}
@@ -108,7 +108,7 @@ func (d *Daemon) openPolicy(ctx context.Context) (err error) {
 		return err
 	}
 	d.policy, err = policy.New(ctx, all.service, policy.Options{
-		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: all.images, Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys, Pools: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
+		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: all.images, Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys, Pools: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Collection("grants"),
 		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: all.timelines, Record: all.record, Log: d.log,
 	})
 	return err

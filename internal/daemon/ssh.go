@@ -29,7 +29,7 @@ func (d *Daemon) listenSSH(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opt := sshkeys.Options{Shelf: d.store.Shelf("ssh-keys"), Holder: d.tokens.Holder, Authority: authority}
+	opt := sshkeys.Options{Collection: d.store.Collection("ssh-keys"), Holder: d.tokens.Holder, Authority: authority}
 	if d.cfg.SSH != "" {
 		opt.Server = d.sshServer
 	}

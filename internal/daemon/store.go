@@ -15,10 +15,10 @@ import (
 	"hutch/internal/store"
 )
 
-// The shelves of a shared store for data that a server with its own store keeps in files.
+// The collections of a shared store for data that a server with its own store keeps in files.
 const (
-	secretsShelf = "secrets"
-	filesShelf   = "files"
+	secretsCollection = "secrets"
+	filesCollection   = "files"
 )
 
 // linkSecret is the file, in the data folder, with the secret that links to files are signed with.
@@ -111,7 +111,7 @@ func (d *Daemon) share(ctx context.Context, path string, open func(path string) 
 	if !d.store.Shared() {
 		return open(path)
 	}
-	return d.store.Shelf(filesShelf).Change(ctx, func(draft *store.Draft) error {
+	return d.store.Collection(filesCollection).Change(ctx, func(draft *store.Draft) error {
 		name := filepath.Base(path)
 		doc, err := draft.Get(name)
 		if err == nil && doc != nil {
@@ -129,13 +129,13 @@ func (d *Daemon) share(ctx context.Context, path string, open func(path string) 
 	})
 }
 
-// newsOf returns the function that reports changes of a shelf by other servers, or nil if there are none.
-func (d *Daemon) newsOf(shelf string) func(context.Context, func(key string, doc []byte) error) error {
+// newsOf returns the function that reports changes of a collection by other servers, or nil if there are none.
+func (d *Daemon) newsOf(collection string) func(context.Context, func(key string, doc []byte) error) error {
 	if !d.store.Shared() {
 		return nil
 	}
 	return func(ctx context.Context, apply func(key string, doc []byte) error) error {
-		_, err := store.OpenMirror(ctx, d.store.Shelf(shelf), apply)
+		_, err := store.OpenMirror(ctx, d.store.Collection(collection), apply)
 		return err
 	}
 }

@@ -73,7 +73,7 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 		return before, img, "", hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
 	}
 	began := time.Now()
-	dir, err = e.saved.WriteCopy(s.Place(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	dir, err = e.saved.WriteCopy(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 	s.Reattach(inst, agent, since)
 	e.noticeDeath(s, inst)
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 		used.CPUSeconds = 0
 	}
 	now = travel.Activity{Used: since, CPU: used.CPUSeconds, Of: inst.ID(), At: began}
-	return now, travel.Image{Place: s.Place(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
+	return now, travel.Image{RecordKey: s.Key(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
 }
 
 func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir string) error {
@@ -99,7 +99,7 @@ func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v := &rec.Sandbox
 	v.Status, v.Paused = hutch.Hibernated, false
 	v.Reason = "it continues from its checkpoint of " + at.UTC().Format(time.RFC3339) + ": the node that it was on is away"
-	rec.Handle, rec.Seat, rec.Books = nil, "", nil
+	rec.Handle, rec.InstanceID, rec.Listing = nil, "", nil
 	rec.Used.End()
 	rec.EnvNews = map[string]*string{} // its interpreters can have older variables
 	for name, value := range rec.Env {
@@ -115,7 +115,7 @@ func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 		if e.opt.Store == nil {
 			return hutch.Errorf(hutch.Unsupported, "this server keeps no records")
 		}
-		ours, err := e.opt.Store.Has(ctx, s.Place())
+		ours, err := e.opt.Store.Has(ctx, s.Key())
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destructio
 	}
 	used := rec.Used.Usage
 	used.Disk = 0
-	if err := e.opt.Store.Retire(context.WithoutCancel(ctx), rec.Place, owner, used); err != nil {
+	if err := e.opt.Store.Retire(context.WithoutCancel(ctx), rec.Key, owner, used); err != nil {
 		return hutch.Destruction{}, err
 	}
 	e.exposed.Remove(rec.Ports)

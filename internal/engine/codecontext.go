@@ -38,15 +38,15 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	if req.Env, err = e.secrets.programEnv(s, req.Env, req.Secrets); err != nil {
 		return hutch.CodeContext{}, err
 	}
-	info, err := agent.CreateContext(ctx, place(k, req))
+	info, err := agent.CreateContext(ctx, agentContext(k, req))
 	if err != nil {
 		return hutch.CodeContext{}, e.diagnose(ctx, s, agent, err)
 	}
 	return codeContext(id, info), nil
 }
 
-// place describes a context to the agent.
-func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
+// agentContext describes a context to the agent.
+func agentContext(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	c := k.Context()
 	c.ID, c.Dir, c.User, c.Env = req.ID, req.Dir, req.User, instance.Environ(req.Env)
 	idle := req.IdleTimeout.Duration()
@@ -72,7 +72,7 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 
 // Contexts implements hutch.Service.
 func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
-	return entries(ctx, e, id, func(b *store.Books) []hutch.CodeContext { return b.Contexts }, codeContexts)
+	return entries(ctx, e, id, func(b *store.Listing) []hutch.CodeContext { return b.Contexts }, codeContexts)
 }
 
 func codeContexts(ctx context.Context, id string, agent *wire.Client) ([]hutch.CodeContext, error) {
@@ -204,7 +204,7 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 		if serr != nil {
 			return "", kernel.Kernel{}, serr
 		}
-		info, err = agent.CreateContext(ctx, place(want, hutch.ContextRequest{ID: id, Dir: req.Dir, Env: env}))
+		info, err = agent.CreateContext(ctx, agentContext(want, hutch.ContextRequest{ID: id, Dir: req.Dir, Env: env}))
 	}
 	if err != nil {
 		return "", kernel.Kernel{}, err

@@ -185,8 +185,8 @@ func (e *lifecycle) keptSide(s *sandbox) (side, error) {
 	switch {
 	case s.Gone():
 		return side{}, notFound(v.ID)
-	case v.Status == hutch.Stopped && !e.saved.HasMemory(s.Place()):
-		return fileSide("the sandbox "+quoted(v.ID), e.saved.Archive(s.Place()), v.Limits)
+	case v.Status == hutch.Stopped && !e.saved.HasMemory(s.Key()):
+		return fileSide("the sandbox "+quoted(v.ID), e.saved.Archive(s.Key()), v.Limits)
 	case v.Status == hutch.Failed:
 		return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q has failed, and its files are lost: compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
 	}

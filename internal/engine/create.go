@@ -142,12 +142,12 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	maps.Copy(env, req.Env)
 	env["SANDBOX_ID"] = v.ID
 	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
-	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text(), Most: owner.MaxSandboxes}
+	rec := store.Record{Sandbox: v, Key: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text(), Most: owner.MaxSandboxes}
 	if err := cmp.Or(e.secrets.check(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
 		return store.Record{}, nil, err
 	}
 	if v.Owner != "" { // others may have a sandbox with that id
-		rec.Place = hutch.NewID("o")
+		rec.Key = hutch.NewID("o")
 	}
 	return rec, d, nil
 }
@@ -263,7 +263,7 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 		return err
 	}
 	all := append(root.Env[:len(root.Env):len(root.Env)], instance.Environ(rec.Env)...)
-	inst, agent, err := e.instances.Open(ctx, v.Runtime, how.Plan, driver.Spec{ID: rec.Place, Image: v.Image, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, root, all, v.Limits)})
+	inst, agent, err := e.instances.Open(ctx, v.Runtime, how.Plan, driver.Spec{ID: rec.Key, Image: v.Image, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, root, all, v.Limits)})
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}

@@ -162,7 +162,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	if e.opt.Store != nil {
-		if err := e.exposed.Open(ctx, e.opt.Store.Shelf("labels")); err != nil {
+		if err := e.exposed.Open(ctx, e.opt.Store.Collection("labels")); err != nil {
 			return fmt.Errorf("start engine: %w", err)
 		}
 	}

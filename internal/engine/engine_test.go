@@ -123,7 +123,7 @@ func TestOneIDIsOneSandbox(t *testing.T) {
 	}
 	wg.Wait()
 	if n := made.Load(); n != 1 {
-		t.Errorf("made %d places for one id", n)
+		t.Errorf("made %d instances for one id", n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestStoreFailureUndoesCreate(t *testing.T) {
 		t.Fatal("created without a record")
 	}
 	if n, _ := b.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 {
-		t.Errorf("%d places left", n)
+		t.Errorf("%d instances left", n)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestIdleStopKeepsFiles(t *testing.T) {
 	}
 }
 
-// What is written while the files are being kept is not lost with the place.
+// What is written while the files are being kept is not lost with the instance.
 func TestUsedWhileFilesAreKept(t *testing.T) {
 	b := start(t, nil)
 	packed, goOn := filepath.Join(t.TempDir(), "packed"), filepath.Join(t.TempDir(), "go-on")
@@ -535,7 +535,7 @@ func TestDestroyWakesNobody(t *testing.T) {
 	}
 	files, _ := filepath.Glob(filepath.Join(b.opt.Dir, "files", "*"))
 	if made.Load() != 0 || len(files) != 0 {
-		t.Errorf("made %d places, left %q", made.Load(), files)
+		t.Errorf("made %d instances, left %q", made.Load(), files)
 	}
 }
 
@@ -605,7 +605,7 @@ func TestEphemeralEngineTakesItsSandboxesAlong(t *testing.T) {
 	}
 	b.end(t)
 	if n, err := b.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
-		t.Errorf("%d places left, %v", n, err)
+		t.Errorf("%d instances left, %v", n, err)
 	}
 	if _, err := b.Create(t.Context(), hutch.CreateRequest{}); !errors.Is(err, hutch.Unavailable) {
 		t.Errorf("create after close: %v", err)

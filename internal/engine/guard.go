@@ -73,7 +73,7 @@ func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
 	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
 	e.happened(e.ctx, s, "Stopped", stoppedForMemory)
 	if err := instance.Destroy(inst); err != nil {
-		e.log.Error("free a place without memory", "sandbox", s.ID(), "err", err)
+		e.log.Error("free an instance without memory", "sandbox", s.ID(), "err", err)
 	}
 }
 
@@ -84,11 +84,11 @@ func (e *lifecycle) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Place()))
+		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Key()))
 	}
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}}); err != nil {
 		return err
 	}
-	e.saved.Shed(e.saved.Memory(s.Place()))
+	e.saved.Shed(e.saved.Memory(s.Key()))
 	return nil
 }

@@ -47,7 +47,7 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 
 // readListing asks the agent for the processes and ports that lists show while the
 // sandbox sleeps.
-func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Books, error) {
+func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Listing, error) {
 	ps, err := processes(ctx, id, agent)
 	if err != nil {
 		return nil, err
@@ -56,11 +56,11 @@ func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Boo
 	if err != nil {
 		return nil, err
 	}
-	return &store.Books{Processes: ps, Contexts: contexts}, nil
+	return &store.Listing{Processes: ps, Contexts: contexts}, nil
 }
 
 // alive reports whether the sandbox has processes or contexts that can be at work.
-func alive(b *store.Books) bool {
+func alive(b *store.Listing) bool {
 	return slices.ContainsFunc(b.Processes, func(p hutch.Process) bool { return p.Status.Live() }) ||
 		slices.ContainsFunc(b.Contexts, func(c hutch.CodeContext) bool { return c.Busy })
 }
@@ -96,7 +96,7 @@ type seen struct {
 
 // saveMemory writes the sandbox's folder, under a temporary name first.
 func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
-	return e.saved.WriteMemory(s.Place(), func(dir string) error {
+	return e.saved.WriteMemory(s.Key(), func(dir string) error {
 		if err := agent.Park(ctx); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.
 	if failed := s.Save(ctx); failed != nil {
 		return errors.Join(err, failed)
 	}
-	return errors.Join(err, e.saved.RemoveMemory(s.Place()))
+	return errors.Join(err, e.saved.RemoveMemory(s.Key()))
 }
 
 // resumeLater tries again to resume a sandbox, until it runs or has died. Calls to it
@@ -181,12 +181,12 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
-		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Place()))
+		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Key()))
 	}
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}, reason: &reason}); err != nil {
 		return err
 	}
-	e.saved.Shed(e.saved.Memory(s.Place()))
+	e.saved.Shed(e.saved.Memory(s.Key()))
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 // one of the pool.
 func (e *lifecycle) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
 	rec := s.Record()
-	inst, err := e.instances.Restore(ctx, r, rec.Sandbox, spec, e.saved.Memory(s.Place()))
+	inst, err := e.instances.Restore(ctx, r, rec.Sandbox, spec, e.saved.Memory(s.Key()))
 	if err != nil {
 		return nil, err
 	}

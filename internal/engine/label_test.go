@@ -78,7 +78,7 @@ func TestReservedLabelsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	docs, err := b.store.Shelf("labels").All(t.Context())
+	docs, err := b.store.Collection("labels").All(t.Context())
 	if err != nil || len(docs) != exposure.MaxReserved+1 {
 		t.Errorf("%d labels are kept, %v", len(docs), err)
 	}

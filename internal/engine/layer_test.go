@@ -19,7 +19,7 @@ import (
 // sharing is the fake driver with layers, which are folders that are copied.
 type sharing struct {
 	*fake.Driver
-	dir          string // of the places
+	dir          string // of the instances
 	refuse, fail error  // for Layer, and for Create on one
 
 	mu           sync.Mutex

@@ -156,14 +156,14 @@ func (e *lifecycle) reserveRoom(s *sandbox) error {
 
 // wakeFromFiles makes a new instance for a stopped sandbox, and restores its files.
 func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
-	if e.saved.HasMemory(s.Place()) {
+	if e.saved.HasMemory(s.Key()) {
 		return e.wakeFromSavedFiles(ctx, s, d)
 	}
-	fill := func(a *wire.Client) error { return saved.Unpack(ctx, a, s.Sandbox().Image, e.saved.Archive(s.Place())) }
+	fill := func(a *wire.Client) error { return saved.Unpack(ctx, a, s.Sandbox().Image, e.saved.Archive(s.Key())) }
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create, Fill: fill}}); err != nil {
 		return err
 	}
-	if err := e.saved.RemoveArchive(s.Place()); err != nil {
+	if err := e.saved.RemoveArchive(s.Key()); err != nil {
 		e.log.Error("remove the files of a woken sandbox", "sandbox", s.ID(), "err", err)
 	}
 	return nil
@@ -227,17 +227,17 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 // stop saves the files of an idle sandbox, and frees its instance.
 func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
 	v := s.Record()
-	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, v.Sandbox.Image, w) })
+	err := e.saved.WriteArchive(v.Key, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, v.Sandbox.Image, w) })
 	if err != nil {
 		return err
 	}
 	e.account(ctx, s, inst)
 	if !s.Detach(nil, since) {
-		return e.saved.RemoveArchive(v.Place) // it was used meanwhile, so the saved files are outdated
+		return e.saved.RemoveArchive(v.Key) // it was used meanwhile, so the saved files are outdated
 	}
 	if err := s.CommitSleep(e.ctx, hutch.Stopped, "idle: files are kept, processes have ended"); err != nil {
 		e.attach(s, inst, agent)
-		return errors.Join(err, e.saved.RemoveArchive(v.Place))
+		return errors.Join(err, e.saved.RemoveArchive(v.Key))
 	}
 	agent.Close()
 	e.log.Info("stopped", "sandbox", s.ID())
@@ -421,7 +421,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 
 // forget removes a sandbox from disk, but keeps its usage.
 func (e *lifecycle) forget(ctx context.Context, s *sandbox, why string) error {
-	if err := e.saved.Remove(s.Place()); err != nil {
+	if err := e.saved.Remove(s.Key()); err != nil {
 		return err
 	}
 	return s.Destroy(why, func() error {
@@ -430,6 +430,6 @@ func (e *lifecycle) forget(ctx context.Context, s *sandbox, why string) error {
 		}
 		used := s.Used()
 		used.Disk = 0
-		return e.opt.Store.Retire(ctx, s.Place(), s.Owner(), used)
+		return e.opt.Store.Retire(ctx, s.Key(), s.Owner(), used)
 	})
 }

@@ -37,7 +37,7 @@ func TestMemoryShort(t *testing.T) {
 	}
 }
 
-// A place that the kernel ends as it is made, for lack of memory, is not a fault of
+// An instance that the kernel ends while it is created, for lack of memory, is not a fault of
 // the runtime.
 func TestKilledForWantOfMemory(t *testing.T) {
 	var kills atomic.Int32

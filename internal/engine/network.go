@@ -61,11 +61,11 @@ func (n networks) start(s *sandbox, inst driver.Instance) (*netstack.Stack, erro
 	if err != nil {
 		return nil, err
 	}
-	place, ok := driver.As[driver.Networked](inst)
+	networked, ok := driver.As[driver.Networked](inst)
 	if !ok || g == nil {
 		return nil, hutch.Errorf(hutch.Unsupported, "the runtime has no network")
 	}
-	file, err := place.Network()
+	file, err := networked.Network()
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.ID())
 	e.happened(ctx, s, "Stopped", "another version of Hutch started it: its files are kept")
 	if err := instance.Destroy(inst); err != nil {
-		e.log.Error("free the place of a stopped sandbox", "sandbox", s.ID(), "err", err)
+		e.log.Error("free the instance of a stopped sandbox", "sandbox", s.ID(), "err", err)
 	}
 	return nil
 }
@@ -39,12 +39,12 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 // keepWithoutAgent saves the files of a sandbox for a stop, in the way that its runtime supports.
 func (e *lifecycle) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
 	if f, ok := driver.As[driver.FileSaver](inst); ok {
-		return e.saved.WriteMemory(s.Place(), func(dir string) error { return f.SaveFiles(ctx, dir) })
+		return e.saved.WriteMemory(s.Key(), func(dir string) error { return f.SaveFiles(ctx, dir) })
 	}
 	a, ok := driver.As[driver.Archiver](inst)
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime cannot keep files without an agent")
 	}
 	v := s.Record()
-	return e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return a.Archive(ctx, w) })
+	return e.saved.WriteArchive(v.Key, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return a.Archive(ctx, w) })
 }

@@ -25,7 +25,7 @@ func pooled(t *testing.T, p engine.Pool) *bench {
 	return b
 }
 
-// ready waits until so many places are ready.
+// ready waits until so many instances are ready.
 func (b *bench) ready(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); b.PoolState().Ready != n; time.Sleep(time.Millisecond) {
@@ -85,7 +85,7 @@ func TestPoolGivesCopiesToOneAlone(t *testing.T) {
 	}
 }
 
-// race has many create at once, and looks whether two are in one place.
+// race has many create at once, and looks whether two got the same instance.
 func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -111,7 +111,7 @@ func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
 }
 
 // A copy of a template takes long where that has many files: others get their
-// places meanwhile, and no more than there are to be.
+// instances meanwhile, and not more than the pool may have.
 func TestPoolFillsBesideCopies(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
@@ -152,7 +152,7 @@ func TestPoolMakesWay(t *testing.T) {
 	b.driver.Break(fake.Faults{Create: func(id string) error {
 		if strings.HasPrefix(id, "w-") {
 			if slow.Load() {
-				t.Error("a place for later is made before one for now")
+				t.Error("an instance for later is made before one for now")
 			}
 			return nil
 		}
@@ -179,12 +179,12 @@ func TestPoolMakesWay(t *testing.T) {
 
 func TestPoolSkipsTheDead(t *testing.T) {
 	var mu sync.Mutex
-	var places []string
+	var instances []string
 	b := start(t, func(o *engine.Options) { o.Pool = engine.Pool{Max: 2, Min: 0} })
 	b.driver.Break(fake.Faults{Create: func(id string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		places = append(places, id)
+		instances = append(instances, id)
 		return nil
 	}})
 	for i := range 3 { // so that some are wanted
@@ -192,9 +192,9 @@ func TestPoolSkipsTheDead(t *testing.T) {
 	}
 	b.ready(t, 2)
 	mu.Lock()
-	for _, place := range places {
-		if strings.HasPrefix(place, "w-") {
-			b.driver.Kill(place)
+	for _, instance := range instances {
+		if strings.HasPrefix(instance, "w-") {
+			b.driver.Kill(instance)
 		}
 	}
 	mu.Unlock()
@@ -205,7 +205,7 @@ func TestPoolSkipsTheDead(t *testing.T) {
 	b.ready(t, 2)
 }
 
-// A place that cannot be used after all costs its sandbox time and nothing else.
+// An instance that cannot be used after all costs its sandbox time and nothing else.
 func TestPoolOfNoUse(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 1, Min: 1})
 	var stale atomic.Bool
@@ -224,7 +224,7 @@ func TestPoolEndsWithTheEngine(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 3, Min: 3})
 	b.end(t)
 	if n, err := b.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
-		t.Errorf("%d places were left (%v)", n, err)
+		t.Errorf("%d instances were left (%v)", n, err)
 	}
 	b.boot(t)
 }

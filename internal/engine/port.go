@@ -120,10 +120,10 @@ const (
 // dial connects with a server: past the agent where the runtime can do that,
 // as each byte then is copied twice less.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
-	if place, ok := driver.As[driver.Connector](s.Instance()); ok {
+	if connector, ok := driver.As[driver.Connector](s.Instance()); ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)
 		defer cancel()
-		if c, err := place.Connect(ctx, port); err == nil {
+		if c, err := connector.Connect(ctx, port); err == nil {
 			return &wire.PortConn{Conn: c}, nil
 		}
 	}

@@ -126,12 +126,12 @@ func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process
 
 // Processes implements hutch.Service.
 func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
-	return entries(ctx, e, id, func(b *store.Books) []hutch.Process { return b.Processes }, processes)
+	return entries(ctx, e, id, func(b *store.Listing) []hutch.Process { return b.Processes }, processes)
 }
 
 // entries are a sandbox's list of processes or contexts, without waking it: from its agent, or as saved when it was
 // detached.
-func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Books) []T,
+func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Listing) []T,
 	awake func(context.Context, string, *wire.Client) ([]T, error)) ([]T, error) {
 	s, err := e.find(ctx, id)
 	if err != nil {

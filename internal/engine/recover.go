@@ -26,19 +26,19 @@ func (e *lifecycle) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	places := make(map[string]*sandbox, len(records))
+	byKey := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
 	for _, rec := range records {
 		rec.Sandbox = onThisClock(rec.Sandbox, time.Now())
 		s := e.newSandbox(rec)
 		e.sandboxes[s.Name()] = s
-		places[s.Place()] = s
+		byKey[s.Key()] = s
 		if rec.Sandbox.Status == hutch.Running {
 			wg.Go(func() { e.recoverRunning(ctx, s) })
 		}
 	}
 	wg.Wait()
-	if err := e.sweep(ctx, places); err != nil {
+	if err := e.sweep(ctx, byKey); err != nil {
 		return err
 	}
 	if e.opt.Restored {
@@ -64,7 +64,7 @@ func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 		return
 	}
 	s.RecoverAsleep()
-	if !e.saved.Has(s.Place(), status) {
+	if !e.saved.Has(s.Key(), status) {
 		e.lose(ctx, s)
 	}
 }
@@ -114,7 +114,7 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	}
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
-		if e.saved.HasMemory(s.Place()) {
+		if e.saved.HasMemory(s.Key()) {
 			e.recoverSaved(ctx, s)
 			return
 		}
@@ -145,7 +145,7 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 	if err != nil {
 		return nil, nil, "", err
 	}
-	inst, err := d.Recover(ctx, cmp.Or(rec.Seat, rec.Place), rec.Handle)
+	inst, err := d.Recover(ctx, cmp.Or(rec.InstanceID, rec.Key), rec.Handle)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -170,24 +170,24 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 const rejoinTime = 5 * time.Second
 
 // sweep removes state that belongs to no sandbox.
-func (e *lifecycle) sweep(ctx context.Context, places map[string]*sandbox) error {
-	seats := map[string]string{} // the runtimes of living instances, by their names
-	for _, s := range places {
+func (e *lifecycle) sweep(ctx context.Context, byKey map[string]*sandbox) error {
+	runtimes := map[string]string{} // of living instances, by their ids
+	for _, s := range byKey {
 		if inst := s.Instance(); inst != nil {
-			seats[inst.ID()] = s.Record().Sandbox.Runtime
+			runtimes[inst.ID()] = s.Record().Sandbox.Runtime
 		}
 	}
 	for _, d := range e.opt.Drivers {
-		n, err := d.Sweep(ctx, func(seat string) bool { return seats[seat] == d.Name() })
+		n, err := d.Sweep(ctx, func(id string) bool { return runtimes[id] == d.Name() })
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			e.log.Info("removed leftovers", "driver", d.Name(), "places", n)
+			e.log.Info("removed leftovers", "driver", d.Name(), "instances", n)
 		}
 	}
-	return e.saved.Sweep(func(place string) hutch.Status {
-		if s := places[place]; s != nil {
+	return e.saved.Sweep(func(key string) hutch.Status {
+		if s := byKey[key]; s != nil {
 			return s.Status()
 		}
 		return ""

@@ -111,7 +111,7 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 	defer s.EndUse()
 	snap.Record = s.Record()
 	_, saves := driver.As[driver.Saver](s.Instance())
-	snap.Record.Handle, snap.Record.Books = nil, nil
+	snap.Record.Handle, snap.Record.Listing = nil, nil
 	if what.memory && saves && !what.files {
 		return nil
 	}

@@ -45,12 +45,12 @@ func (e *Engine) Asleep(ctx context.Context, owner, id string, do func(ctx conte
 		s.GiveWay(cancel)
 		defer s.GiveWay(nil)
 		rec := s.Record()
-		place, memory := s.Place(), e.inFolder(rec)
+		key, memory := s.Key(), e.inFolder(rec)
 		needs, err := e.needs(rec, memory, rec.Sandbox.Status == hutch.Hibernated)
 		if err != nil {
 			return err
 		}
-		return do(ctx, travel.Image{Place: place, Needs: needs}, func(w io.Writer) error { return e.saved.Send(place, memory, w) })
+		return do(ctx, travel.Image{RecordKey: key, Needs: needs}, func(w io.Writer) error { return e.saved.Send(key, memory, w) })
 	})
 }
 
@@ -72,7 +72,7 @@ func (e *lifecycle) leave(s *sandbox, leave func() error) error {
 	delete(e.sandboxes, s.Name())
 	e.mu.Unlock()
 	e.log.Info("left for another node", "sandbox", s.ID())
-	return e.saved.Remove(s.Place())
+	return e.saved.Remove(s.Key())
 }
 
 func (e *lifecycle) holdAsleep(ctx context.Context, owner, id string, do func(*sandbox) error) error {
@@ -86,7 +86,7 @@ func (e *lifecycle) holdAsleep(ctx context.Context, owner, id string, do func(*s
 
 // inFolder reports whether a sleeping sandbox is saved as a folder, and not as an archive of files.
 func (e *lifecycle) inFolder(rec store.Record) bool {
-	return rec.Sandbox.Status == hutch.Hibernated || e.saved.HasMemory(rec.Place)
+	return rec.Sandbox.Status == hutch.Hibernated || e.saved.HasMemory(rec.Key)
 }
 
 // needs returns the requirements of a saved sandbox on a machine. folder says that it is saved as a folder, and memory that its memory is in
@@ -142,11 +142,11 @@ func (e *Engine) Arrive(ctx context.Context, owner, id string, checkpoint time.T
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.saved.Remove(rec.Place))
+			err = errors.Join(err, e.saved.Remove(rec.Key))
 		}
 	}()
-	err = read(rec.Place, func(r io.Reader) error {
-		return e.saved.Receive(rec.Place, r, func(dir string) error { return e.relocate(ctx, rec, dir) })
+	err = read(rec.Key, func(r io.Reader) error {
+		return e.saved.Receive(rec.Key, r, func(dir string) error { return e.relocate(ctx, rec, dir) })
 	})
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (e *lifecycle) relocate(ctx context.Context, rec store.Record, dir string) 
 	if err != nil {
 		return err
 	}
-	return r.Relocate(driver.Spec{ID: rec.Place, Image: v.Image, Root: root, Limits: v.Limits}, dir)
+	return r.Relocate(driver.Spec{ID: rec.Key, Image: v.Image, Root: root, Limits: v.Limits}, dir)
 }
 
 // relocateAll adapts what a backup of another folder or another machine has of sandboxes and snapshots. What cannot be adapted keeps its files, and
@@ -212,10 +212,10 @@ func (e *lifecycle) relocateAll(ctx context.Context) {
 		e.log.Warn("the memory in the backup cannot be restored here, only the files", kind, id, "err", err, "cause", hutch.AsError(err).Cause)
 	}
 	for _, s := range e.sandboxes {
-		if !e.saved.HasMemory(s.Place()) {
+		if !e.saved.HasMemory(s.Key()) {
 			continue
 		}
-		if err := e.relocate(ctx, s.Record(), e.saved.Memory(s.Place())); err != nil {
+		if err := e.relocate(ctx, s.Record(), e.saved.Memory(s.Key())); err != nil {
 			failed("sandbox", s.ID(), err)
 		}
 	}

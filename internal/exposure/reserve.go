@@ -23,9 +23,9 @@ type reservation struct {
 
 // Open reads the reservations of an earlier run, and those of other nodes, and keeps new ones there. Call it
 // before anything else.
-func (t *Table) Open(ctx context.Context, shelf *store.Shelf) (err error) {
-	t.shared = shelf.Shared()
-	t.stored, err = store.OpenMirror(ctx, shelf, t.apply)
+func (t *Table) Open(ctx context.Context, collection *store.Collection) (err error) {
+	t.shared = collection.Shared()
+	t.stored, err = store.OpenMirror(ctx, collection, t.apply)
 	return err
 }
 

@@ -101,7 +101,7 @@ func TestReservedLabels(t *testing.T) {
 	defer db.Close()
 	open := func() *exposure.Table {
 		table := newTable(t)
-		if err := table.Open(t.Context(), db.Shelf("labels")); err != nil {
+		if err := table.Open(t.Context(), db.Collection("labels")); err != nil {
 			t.Fatal(err)
 		}
 		return table
@@ -122,7 +122,7 @@ func TestReservedLabels(t *testing.T) {
 		if _, err := bob.expose("x-live"); !errors.Is(err, hutch.Conflict) {
 			t.Errorf("another owner has the label: %v", err)
 		}
-		if docs, err := db.Shelf("labels").All(t.Context()); err != nil || len(docs) != exposure.MaxReserved+1 {
+		if docs, err := db.Collection("labels").All(t.Context()); err != nil || len(docs) != exposure.MaxReserved+1 {
 			t.Errorf("%d labels are kept, %v", len(docs), err)
 		}
 		table = open()

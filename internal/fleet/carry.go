@@ -170,11 +170,11 @@ func (c *carrier) keep(ctx context.Context, name Name) error {
 // write writes an image to the bucket, and then notes it in the directory.
 func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
 	key := c.folder + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
-	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealedAs(name, of.Place), send)
+	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealedAs(name, of.RecordKey), send)
 	if err != nil {
 		return img, fmt.Errorf("write it to the bucket: %w", err)
 	}
-	img.Place, img.Needs, img.Checkpoint = of.Place, of.Needs, of.Checkpoint
+	img.RecordKey, img.Needs, img.Checkpoint = of.RecordKey, of.Needs, of.Checkpoint
 	if err = note(img); errors.Is(err, errMoved) { // after another error the directory may have the key
 		c.drop(key)
 	}
@@ -182,8 +182,8 @@ func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send fu
 }
 
 // sealedAs binds an image to one sandbox: another sandbox with the same id, earlier or later, cannot open it.
-func sealedAs(name Name, place string) string {
-	return fmt.Sprintf("%d:%s%d:%s%s", len(name.Owner), name.Owner, len(name.ID), name.ID, place)
+func sealedAs(name Name, record string) string {
+	return fmt.Sprintf("%d:%s%d:%s%s", len(name.Owner), name.Owner, len(name.ID), name.ID, record)
 }
 
 func (c *carrier) keyOf(name Name) string {
@@ -298,8 +298,8 @@ func (c *carrier) fetch(ctx context.Context, h Holder) error {
 	}
 	defer c.r.expect(h.Name)()
 	began := time.Now()
-	err = c.Engine.Arrive(ctx, h.Owner, h.ID, h.Image.Checkpoint, func(place string, to func(io.Reader) error) error {
-		return travel.Read(ctx, c.Bucket, c.Key, *h.Image, sealedAs(h.Name, place), to)
+	err = c.Engine.Arrive(ctx, h.Owner, h.ID, h.Image.Checkpoint, func(record string, to func(io.Reader) error) error {
+		return travel.Read(ctx, c.Bucket, c.Key, *h.Image, sealedAs(h.Name, record), to)
 	}, func(context.Context) error { return c.arrived(ctx, h) })
 	if c.did(Fetched, err); err != nil {
 		c.noteLost(ctx, h, err)

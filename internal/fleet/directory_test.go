@@ -387,7 +387,7 @@ func TestAbandonedTransaction(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace takes places for creates that come at once, on 100 nodes.
+// BenchmarkPlace places sandboxes that are created at once, on 100 nodes.
 func BenchmarkPlace(b *testing.B) {
 	d := register(b, 100, 1<<20)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -408,5 +408,5 @@ func BenchmarkPlace(b *testing.B) {
 			}
 		}
 	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "places/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
 }

@@ -345,7 +345,7 @@ func (b *bed) only(t *testing.T, name string) {
 	}
 }
 
-// TestDestroyedWhereItIs: what a node says is destroyed and what it lists is what is there, although it remembers another place.
+// TestDestroyedWhereItIs: what a node says is destroyed and what it lists is what is there, although it remembers another node.
 func TestDestroyedWhereItIs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -394,7 +394,7 @@ func TestItsNodeHasEnded(t *testing.T) {
 	}
 }
 
-// TestLateCreate: a create that arrives when its place is not its own any more takes it again, or makes nothing.
+// TestLateCreate: a create that arrives when its reservation is gone makes it again, or makes nothing.
 func TestLateCreate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(_ int, o *fleet.Options) { o.Room.Sandboxes = 2 })
@@ -423,7 +423,7 @@ func TestLateCreate(t *testing.T) {
 	}
 }
 
-// TestTypedOnce: what is typed comes whole or not at all, although the node remembers another place of the sandbox.
+// TestTypedOnce: what is typed comes whole or not at all, although the node remembers another node of the sandbox.
 func TestTypedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -644,8 +644,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestPlacesAreFreed: what the engine ends by itself frees its place, and so does a create that fails.
-func TestPlacesAreFreed(t *testing.T) {
+// TestReservationsAreFreed: what the engine ends by itself frees its reservation, and so does a create that fails.
+func TestReservationsAreFreed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
 	for i := range 6 {

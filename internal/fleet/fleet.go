@@ -65,8 +65,8 @@ type Fleet struct {
 	door         *door
 	log          *slog.Logger
 
-	mu     sync.Mutex
-	places map[Name]string // the nodes of sandboxes on other nodes; can be outdated
+	mu    sync.Mutex
+	known map[Name]string // the nodes of sandboxes on other nodes; can be outdated
 
 	previews previews
 
@@ -80,8 +80,8 @@ var (
 	_ hutch.Previews = (*Fleet)(nil)
 )
 
-// mostPlaces bounds the places that are remembered.
-const mostPlaces = 100_000
+// maxKnown bounds the entries of known.
+const maxKnown = 100_000
 
 // Begin takes the node's lease, and reports the node's sandboxes to the directory.
 func Begin(ctx context.Context, opt Options) (*Fleet, error) {
@@ -97,7 +97,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{opt: opt, dir: opt.Directory, node: n, peers: peers{id: opt.Identity}, log: opt.Log, places: map[Name]string{}}
+	f := &Fleet{opt: opt, dir: opt.Directory, node: n, peers: peers{id: opt.Identity}, log: opt.Log, known: map[Name]string{}}
 	f.previews = previews{shown: map[string]hutch.Preview{}, looks: make(chan struct{}, mostLooks)}
 	f.resident = newResident(opt.Here, f)
 	f.Service = wrap.Service{Next: f.resident, Hook: f.route}
@@ -240,7 +240,7 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 		return nil, false, nil
 	}
 	f.mu.Lock()
-	at, remembered := f.places[name]
+	at, remembered := f.known[name]
 	f.mu.Unlock()
 	if remembered {
 		if p, err = f.peer(at); err == nil {
@@ -301,16 +301,16 @@ func lost(node string) error {
 func (f *Fleet) remember(name Name, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.places) >= mostPlaces {
-		clear(f.places)
+	if len(f.known) >= maxKnown {
+		clear(f.known)
 	}
-	f.places[name] = node
+	f.known[name] = node
 }
 
 func (f *Fleet) forget(name Name) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.places, name)
+	delete(f.known, name)
 }
 
 // Exec implements hutch.Service. A resumable command outlives the connection between nodes. When its caller cancels it
@@ -566,7 +566,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 
 // one lists the sandbox with an id.
 func (f *Fleet) one(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
-	f.forget(nameIn(ctx, filter.ID)) // an outdated place would list nothing
+	f.forget(nameIn(ctx, filter.ID)) // outdated knowledge would list nothing
 	p, _, err := f.locate(ctx, nameIn(ctx, filter.ID))
 	switch {
 	case hutch.KindOf(err) == hutch.Unavailable && f.node.serving() == nil:

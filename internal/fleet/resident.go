@@ -82,7 +82,7 @@ func (r *resident) rise(n Name) (done func()) {
 	}
 }
 
-// expect keeps the place of a sandbox that is about to arrive here, until done is called.
+// expect keeps the reservation of a sandbox that is about to arrive here, until done is called.
 func (r *resident) expect(n Name) (done func()) {
 	add := func(more int) {
 		r.mu.Lock()
@@ -102,11 +102,11 @@ func (r *resident) drop(n Name) {
 	delete(r.held, n)
 }
 
-// Create implements hutch.Service. The sandbox's place in the directory was reserved before. If the create fails, it is freed.
+// Create implements hutch.Service. Its node and its reservation in the directory were chosen before. If the create fails, the reservation is freed.
 func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	name := nameIn(ctx, req.ID)
 	r.mu.Lock()
-	r.coming[name]++ // from now on report and compare do not free the place
+	r.coming[name]++ // from now on report and compare do not free the reservation
 	_, here := r.held[name]
 	freed := r.freeing[name]
 	r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	var sb hutch.Sandbox
 	var err error
 	if !here {
-		err = r.keepPlace(ctx, name, req)
+		err = r.keepReservation(ctx, name, req)
 	}
 	if err == nil {
 		sb, err = r.here.Create(ctx, req)
@@ -141,9 +141,9 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	return sb, err
 }
 
-// keepPlace makes sure that a sandbox to be created here still has its place here. If the call took long to arrive, the
-// place can have been freed; then it is reserved again, unless another node has the id now.
-func (r *resident) keepPlace(ctx context.Context, name Name, req hutch.CreateRequest) error {
+// keepReservation makes sure that the reservation of a sandbox to be created here still exists. If the call took long to arrive, it
+// can have been freed; then it is made again, unless another node has the id now.
+func (r *resident) keepReservation(ctx context.Context, name Name, req hutch.CreateRequest) error {
 	h, ok, err := r.f.dir.holder(ctx, name)
 	if err != nil {
 		return err

@@ -77,8 +77,8 @@ func openStore(t *testing.T, data datadir.Folder) *store.Store {
 	return s
 }
 
-func sleeping(place string, generation int) store.Record {
-	return store.Record{Place: place, Token: fmt.Sprint("generation ", generation), Sandbox: hutch.Sandbox{ID: place, Status: hutch.Hibernated, CreatedAt: time.Now()}}
+func sleeping(key string, generation int) store.Record {
+	return store.Record{Key: key, Token: fmt.Sprint("generation ", generation), Sandbox: hutch.Sandbox{ID: key, Status: hutch.Hibernated, CreatedAt: time.Now()}}
 }
 
 // example is a data folder with some of everything.
@@ -292,12 +292,12 @@ func TestRunning(t *testing.T) {
 	const sandboxes = 6
 	for i := range sandboxes {
 		running.Go(func() {
-			place := fmt.Sprint("churn-", i)
+			key := fmt.Sprint("churn-", i)
 			for generation := 1; ctx.Err() == nil; generation++ { // in the order of the engine
-				dir := data.Path("server/memory/" + place)
-				err := errors.Join(os.Mkdir(dir+".new", 0o700), os.WriteFile(dir+".new/pages", fmt.Append(nil, "generation ", generation), 0o600), os.Rename(dir+".new", dir), s.Put(ctx, sleeping(place, generation)))
+				dir := data.Path("server/memory/" + key)
+				err := errors.Join(os.Mkdir(dir+".new", 0o700), os.WriteFile(dir+".new/pages", fmt.Append(nil, "generation ", generation), 0o600), os.Rename(dir+".new", dir), s.Put(ctx, sleeping(key, generation)))
 				time.Sleep(time.Duration(rand.IntN(200*(i+1))) * time.Millisecond)
-				awake := sleeping(place, generation)
+				awake := sleeping(key, generation)
 				awake.Sandbox.Status = hutch.Running
 				if err = errors.Join(err, s.Put(context.WithoutCancel(ctx), awake), os.RemoveAll(dir)); err != nil && ctx.Err() == nil {
 					t.Error(err)
@@ -325,10 +325,10 @@ func TestRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range records {
-			if !strings.HasPrefix(r.Place, "churn-") {
+			if !strings.HasPrefix(r.Key, "churn-") {
 				continue
 			}
-			got, err := os.ReadFile(to.Path("server/memory/" + r.Place + "/pages"))
+			got, err := os.ReadFile(to.Path("server/memory/" + r.Key + "/pages"))
 			switch sleeps := r.Sandbox.Status.Sleeps(); {
 			case sleeps && (err != nil || string(got) != r.Token):
 				t.Errorf("the record says %s, and the memory %q, %v", r.Token, got, err)

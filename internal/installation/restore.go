@@ -103,7 +103,11 @@ func lock(data datadir.Folder) (unlock func(), err error) {
 		dir.Close()
 		return nil, hutch.Errorf(hutch.Conflict, "a backup is being restored to the data folder %s: wait until that is done", data)
 	}
-	return func() { dir.Close() }, nil
+	return func() {
+		// A child that is just being forked has the descriptor, too, until it executes its program.
+		unix.Flock(int(dir.Fd()), unix.LOCK_UN)
+		dir.Close()
+	}, nil
 }
 
 func checkEmpty(data datadir.Folder) error {

@@ -21,7 +21,7 @@ const settleTries = 300
 // server is the folder of a server with a store of its own.
 type server struct {
 	name    string
-	records map[string]record // by place, as they were read last
+	records map[string]record // by key, as they were read last
 	image   []byte
 }
 
@@ -64,7 +64,7 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 		if r.Sandbox.Owner != "" {
 			id = r.Sandbox.Owner + "/" + id
 		}
-		s.records[r.Place] = record{id, r.Sandbox.Status.Sleeps(), doc}
+		s.records[r.Key] = record{id, r.Sandbox.Status.Sleeps(), doc}
 	}
 	return nil
 }
@@ -80,10 +80,10 @@ func (s *server) settle(ctx context.Context, g *gathering) error {
 			return err
 		}
 		changed := 0
-		for place, r := range s.records {
-			if r.sleep && !bytes.Equal(before[place].doc, r.doc) {
+		for key, r := range s.records {
+			if r.sleep && !bytes.Equal(before[key].doc, r.doc) {
 				changed++
-				if err := s.reopen(g, place); err != nil {
+				if err := s.reopen(g, key); err != nil {
 					return err
 				}
 			}
@@ -99,8 +99,8 @@ func (s *server) settle(ctx context.Context, g *gathering) error {
 	return hutch.Errorf(hutch.Unavailable, "sandboxes fall asleep and wake all the time: try again when there is less to do, or end the server with `hutch down` first")
 }
 
-func (s *server) reopen(g *gathering, place string) error {
-	for _, rel := range s.paths(place) {
+func (s *server) reopen(g *gathering, key string) error {
+	for _, rel := range s.paths(key) {
 		g.drop(rel)
 		if err := g.walk(rel); err != nil {
 			return fmt.Errorf("back up the files of a sandbox: %w", err)
@@ -110,20 +110,20 @@ func (s *server) reopen(g *gathering, place string) error {
 }
 
 // paths are where the files of a sleeping sandbox are, below the data folder; package saved writes them.
-func (s *server) paths(place string) []string {
-	return []string{filepath.Join(s.name, "files", place+".tar"), filepath.Join(s.name, "memory", place)}
+func (s *server) paths(key string) []string {
+	return []string{filepath.Join(s.name, "files", key+".tar"), filepath.Join(s.name, "memory", key)}
 }
 
 // finish leaves out files that belong to no sleeping sandbox, and takes the store as it was read last.
 func (s *server) finish(g *gathering) {
 	kept := map[string]bool{}
-	for place, r := range s.records {
+	for key, r := range s.records {
 		if !r.sleep {
 			g.manifest.Awake = append(g.manifest.Awake, r.id)
 			continue
 		}
 		g.manifest.Asleep++
-		for _, rel := range s.paths(place) {
+		for _, rel := range s.paths(key) {
 			kept[rel] = true
 		}
 	}
@@ -132,8 +132,8 @@ func (s *server) finish(g *gathering) {
 		if dir != "files" && dir != "memory" || !strings.HasPrefix(rel, s.name+"/") {
 			continue
 		}
-		place, _, _ := strings.Cut(name, "/")
-		if of := filepath.Join(s.name, dir, place); !kept[of] {
+		key, _, _ := strings.Cut(name, "/")
+		if of := filepath.Join(s.name, dir, key); !kept[of] {
 			g.drop(of)
 		}
 	}

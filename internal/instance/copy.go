@@ -132,15 +132,15 @@ func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox,
 	if !ok {
 		return r.Restore(ctx, spec, dir)
 	}
-	place, ok := driver.As[driver.Vacancy](s.inst)
+	vacancy, ok := driver.As[driver.Vacancy](s.inst)
 	if !ok {
 		m.discardSpares([]*Spare{s})
 		return r.Restore(ctx, spec, dir)
 	}
-	inst, err := place.Restore(ctx, dir)
+	inst, err := vacancy.Restore(ctx, dir)
 	if err == nil || ctx.Err() != nil {
 		return inst, err
 	}
-	m.log.Warn("use a vacant place", "place", s.place, "err", err, "cause", hutch.AsError(err).Cause)
+	m.log.Warn("use a vacant instance", "instance", s.id, "err", err, "cause", hutch.AsError(err).Cause)
 	return r.Restore(ctx, spec, dir)
 }

@@ -103,7 +103,7 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 		if err == nil {
 			return s.inst, s.agent, nil
 		}
-		m.log.Warn("use a spare place", "place", s.place, "err", err)
+		m.log.Warn("use a spare instance", "instance", s.id, "err", err)
 		m.discardSpares([]*Spare{s})
 	}
 	inst, err := m.create(ctx, runtime, plan.Create, spec)
@@ -205,7 +205,7 @@ func (m *Maker) Discard(inst driver.Instance, agent *wire.Client) {
 		agent.Close()
 	}
 	if err := Destroy(inst); err != nil {
-		m.log.Error("free a place that nobody uses", "place", inst.ID(), "err", err)
+		m.log.Error("free an unused instance", "instance", inst.ID(), "err", err)
 	}
 }
 

@@ -20,14 +20,14 @@ import (
 // Spare is an instance of the pool, which has no sandbox yet. Only its agent has run in it. If it starts from a
 // snapshot, the snapshot's programs have run too, and it is frozen. In a vacant one nothing has run.
 type Spare struct {
-	kind         pool.Kind
-	place, token string
-	image        image.Root      // image of the kind, when this was made
-	root         image.Root      // root file system for the kind's user
-	inst         driver.Instance // a driver.Vacancy if vacant
-	agent        *wire.Client    // nil if vacant
-	frozen       bool
-	base         *snapshots.Base // layer that it shares with others
+	kind      pool.Kind
+	id, token string
+	image     image.Root      // image of the kind, when this was made
+	root      image.Root      // root file system for the kind's user
+	inst      driver.Instance // a driver.Vacancy if vacant
+	agent     *wire.Client    // nil if vacant
+	frozen    bool
+	base      *snapshots.Base // layer that it shares with others
 }
 
 // adoptTime limits how long adopting a spare instance can take.
@@ -74,9 +74,9 @@ func (s *Spare) wait(ctx context.Context) error {
 func (s *Spare) Dead() bool { return Dead(s.inst) }
 
 // HandOver returns what a sandbox takes over with the instance: its name on this host, its token, and its base layer.
-func (s *Spare) HandOver() (place, token string, base *snapshots.Base) {
+func (s *Spare) HandOver() (id, token string, base *snapshots.Base) {
 	base, s.base = s.base, nil
-	return s.place, s.token, base
+	return s.id, s.token, base
 }
 
 // Take returns an instance of the pool, which the caller opens by a Plan; nil when none is ready. An instance from a
@@ -184,14 +184,14 @@ func (m *Maker) calm() bool {
 func (m *Maker) stock(k pool.Kind) {
 	s, err := m.prepare(k)
 	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
-		m.log.Info("no places are kept ready", "driver", k.Runtime, "why", err)
+		m.log.Info("no instances are kept ready", "driver", k.Runtime, "why", err)
 		m.pool.Refuse(k.Runtime, err)
 		return
 	}
 	if err != nil {
 		m.pool.Failed(k, err)
 		if m.ctx.Err() == nil {
-			m.log.Warn("make a spare place", "driver", k.Runtime, "snapshot", k.Snapshot, "err", err, "cause", hutch.AsError(err).Cause)
+			m.log.Warn("make a spare instance", "driver", k.Runtime, "snapshot", k.Snapshot, "err", err, "cause", hutch.AsError(err).Cause)
 		}
 		return
 	}
@@ -215,13 +215,13 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), image: img, root: root, base: how.Base}
-	spec := driver.Spec{ID: s.place, Image: k.Image, Root: root, Limits: k.Limits}
+	s := &Spare{kind: k, id: hutch.NewID("w"), token: rand.Text(), image: img, root: root, base: how.Base}
+	spec := driver.Spec{ID: s.id, Image: k.Image, Root: root, Limits: k.Limits}
 	if k.Vacant {
 		s.inst, err = m.create(m.ctx, k.Runtime, how.Create, spec)
 		return s, err
 	}
-	spec.Boot = Boot(s.token, s.place, root, root.Env, k.Limits)
+	spec.Boot = Boot(s.token, s.id, root, root.Env, k.Limits)
 	if s.inst, s.agent, err = m.Open(m.ctx, k.Runtime, how, spec); err != nil {
 		if s.base != nil {
 			s.base.Release()
@@ -284,7 +284,7 @@ func (m *Maker) warm(s *Spare) {
 	}
 	for _, w := range m.warmOf(s.kind) {
 		if err := s.agent.Spare(m.ctx, w); err != nil && m.ctx.Err() == nil {
-			m.log.Warn("make a spare interpreter", "place", s.place, "context", w.ID, "err", err)
+			m.log.Warn("make a spare interpreter", "instance", s.id, "context", w.ID, "err", err)
 		}
 	}
 }

@@ -11,36 +11,36 @@ import (
 	"hutch/internal/policy"
 )
 
-// books records on whose behalf it is read.
-type books struct {
+// readings records on whose behalf it is read.
+type readings struct {
 	owner caller.Owner
 	named bool
 }
 
-func (b *books) Usage(ctx context.Context) (hutch.UsageReport, error) {
+func (b *readings) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	b.owner, b.named = caller.OwnerOf(ctx)
 	return hutch.UsageReport{}, nil
 }
 
-func (b *books) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch.StatsReport) error) error {
+func (b *readings) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch.StatsReport) error) error {
 	b.owner, b.named = caller.OwnerOf(ctx)
 	return nil
 }
 
-func (b *books) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
+func (b *readings) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
 
-func (b *books) Examine(context.Context) (hutch.Examination, error) { return hutch.Examination{}, nil }
-func (b *books) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
+func (b *readings) Examine(context.Context) (hutch.Examination, error) { return hutch.Examination{}, nil }
+func (b *readings) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
 	return hutch.AuditVerification{}, nil
 }
 
-func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
-func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
+func (b *readings) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
+func (b *readings) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
 
 // Only admins read the audit log; every owner reads its own usage.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
-	var b books
+	var b readings
 	p, err := policy.New(t.Context(), nowhere{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b, Examiner: &b})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMonitoring(t *testing.T) {
 		if _, err := p.Usage(ctx); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
 			t.Errorf("admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
 		}
-		b = books{}
+		b = readings{}
 		if err := p.Stats(ctx, hutch.StatsRequest{}, nil); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
 			t.Errorf("stats, admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
 		}

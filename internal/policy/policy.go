@@ -61,7 +61,7 @@ type Options struct {
 	// Redact removes secrets from a call's target before the observer sees it; nil changes nothing.
 	Redact func(string) string
 	// Grants is where grants are stored; nil keeps them in memory only.
-	Grants *store.Shelf
+	Grants *store.Collection
 	Log    *slog.Logger
 }
 

@@ -365,7 +365,7 @@ func TestGrantsSurviveReopening(t *testing.T) {
 	}
 	defer db.Close()
 	house := fakeengine.Start(t)
-	opt := policy.Options{Grants: db.Shelf("grants")}
+	opt := policy.Options{Grants: db.Collection("grants")}
 	w := newWorld(t, house, opt)
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {

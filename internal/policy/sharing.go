@@ -37,9 +37,9 @@ type grant struct {
 // mostGrants bounds the number of all grants.
 const mostGrants = 10_000
 
-func openGrants(ctx context.Context, shelf *store.Shelf) (l *grants, err error) {
+func openGrants(ctx context.Context, collection *store.Collection) (l *grants, err error) {
 	l = &grants{byToken: map[string]map[string]grant{}}
-	l.stored, err = store.OpenMirror(ctx, shelf, l.apply)
+	l.stored, err = store.OpenMirror(ctx, collection, l.apply)
 	return l, err
 }
 

@@ -23,8 +23,8 @@ import (
 
 // Options configure a meter.
 type Options struct {
-	// Shelf is where counts are stored; nil keeps them in memory only.
-	Shelf *store.Shelf
+	// Collection is where counts are stored; nil keeps them in memory only.
+	Collection *store.Collection
 	// Window is the length of a window.
 	Window time.Duration
 	// What describes the count, such as "requests a minute".
@@ -70,14 +70,14 @@ type Standing struct {
 // Open returns a meter that continues from the stored counts.
 func Open(ctx context.Context, opt Options) (*Meter, error) {
 	m := &Meter{opt: opt, byKey: map[string]*window{}}
-	if opt.Shelf == nil {
+	if opt.Collection == nil {
 		return m, nil
 	}
-	docs, err := opt.Shelf.All(ctx)
+	docs, err := opt.Collection.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if opt.Shelf.Shared() {
+	if opt.Collection.Shared() {
 		return m, nil // each window is read at its first use
 	}
 	for key, doc := range docs {
@@ -88,7 +88,7 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 		now := time.Now()
 		began := now.Sub(k.Start) // negative if the clock was put back meanwhile
 		if began < 0 || began >= m.opt.Window {
-			if err := opt.Shelf.Delete(ctx, key); err != nil {
+			if err := opt.Collection.Delete(ctx, key); err != nil {
 				return nil, err
 			}
 			continue
@@ -151,15 +151,15 @@ func block(limit int) int { return min(max(1, limit/10), 1000) }
 
 // reserve takes calls for a window, as many as available up to a block. The window may have begun on another server.
 func (m *Meter) reserve(ctx context.Context, key string, w *window, limit int) error {
-	if m.opt.Shelf == nil {
+	if m.opt.Collection == nil {
 		more := min(limit-w.taken, block(limit))
 		w.taken, w.left = w.taken+more, more
 		return nil
 	}
 	start, taken, left := w.start, 0, 0
-	err := m.opt.Shelf.Count(context.WithoutCancel(ctx), key, func(doc []byte, now time.Time) ([]byte, error) {
+	err := m.opt.Collection.Count(context.WithoutCancel(ctx), key, func(doc []byte, now time.Time) ([]byte, error) {
 		k, size := kept{Start: now.Add(-time.Since(w.start)), Count: w.taken}, limit
-		if m.opt.Shelf.Shared() {
+		if m.opt.Collection.Shared() {
 			k, size = kept{Start: now}, 0
 			if doc != nil {
 				if err := json.Unmarshal(doc, &k); err != nil {
@@ -221,7 +221,7 @@ func (m *Meter) sweepLocked(now time.Time) {
 func (m *Meter) Close(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.opt.Shelf == nil {
+	if m.opt.Collection == nil {
 		return nil
 	}
 	var errs []error
@@ -241,7 +241,7 @@ func (m *Meter) Close(ctx context.Context) error {
 }
 
 func (m *Meter) giveBack(ctx context.Context, key string, w *window) error {
-	return m.opt.Shelf.Count(ctx, key, func(doc []byte, now time.Time) ([]byte, error) {
+	return m.opt.Collection.Count(ctx, key, func(doc []byte, now time.Time) ([]byte, error) {
 		var k kept
 		if doc == nil || json.Unmarshal(doc, &k) != nil || now.Sub(k.Start) >= m.opt.Window {
 			return doc, nil // it has ended meanwhile

@@ -20,27 +20,27 @@ import (
 	"hutch/internal/store"
 )
 
-func options(shelf *store.Shelf) quota.Options {
-	return quota.Options{Shelf: shelf, Window: time.Minute, What: "requests a minute", Limit: "requestsPerMinute"}
+func options(collection *store.Collection) quota.Options {
+	return quota.Options{Collection: collection, Window: time.Minute, What: "requests a minute", Limit: "requestsPerMinute"}
 }
 
-func open(t testing.TB, shelf *store.Shelf) *quota.Meter {
+func open(t testing.TB, collection *store.Collection) *quota.Meter {
 	t.Helper()
-	m, err := quota.Open(t.Context(), options(shelf))
+	m, err := quota.Open(t.Context(), options(collection))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func disk(t testing.TB) *store.Shelf {
+func disk(t testing.TB) *store.Collection {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "hutch.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return s.Shelf("requests")
+	return s.Collection("requests")
 }
 
 // take makes n calls and returns how many were allowed.
@@ -114,10 +114,10 @@ func TestNote(t *testing.T) {
 // 64 concurrent callers, over several kill -9s, never get more than the limit together.
 func TestNeverMoreThanTheLimit(t *testing.T) {
 	const limit = 1000
-	shelf := disk(t)
+	collection := disk(t)
 	var allowed atomic.Int64
 	for range 4 {
-		m := open(t, shelf) // without Close, as after kill -9
+		m := open(t, collection) // without Close, as after kill -9
 		var wg sync.WaitGroup
 		for range 64 {
 			wg.Go(func() {
@@ -141,27 +141,27 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 }
 
 func TestCloseLosesNothing(t *testing.T) {
-	shelf := disk(t)
+	collection := disk(t)
 	total := 0
 	for range 12 {
-		m := open(t, shelf)
+		m := open(t, collection)
 		total += take(t, m, "a", 100, 7)
 		if err := m.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := take(t, open(t, shelf), "a", 100, 100); n != 100-total {
+	if n := take(t, open(t, collection), "a", 100, 100); n != 100-total {
 		t.Errorf("after %d, %d were left of 100", total, n)
 	}
 }
 
 // A clock that was put back opens a new window, and does not keep the old one shut for ever.
 func TestWindowFromTheFuture(t *testing.T) {
-	shelf := disk(t)
-	if err := shelf.Put(t.Context(), "a", []byte(`{"start":"2999-01-01T00:00:00Z","count":10}`)); err != nil {
+	collection := disk(t)
+	if err := collection.Put(t.Context(), "a", []byte(`{"start":"2999-01-01T00:00:00Z","count":10}`)); err != nil {
 		t.Fatal(err)
 	}
-	if n := take(t, open(t, shelf), "a", 10, 1); n != 1 {
+	if n := take(t, open(t, collection), "a", 10, 1); n != 1 {
 		t.Error("the token is shut out")
 	}
 }
@@ -183,7 +183,7 @@ func TestNothingIsAllowedUncounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := open(t, s.Shelf("requests"))
+	m := open(t, s.Collection("requests"))
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	opt := options(s.Shelf("requests"))
+	opt := options(s.Collection("requests"))
 	opt.Window = time.Hour
 	m, err := quota.Open(t.Context(), opt)
 	if err != nil {
@@ -260,7 +260,7 @@ func TestServersShareTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		opt := options(s.Shelf("requests"))
+		opt := options(s.Collection("requests"))
 		opt.Window = time.Hour
 		m, err := quota.Open(t.Context(), opt)
 		if err != nil {

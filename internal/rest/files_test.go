@@ -20,13 +20,13 @@ import (
 	"hutch/internal/stream"
 )
 
-// shelf is a server of the files of a folder.
-type shelf struct {
+// folder is a server of the files of a folder.
+type folder struct {
 	*bench
 	dir string
 }
 
-func serveFiles(t *testing.T, content map[string]string) shelf {
+func serveFiles(t *testing.T, content map[string]string) folder {
 	t.Helper()
 	disk := &files.FS{Dir: t.TempDir()}
 	for name, text := range content {
@@ -34,7 +34,7 @@ func serveFiles(t *testing.T, content map[string]string) shelf {
 			t.Fatal(err)
 		}
 	}
-	return shelf{serve(t, &scripted.Service{OnFiles: disk}, rest.Options{}), disk.Dir}
+	return folder{serve(t, &scripted.Service{OnFiles: disk}, rest.Options{}), disk.Dir}
 }
 
 func contentOf(name string) string {

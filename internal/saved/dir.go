@@ -1,9 +1,9 @@
 // Package saved is the disk state of sleeping sandboxes: an archive of the files of a stopped one, a folder with the
 // memory and the files of a hibernated one.
 //
-// Saved state is complete or absent: it is written under another name, synced and renamed. A sandbox is found by its
-// place, a name that is unique on this host. Only the records of sandboxes say which of them sleep: [Dir.Sweep] removes
-// everything else.
+// Saved state is complete or absent: it is written under another name, synced and renamed. The key of a
+// sandbox's record names it. Only the records of sandboxes say which of them sleep: [Dir.Sweep] removes everything
+// else.
 package saved
 
 import (
@@ -41,17 +41,17 @@ func (d *Dir) memory() string { return filepath.Join(d.path, "memory") }
 func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
 
 // Archive is the path of the files of a stopped sandbox.
-func (d *Dir) Archive(place string) string { return filepath.Join(d.files(), place+".tar") }
+func (d *Dir) Archive(key string) string { return filepath.Join(d.files(), key+".tar") }
 
 // Memory is the path of the folder of a sandbox whose runtime saved it.
-func (d *Dir) Memory(place string) string { return filepath.Join(d.memory(), place) }
+func (d *Dir) Memory(key string) string { return filepath.Join(d.memory(), key) }
 
 // half is where Memory is written to.
-func (d *Dir) half(place string) string { return d.Memory(place) + ".new" }
+func (d *Dir) half(key string) string { return d.Memory(key) + ".new" }
 
 // WriteArchive saves the files that fill writes, with a limit on their bytes.
-func (d *Dir) WriteArchive(place string, most int64, fill func(io.Writer) error) error {
-	path := d.Archive(place)
+func (d *Dir) WriteArchive(key string, most int64, fill func(io.Writer) error) error {
+	path := d.Archive(key)
 	if _, err := WriteArchive(path, most, true, fill); err != nil {
 		return err
 	}
@@ -62,15 +62,15 @@ func (d *Dir) WriteArchive(place string, most int64, fill func(io.Writer) error)
 }
 
 // WriteMemory saves the files that fill writes to a folder.
-func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
-	half := d.half(place)
+func (d *Dir) WriteMemory(key string, fill func(dir string) error) error {
+	half := d.half(key)
 	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
 		return err
 	}
 	if err := fill(half); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
-	if err := errors.Join(os.RemoveAll(d.Memory(place)), os.Rename(half, d.Memory(place))); err != nil {
+	if err := errors.Join(os.RemoveAll(d.Memory(key)), os.Rename(half, d.Memory(key))); err != nil {
 		return err
 	}
 	return durable.Sync(d.memory())
@@ -78,8 +78,8 @@ func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
 
 // WriteCopy writes the output of fill to a folder next to the memory of a sandbox, which the caller removes. The next
 // start removes a remaining one.
-func (d *Dir) WriteCopy(place string, fill func(dir string) error) (dir string, err error) {
-	dir = d.Memory(place) + ".copy"
+func (d *Dir) WriteCopy(key string, fill func(dir string) error) (dir string, err error) {
+	dir = d.Memory(key) + ".copy"
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return "", err
 	}
@@ -90,19 +90,19 @@ func (d *Dir) WriteCopy(place string, fill func(dir string) error) (dir string, 
 }
 
 // RemoveArchive removes the files of a sandbox that woke, or did not sleep.
-func (d *Dir) RemoveArchive(place string) error { return os.Remove(d.Archive(place)) }
+func (d *Dir) RemoveArchive(key string) error { return os.Remove(d.Archive(key)) }
 
 // RemoveMemory removes the folder of a sandbox, whole or half written.
-func (d *Dir) RemoveMemory(place string) error {
-	return errors.Join(os.RemoveAll(d.half(place)), os.RemoveAll(d.Memory(place)))
+func (d *Dir) RemoveMemory(key string) error {
+	return errors.Join(os.RemoveAll(d.half(key)), os.RemoveAll(d.Memory(key)))
 }
 
 // Remove removes everything of a sandbox.
-func (d *Dir) Remove(place string) error {
-	if err := os.Remove(d.Archive(place)); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (d *Dir) Remove(key string) error {
+	if err := os.Remove(d.Archive(key)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(d.Memory(place))
+	return os.RemoveAll(d.Memory(key))
 }
 
 // Shed removes a folder without waiting for the disk.
@@ -122,32 +122,32 @@ func (d *Dir) Shed(dir string) {
 }
 
 // HasMemory reports whether the memory folder of a sandbox exists and is not empty.
-func (d *Dir) HasMemory(place string) bool {
-	entries, err := os.ReadDir(d.Memory(place))
+func (d *Dir) HasMemory(key string) bool {
+	entries, err := os.ReadDir(d.Memory(key))
 	return err == nil && len(entries) > 0
 }
 
 // Has reports whether the saved state of a sandbox with that status still exists.
-func (d *Dir) Has(place string, status hutch.Status) bool {
+func (d *Dir) Has(key string, status hutch.Status) bool {
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if status == hutch.Hibernated {
-		return there(d.Memory(place))
+		return there(d.Memory(key))
 	}
-	return there(d.Archive(place)) || d.HasMemory(place)
+	return there(d.Archive(key)) || d.HasMemory(key)
 }
 
-// Sweep removes state that belongs to no sleeping sandbox; status returns the status of the sandbox of a place, and
-// empty when the place has no sandbox.
-func (d *Dir) Sweep(status func(place string) hutch.Status) error {
+// Sweep removes state that belongs to no sleeping sandbox; status returns the status of the sandbox with a
+// key, and is empty if there is none.
+func (d *Dir) Sweep(status func(key string) hutch.Status) error {
 	err := sweep(d.files(), func(name string) bool {
-		place, whole := strings.CutSuffix(name, ".tar")
-		return whole && status(place) == hutch.Stopped
+		key, whole := strings.CutSuffix(name, ".tar")
+		return whole && status(key) == hutch.Stopped
 	})
 	if err != nil {
 		return err
 	}
-	return sweep(d.memory(), func(place string) bool {
-		return status(place).Sleeps()
+	return sweep(d.memory(), func(key string) bool {
+		return status(key).Sleeps()
 	})
 }
 

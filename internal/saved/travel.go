@@ -17,12 +17,12 @@ import (
 const archiveEntry = "files.tar.zst"
 
 // Send writes the saved state of a sleeping sandbox.
-func (d *Dir) Send(place string, memory bool, w io.Writer) error {
+func (d *Dir) Send(key string, memory bool, w io.Writer) error {
 	if memory {
-		return SendFolder(d.Memory(place), w)
+		return SendFolder(d.Memory(key), w)
 	}
 	out := archive.NewWriter(w)
-	return errors.Join(send(out, d.Archive(place), archiveEntry), out.Close())
+	return errors.Join(send(out, d.Archive(key), archiveEntry), out.Close())
 }
 
 // SendFolder writes a folder with the memory of a sandbox, so that Receive can read it.
@@ -55,16 +55,16 @@ func send(out *archive.Writer, path, name string) error {
 }
 
 // Receive saves the data that Send wrote on another machine. It calls check with the folder before it commits it.
-func (d *Dir) Receive(place string, r io.Reader, check func(dir string) error) error {
+func (d *Dir) Receive(key string, r io.Reader, check func(dir string) error) error {
 	in := archive.NewReader(r)
 	h, err := in.Next()
 	if err != nil {
 		return fmt.Errorf("read the saved state of a sandbox: %w", err)
 	}
 	if h.Name == archiveEntry {
-		return d.receiveArchive(place, h, in)
+		return d.receiveArchive(key, h, in)
 	}
-	return d.WriteMemory(place, func(dir string) error {
+	return d.WriteMemory(key, func(dir string) error {
 		if err := receive(dir, h, in); err != nil {
 			return err
 		}
@@ -72,12 +72,12 @@ func (d *Dir) Receive(place string, r io.Reader, check func(dir string) error) e
 	})
 }
 
-func (d *Dir) receiveArchive(place string, h *archive.Header, in *archive.Reader) error {
-	half := d.Archive(place) + ".new"
+func (d *Dir) receiveArchive(key string, h *archive.Header, in *archive.Reader) error {
+	half := d.Archive(key) + ".new"
 	if err := receiveFile(half, h, in); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
-	if err := os.Rename(half, d.Archive(place)); err != nil {
+	if err := os.Rename(half, d.Archive(key)); err != nil {
 		return err
 	}
 	return durable.Sync(d.files())

@@ -33,23 +33,23 @@ func TestSendAndReceive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for place, path := range map[string]string{"p": filepath.Join(to.Memory("p"), "pages"), "q": to.Archive("q")} {
+	for key, path := range map[string]string{"p": filepath.Join(to.Memory("p"), "pages"), "q": to.Archive("q")} {
 		var sent bytes.Buffer
-		if err := from.Send(place, place == "p", &sent); err != nil {
+		if err := from.Send(key, key == "p", &sent); err != nil {
 			t.Fatal(err)
 		}
 		whole := sent.Bytes()
-		if err := to.Receive(place, bytes.NewReader(whole[:len(whole)/2]), fine); err == nil {
-			t.Errorf("%s: half of it was taken", place)
+		if err := to.Receive(key, bytes.NewReader(whole[:len(whole)/2]), fine); err == nil {
+			t.Errorf("%s: half of it was taken", key)
 		}
 		if _, err := os.Stat(path); err == nil {
-			t.Errorf("%s: half of it counts", place)
+			t.Errorf("%s: half of it counts", key)
 		}
-		if err := to.Receive(place, bytes.NewReader(whole), fine); err != nil {
+		if err := to.Receive(key, bytes.NewReader(whole), fine); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s: %d bytes, %v", place, len(got), err)
+			t.Errorf("%s: %d bytes, %v", key, len(got), err)
 		}
 	}
 }

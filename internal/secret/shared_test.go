@@ -22,7 +22,7 @@ func TestOpenSharedOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = s.Shelf("secrets").Change(t.Context(), func(d *store.Draft) error {
+	err = s.Collection("secrets").Change(t.Context(), func(d *store.Draft) error {
 		for i := range owners {
 			d.Put(fmt.Sprint("owner/", i), fmt.Appendf(nil, `{"version":1,"secrets":[{"owner":"%d","name":"KEY","value":"very-secret-value-%d"}]}`, i, i))
 		}
@@ -32,7 +32,7 @@ func TestOpenSharedOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	v, err := secret.OpenShared(t.Context(), s.Shelf("secrets"), nil)
+	v, err := secret.OpenShared(t.Context(), s.Collection("secrets"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestServersShareSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		v, err := secret.OpenShared(t.Context(), s.Shelf("secrets"), nil)
+		v, err := secret.OpenShared(t.Context(), s.Collection("secrets"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,11 +102,11 @@ func Open(path string, key *Key, given map[string]string) (*Vault, error) {
 }
 
 // OpenShared opens the vault in the bucket of a store that servers share.
-func OpenShared(ctx context.Context, shelf *store.Shelf, given map[string]string) (v *Vault, err error) {
+func OpenShared(ctx context.Context, collection *store.Collection, given map[string]string) (v *Vault, err error) {
 	v = Given(given)
 	v.kept.Version = version
 	v.opening = true
-	if v.stored, err = store.OpenMirror(ctx, shelf, v.apply); err != nil {
+	if v.stored, err = store.OpenMirror(ctx, collection, v.apply); err != nil {
 		return nil, fmt.Errorf("open secrets: %w", err)
 	}
 	v.mu.Lock()
@@ -116,8 +116,8 @@ func OpenShared(ctx context.Context, shelf *store.Shelf, given map[string]string
 	return v, nil
 }
 
-// shelfKey is the key of an owner's document.
-func shelfKey(owner string) string { return "owner/" + owner }
+// documentKey is the key of an owner's document.
+func documentKey(owner string) string { return "owner/" + owner }
 
 // apply makes the secrets of an owner as the document says.
 func (v *Vault) apply(key string, doc []byte) error {
@@ -131,7 +131,7 @@ func (v *Vault) apply(key string, doc []byte) error {
 		return errVersion(d.Version)
 	}
 	others := func(list []entry) []entry {
-		return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return shelfKey(e.Owner) == key })
+		return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return documentKey(e.Owner) == key })
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -151,7 +151,7 @@ func (d *document) of(owner string) document {
 	return document{Version: version, Secrets: keep(d.Secrets), Retired: keep(d.Retired)}
 }
 
-// Documents are the secrets in the file of a vault as OpenShared reads them, by their keys on its shelf.
+// Documents are the secrets in the file of a vault as OpenShared reads them, by their keys on its collection.
 func (v *Vault) Documents() (map[string][]byte, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -161,7 +161,7 @@ func (v *Vault) Documents() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		docs[shelfKey(e.Owner)] = doc
+		docs[documentKey(e.Owner)] = doc
 	}
 	return docs, nil
 }
@@ -365,7 +365,7 @@ func (v *Vault) change(ctx context.Context, owner string, f func(*document) erro
 				return err
 			}
 			doc, err := json.Marshal(d)
-			draft.Put(shelfKey(owner), doc)
+			draft.Put(documentKey(owner), doc)
 			return err
 		})
 	case v.path == "":

@@ -28,7 +28,7 @@ import (
 
 // Options are the settings of a registry. Holder and Authority are required.
 type Options struct {
-	Shelf *store.Shelf // where keys are stored; nil keeps them only in memory
+	Collection *store.Collection // where keys are stored; nil keeps them only in memory
 	// Holder returns the holder of an owner's live token, or nil if there is none.
 	Holder func(owner string) *caller.Principal
 	// Authority signs certificates.
@@ -57,10 +57,10 @@ type entry struct {
 	end  context.CancelCauseFunc
 }
 
-// Open returns a registry of the keys on its shelf.
+// Open returns a registry of the keys on its collection.
 func Open(ctx context.Context, opt Options) (r *Registry, err error) {
 	r = &Registry{opt: opt, byKey: map[string]*entry{}}
-	r.stored, err = store.OpenMirror(ctx, opt.Shelf, r.apply)
+	r.stored, err = store.OpenMirror(ctx, opt.Collection, r.apply)
 	return r, err
 }
 

@@ -19,7 +19,7 @@ import (
 
 func record(id string, created time.Time) store.Record {
 	return store.Record{
-		Place:   id,
+		Key:     id,
 		Sandbox: hutch.Sandbox{ID: id, Status: hutch.Running, Runtime: "native", CreatedAt: created, Processes: []hutch.Process{}},
 		Env:     map[string]string{"A": "b\nc"},
 		Token:   "secret",
@@ -117,20 +117,20 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	})
 }
 
-func TestShelves(t *testing.T) {
+func TestCollections(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
 		ctx, s := t.Context(), open()
-		a := s.Shelf("a")
+		a := s.Collection("a")
 		for key, doc := range map[string]string{"x": "old", "y": "gone"} {
 			if err := a.Put(ctx, key, []byte(doc)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(a.Put(ctx, "x", []byte("new")), a.Delete(ctx, "y"), a.Delete(ctx, "never"), s.Shelf("b").Put(ctx, "x", []byte("other")), s.Close()); err != nil {
+		if err := errors.Join(a.Put(ctx, "x", []byte("new")), a.Delete(ctx, "y"), a.Delete(ctx, "never"), s.Collection("b").Put(ctx, "x", []byte("other")), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 		s = open()
-		got, err := s.Shelf("a").All(ctx)
+		got, err := s.Collection("a").All(ctx)
 		if want := map[string][]byte{"x": []byte("new")}; err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -140,23 +140,23 @@ func TestShelves(t *testing.T) {
 // A change is all or none, and what it reads is what is there.
 func TestChange(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
-		ctx, shelf := t.Context(), open().Shelf("a")
+		ctx, collection := t.Context(), open().Collection("a")
 		no := errors.New("no")
-		err := shelf.Change(ctx, func(d *store.Draft) error {
+		err := collection.Change(ctx, func(d *store.Draft) error {
 			d.Put("x", []byte("1"))
 			return no
 		})
 		if err != no {
 			t.Errorf("a refusal is %v", err)
 		}
-		if err := shelf.Put(ctx, "y", []byte("1")); err != nil {
+		if err := collection.Put(ctx, "y", []byte("1")); err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
 				for range 5 {
-					if err := shelf.Change(ctx, func(d *store.Draft) error {
+					if err := collection.Change(ctx, func(d *store.Draft) error {
 						doc, err := d.Get("y")
 						n, _ := strconv.Atoi(string(doc))
 						d.Put("y", []byte(strconv.Itoa(n+1)))
@@ -168,7 +168,7 @@ func TestChange(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		all, err := shelf.All(ctx)
+		all, err := collection.All(ctx)
 		if err != nil || len(all) != 1 || string(all["y"]) != "41" {
 			t.Errorf("%q, %v", all, err)
 		}
@@ -177,9 +177,9 @@ func TestChange(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
-		ctx, shelf := t.Context(), open().Shelf("count")
+		ctx, collection := t.Context(), open().Collection("count")
 		for want := range 3 {
-			err := shelf.Count(ctx, "x", func(doc []byte, now time.Time) ([]byte, error) {
+			err := collection.Count(ctx, "x", func(doc []byte, now time.Time) ([]byte, error) {
 				if d := time.Since(now).Abs(); d > time.Hour {
 					t.Errorf("the clock is %v away", d)
 				}
@@ -192,10 +192,10 @@ func TestCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := shelf.Count(ctx, "x", func([]byte, time.Time) ([]byte, error) { return nil, nil }); err != nil {
+		if err := collection.Count(ctx, "x", func([]byte, time.Time) ([]byte, error) { return nil, nil }); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := shelf.All(ctx); err != nil || len(all) != 0 {
+		if all, err := collection.All(ctx); err != nil || len(all) != 0 {
 			t.Errorf("%q, %v", all, err)
 		}
 	})
@@ -237,10 +237,10 @@ func (i *image) becomes(t *testing.T, want string) {
 	}
 }
 
-func mirror(t *testing.T, shelf *store.Shelf) (*store.Mirror, *image) {
+func mirror(t *testing.T, collection *store.Collection) (*store.Mirror, *image) {
 	t.Helper()
 	i := &image{}
-	m, err := store.OpenMirror(t.Context(), shelf, i.apply)
+	m, err := store.OpenMirror(t.Context(), collection, i.apply)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,10 +261,10 @@ func set(key, doc string) func(*store.Draft) error {
 func TestMirror(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
 		ctx, s := t.Context(), open()
-		if err := s.Shelf("a").Put(ctx, "before", []byte("1")); err != nil {
+		if err := s.Collection("a").Put(ctx, "before", []byte("1")); err != nil {
 			t.Fatal(err)
 		}
-		m, i := mirror(t, s.Shelf("a"))
+		m, i := mirror(t, s.Collection("a"))
 		if i.String() != "map[before:1]" {
 			t.Errorf("it begins with %v", i)
 		}
@@ -282,7 +282,7 @@ func TestMirror(t *testing.T) {
 		if err := m.Change(ctx, set("late", "1")); err == nil {
 			t.Error("a change that was not stored is told of")
 		}
-		if _, again := mirror(t, open().Shelf("a")); again.String() != i.String() {
+		if _, again := mirror(t, open().Collection("a")); again.String() != i.String() {
 			t.Errorf("after a restart there is %v", again)
 		}
 	})

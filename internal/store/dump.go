@@ -56,7 +56,7 @@ func dump(ctx context.Context, c *sql.Conn) (records []Record, image []byte, err
 		if err := json.Unmarshal(doc, &r); err != nil {
 			return fmt.Errorf("sandbox %s: %w", id, err)
 		}
-		r.Place = cmp.Or(r.Place, id)
+		r.Key = cmp.Or(r.Key, id)
 		records = append(records, r)
 		return nil
 	})

@@ -18,7 +18,7 @@ func TestFullDisk(t *testing.T) {
 	if _, err := s.db.ExecContext(t.Context(), "pragma max_page_count = 1"); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Put(t.Context(), Record{Place: "p", Env: map[string]string{"LARGE": strings.Repeat("x", 1<<20)}})
+	err = s.Put(t.Context(), Record{Key: "p", Env: map[string]string{"LARGE": strings.Repeat("x", 1<<20)}})
 	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(hutch.AsError(err).Message, "disk is full") {
 		t.Errorf("it says %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// channel is where a node announces that a shelf has changed.
+	// channel is where a node announces that a collection has changed.
 	channel = "hutch_shelves"
 	// heartbeat is the silence after which a node checks the connection to the database: a cut network reports no
 	// error.
@@ -25,23 +25,23 @@ const (
 // watch passes the changes of other nodes to m.
 func (p *postgres) watch(m *Mirror) {
 	p.mu.Lock()
-	p.mirrors[m.shelf.name] = append(p.mirrors[m.shelf.name], m)
+	p.mirrors[m.collection.name] = append(p.mirrors[m.collection.name], m)
 	p.mu.Unlock()
 	// Changes between m's first reading and now were announced before m listened.
 	p.done.Go(func() {
-		for p.catchUp(p.life, m.shelf.name) != nil && p.life.Err() == nil {
+		for p.catchUp(p.life, m.collection.name) != nil && p.life.Err() == nil {
 			wait(p.life, time.Second)
 		}
 	})
 }
 
-// catchUp updates the mirrors of a shelf; those of all shelves if the name is "". The node keeps listening after a
+// catchUp updates the mirrors of a collection; those of all collections if the name is "". The node keeps listening after a
 // document that cannot be read.
-func (p *postgres) catchUp(ctx context.Context, shelf string) error {
+func (p *postgres) catchUp(ctx context.Context, collection string) error {
 	p.mu.Lock()
 	var all []*Mirror
 	for name, list := range p.mirrors {
-		if shelf == "" || name == shelf {
+		if collection == "" || name == collection {
 			all = append(all, list...)
 		}
 	}
@@ -52,7 +52,7 @@ func (p *postgres) catchUp(ctx context.Context, shelf string) error {
 		case ctx.Err() != nil || hutch.KindOf(err) == hutch.Unavailable:
 			return err
 		default:
-			p.opt.Log.Error("read what another node has changed", "shelf", m.shelf.name, "err", err)
+			p.opt.Log.Error("read what another node has changed", "collection", m.collection.name, "err", err)
 		}
 	}
 	return nil

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Mirror keeps a package's memory of a shelf up to date.
+// Mirror keeps a package's memory of a collection up to date.
 type Mirror struct {
-	shelf *Shelf // nil for documents that are only in memory
-	apply func(key string, doc []byte) error
+	collection *Collection // nil for documents that are only in memory
+	apply      func(key string, doc []byte) error
 
 	turn  chan struct{} // held during a change and while catching up
 	at    int64         // the version up to which apply was called, in a store that others change
@@ -21,15 +21,15 @@ type Mirror struct {
 // forgotten is how long, at least, a shared store keeps the mark of a deleted document.
 const forgotten = 24 * time.Hour
 
-// OpenMirror calls apply with each document of a shelf, and later with each one that changed, or with nil for one that
-// was deleted. Calls of apply never overlap. A nil shelf stores nothing.
-func OpenMirror(ctx context.Context, shelf *Shelf, apply func(key string, doc []byte) error) (*Mirror, error) {
-	m := &Mirror{shelf: shelf, apply: apply, turn: make(chan struct{}, 1), keys: map[string]struct{}{}}
-	if shelf == nil {
+// OpenMirror calls apply with each document of a collection, and later with each one that changed, or with nil for one that
+// was deleted. Calls of apply never overlap. A nil collection stores nothing.
+func OpenMirror(ctx context.Context, collection *Collection, apply func(key string, doc []byte) error) (*Mirror, error) {
+	m := &Mirror{collection: collection, apply: apply, turn: make(chan struct{}, 1), keys: map[string]struct{}{}}
+	if collection == nil {
 		return m, nil
 	}
-	if !shelf.Shared() {
-		all, err := shelf.All(ctx)
+	if !collection.Shared() {
+		all, err := collection.All(ctx)
 		for key, doc := range all {
 			if err == nil {
 				err = apply(key, doc)
@@ -40,12 +40,12 @@ func OpenMirror(ctx context.Context, shelf *Shelf, apply func(key string, doc []
 	if err := m.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	shelf.store.watch(m)
+	collection.store.watch(m)
 	return m, nil
 }
 
 // Change changes documents, all or none. When do is called, memory has all earlier changes of other nodes, and the
-// shelf is locked against further ones. When Change returns, memory has this change too. An error of do is returned
+// collection is locked against further ones. When Change returns, memory has this change too. An error of do is returned
 // unchanged, and then nothing is changed.
 func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 	select {
@@ -54,21 +54,21 @@ func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-m.turn }()
-	if m.shelf == nil {
+	if m.collection == nil {
 		d := &Draft{Now: time.Now(), get: func(string) ([]byte, error) { return nil, nil }}
 		if err := do(d); err != nil {
 			return err
 		}
 		return m.tell(d.docs)
 	}
-	if !m.shelf.Shared() {
-		d, err := m.shelf.change(ctx, do, nil)
+	if !m.collection.Shared() {
+		d, err := m.collection.change(ctx, do, nil)
 		if err != nil {
 			return err
 		}
 		return m.tell(d.docs)
 	}
-	d, err := m.shelf.change(ctx, do, func(ctx context.Context, tx *sql.Tx) error { return m.catchUpLocked(ctx, tx) })
+	d, err := m.collection.change(ctx, do, func(ctx context.Context, tx *sql.Tx) error { return m.catchUpLocked(ctx, tx) })
 	if err != nil {
 		return err
 	}
@@ -99,18 +99,18 @@ func (m *Mirror) catchUp(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-m.turn }()
-	ctx, end := m.shelf.store.limited(ctx)
+	ctx, end := m.collection.store.limited(ctx)
 	defer end()
-	if err := m.catchUpLocked(ctx, m.shelf.store.db); err != nil {
-		return fmt.Errorf("read %s from the store: %w", m.shelf.name, m.shelf.store.explained(err))
+	if err := m.catchUpLocked(ctx, m.collection.store.db); err != nil {
+		return fmt.Errorf("read %s from the store: %w", m.collection.name, m.collection.store.explained(err))
 	}
 	return nil
 }
 
-// catchUpLocked reads the documents newer than at. Versions are assigned while the shelf is locked, and the lock lasts
+// catchUpLocked reads the documents newer than at. Versions are assigned while the collection is locked, and the lock lasts
 // to the end of the transaction: no older version appears after a newer one.
 func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
-	s, began := m.shelf, time.Now()
+	s, began := m.collection, time.Now()
 	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // documents can have been deleted whose marks are removed by now
 	since := m.at
 	if all {

@@ -19,7 +19,7 @@ type Moved struct {
 	Owners    int `json:"owners"` // owners with recorded usage of destroyed sandboxes
 }
 
-// Documents are documents by shelf and key.
+// Documents are documents by collection and key.
 type Documents map[string]map[string][]byte
 
 // Contents counts what Move would move.
@@ -71,11 +71,11 @@ func Move(ctx context.Context, from, to *Store, more Documents) (n Moved, err er
 		}
 		for _, r := range records {
 			if err := p.moveRecord(ctx, tx, r); err != nil {
-				return fmt.Errorf("sandbox %s: %w", r.Place, err)
+				return fmt.Errorf("sandbox %s: %w", r.Key, err)
 			}
 		}
 		for at, doc := range docs {
-			if err := p.shelve(ctx, tx, to.Shelf(at.shelf), Document{at.key, doc}, false); err != nil {
+			if err := p.writeDocument(ctx, tx, to.Collection(at.collection), Document{at.key, doc}, false); err != nil {
 				return err
 			}
 		}
@@ -96,31 +96,31 @@ func (p *postgres) moveRecord(ctx context.Context, tx *sql.Tx, r Record) error {
 	}
 	_, err = tx.ExecContext(ctx, `insert into sandboxes (id, node, owner, sandbox, status, runtime, created, record) values ($1, $2, $3, $4, $5, $6, $7, $8)
 		on conflict (id) do update set status = excluded.status, record = excluded.record`,
-		r.Place, p.opt.Node, r.Sandbox.Owner, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt, p.sealed("sandbox "+r.Place, doc))
+		r.Key, p.opt.Node, r.Sandbox.Owner, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt, p.sealed("sandbox "+r.Key, doc))
 	return err
 }
 
-// place identifies a document.
-type place struct{ shelf, key string }
+// documentID names a document.
+type documentID struct{ collection, key string }
 
-func (d Documents) addTo(docs map[place][]byte) {
-	for shelf, list := range d {
+func (d Documents) addTo(docs map[documentID][]byte) {
+	for collection, list := range d {
 		for key, doc := range list {
-			docs[place{shelf, key}] = doc
+			docs[documentID{collection, key}] = doc
 		}
 	}
 }
 
-// documents are the documents of all shelves.
-func (s *Store) documents(ctx context.Context, db querier) (map[place][]byte, error) {
-	all := map[place][]byte{}
+// documents are the documents of all collections.
+func (s *Store) documents(ctx context.Context, db querier) (map[documentID][]byte, error) {
+	all := map[documentID][]byte{}
 	err := readRows(ctx, db, `select shelf, key, doc from shelves where doc is not null and shelf <> 'ready'`, nil, func(rows *sql.Rows) error {
-		var at place
+		var at documentID
 		var doc []byte
-		if err := rows.Scan(&at.shelf, &at.key, &doc); err != nil {
+		if err := rows.Scan(&at.collection, &at.key, &doc); err != nil {
 			return err
 		}
-		doc, err := s.opened(s.Shelf(at.shelf).label(at.key), doc)
+		doc, err := s.opened(s.Collection(at.collection).label(at.key), doc)
 		all[at] = doc
 		return err
 	})
@@ -128,7 +128,7 @@ func (s *Store) documents(ctx context.Context, db querier) (map[place][]byte, er
 }
 
 // compare compares the shared store with the moved content.
-func (s *Store) compare(ctx context.Context, tx *sql.Tx, records []Record, used map[string]hutch.Usage, docs map[place][]byte) error {
+func (s *Store) compare(ctx context.Context, tx *sql.Tx, records []Record, used map[string]hutch.Usage, docs map[documentID][]byte) error {
 	different := func(what string) error {
 		return hutch.Errorf(hutch.Internal, "%s is not as it was after the move, so nothing was moved", what)
 	}
@@ -138,7 +138,7 @@ func (s *Store) compare(ctx context.Context, tx *sql.Tx, records []Record, used 
 	}
 	for at, doc := range docs {
 		if !bytes.Equal(there[at], doc) {
-			return different(at.shelf + " " + at.key)
+			return different(at.collection + " " + at.key)
 		}
 	}
 	sums, err := s.sums(ctx, tx)
@@ -166,8 +166,8 @@ func (s *Store) compare(ctx context.Context, tx *sql.Tx, records []Record, used 
 		return err
 	}
 	for _, r := range records {
-		if doc, err := json.Marshal(r); err != nil || !bytes.Equal(got[r.Place], doc) {
-			return different("sandbox " + r.Place)
+		if doc, err := json.Marshal(r); err != nil || !bytes.Equal(got[r.Key], doc) {
+			return different("sandbox " + r.Key)
 		}
 	}
 	if len(got) != len(records) || len(sums) != len(used) || len(there) != len(docs) {

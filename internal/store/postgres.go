@@ -58,14 +58,14 @@ type postgres struct {
 	begun atomic.Bool // Connect has returned it
 
 	mu        sync.Mutex
-	mirrors   map[string][]*Mirror // by shelf
+	mirrors   map[string][]*Mirror // by collection
 	deaf      error                // why changes of other nodes do not arrive; nil if they do
 	undecided []attempt
 }
 
 // attempt is a record that may have been written although the caller got an error.
 type attempt struct {
-	place  string
+	key    string
 	sealed []byte
 }
 
@@ -293,8 +293,8 @@ func (p *postgres) put(ctx context.Context, r Record, _ bool) error {
 	if err != nil {
 		return err
 	}
-	sealed := p.sealed("sandbox "+r.Place, doc)
-	done, err := p.db.ExecContext(ctx, `update sandboxes set status = $3, runtime = $4, record = $5 where id = $1 and node = $2`, r.Place, p.opt.Node, r.Sandbox.Status, r.Sandbox.Runtime, sealed)
+	sealed := p.sealed("sandbox "+r.Key, doc)
+	done, err := p.db.ExecContext(ctx, `update sandboxes set status = $3, runtime = $4, record = $5 where id = $1 and node = $2`, r.Key, p.opt.Node, r.Sandbox.Status, r.Sandbox.Runtime, sealed)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (p *postgres) put(ctx context.Context, r Record, _ bool) error {
 	err = p.insert(ctx, r, sealed)
 	if err != nil && hutch.KindOf(p.explained(err)) == hutch.Unavailable {
 		p.mu.Lock()
-		p.undecided = append(p.undecided, attempt{r.Place, sealed})
+		p.undecided = append(p.undecided, attempt{r.Key, sealed})
 		p.mu.Unlock()
 	}
 	return err
@@ -330,7 +330,7 @@ func (p *postgres) insert(ctx context.Context, r Record, sealed []byte) error {
 		}
 	}
 	_, err = tx.ExecContext(ctx, `insert into sandboxes (id, node, owner, sandbox, status, runtime, created, record) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		r.Place, p.opt.Node, r.Sandbox.Owner, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt, sealed)
+		r.Key, p.opt.Node, r.Sandbox.Owner, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt, sealed)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23505" {
 		return hutch.Errorf(hutch.Conflict, "there is a sandbox %q already, on another node: choose another id", r.Sandbox.ID).Naming(hutch.AboutField, "id")
 	}
@@ -350,7 +350,7 @@ func (p *postgres) decide(db *pgx.Conn) error {
 	p.mu.Unlock()
 	for _, a := range all {
 		// A record that was written there since has another text: no two seals are equal.
-		if _, err := db.Exec(ctx, `delete from sandboxes where id = $1 and node = $2 and record = $3`, a.place, p.opt.Node, a.sealed); err != nil {
+		if _, err := db.Exec(ctx, `delete from sandboxes where id = $1 and node = $2 and record = $3`, a.key, p.opt.Node, a.sealed); err != nil {
 			return err
 		}
 	}
@@ -365,7 +365,7 @@ func (p *postgres) putUsage(ctx context.Context, tx *sql.Tx, owner string, doc [
 	return err
 }
 
-func (p *postgres) shelve(ctx context.Context, tx *sql.Tx, s *Shelf, d Document, quiet bool) error {
+func (p *postgres) writeDocument(ctx context.Context, tx *sql.Tx, s *Collection, d Document, quiet bool) error {
 	var sealed []byte
 	if d.Doc != nil {
 		sealed = p.sealed(s.label(d.Key), d.Doc)

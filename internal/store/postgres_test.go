@@ -52,8 +52,8 @@ func TestNodesHearOfEachOther(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
 	a, b := node(t, url, "a"), node(t, url, "b")
-	atA, seenByA := mirror(t, a.Shelf("x"))
-	atB, seenByB := mirror(t, b.Shelf("x"))
+	atA, seenByA := mirror(t, a.Collection("x"))
+	atB, seenByB := mirror(t, b.Collection("x"))
 	if err := errors.Join(atA.Change(ctx, set("1", "a")), atB.Change(ctx, set("2", "b"))); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestNodesHaveTheirOwnSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]*store.Store{"x": a, "y": b} {
-		if all, err := s.All(ctx); err != nil || len(all) != 1 || all[0].Place != want {
+		if all, err := s.All(ctx); err != nil || len(all) != 1 || all[0].Key != want {
 			t.Errorf("%v, %v, want %s alone", all, err, want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestSealed(t *testing.T) {
 	s := node(t, url, "a")
 	r := record("x", time.Now())
 	r.Env["PASSWORD"] = "very-secret"
-	if err := errors.Join(s.Put(ctx, r), s.Shelf("a").Put(ctx, "one", []byte("very-secret-1")), s.Shelf("a").Put(ctx, "two", []byte("very-secret-2"))); err != nil {
+	if err := errors.Join(s.Put(ctx, r), s.Collection("a").Put(ctx, "one", []byte("very-secret-1")), s.Collection("a").Put(ctx, "two", []byte("very-secret-2"))); err != nil {
 		t.Fatal(err)
 	}
 	var docs [][]byte
@@ -167,8 +167,8 @@ func TestSealed(t *testing.T) {
 		t.Error("the database shows what is secret")
 	}
 	does(t, url, `update hutch.shelves set doc = (select doc from hutch.shelves where key = 'two') where key = 'one'`)
-	if all, err := s.Shelf("a").All(ctx); hutch.KindOf(err) != hutch.Denied {
-		t.Errorf("a document in the place of another is read: %q, %v", all, err)
+	if all, err := s.Collection("a").All(ctx); hutch.KindOf(err) != hutch.Denied {
+		t.Errorf("a document is read instead of another: %q, %v", all, err)
 	}
 	does(t, url, `update hutch.sandboxes set record = record || '\x00'`)
 	if all, err := s.All(ctx); hutch.KindOf(err) != hutch.Denied {
@@ -188,13 +188,13 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Errorf("a folder of another installation hears %v", err)
 	}
 	if err := refused(t, store.Options{URL: pgtest.New(t), Node: "a", Key: key, Installation: s.Installation()}); err.Kind != hutch.Conflict {
-		t.Errorf("an empty database in the place of ours is %v", err)
+		t.Errorf("an empty database instead of ours is %v", err)
 	}
 	if err := refused(t, store.Options{URL: url, Node: "a", Key: key}); err.Kind != hutch.Conflict || !strings.Contains(err.Message, "node a") {
 		t.Errorf("a copy of a node hears %v", err)
 	}
 	s.Close()
-	node(t, url, "a") // its place is free
+	node(t, url, "a") // its name is free
 }
 
 func TestVersions(t *testing.T) {
@@ -239,8 +239,8 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	ctx, url := t.Context(), pgtest.New(t)
 	link := pgtest.NewLink(t, url)
 	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: 2 * time.Second}), node(t, url, "near")
-	atFar, seenByFar := mirror(t, far.Shelf("x"))
-	atNear, _ := mirror(t, near.Shelf("x"))
+	atFar, seenByFar := mirror(t, far.Collection("x"))
+	atNear, _ := mirror(t, near.Collection("x"))
 	for round, cut := range []func(){link.Cut, link.Hold} {
 		cut()
 		short, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -269,7 +269,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	// What the engine gave up is not there, and what was acknowledged is.
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		all, err := far.All(ctx)
-		if err == nil && len(all) == 2 && all[0].Place == "later0" && all[1].Place == "later1" {
+		if err == nil && len(all) == 2 && all[0].Key == "later0" && all[1].Key == "later1" {
 			return
 		}
 		if time.Now().After(end) {
@@ -285,8 +285,8 @@ func TestNewsAfterAnOutage(t *testing.T) {
 	ctx, url := t.Context(), pgtest.New(t)
 	link := pgtest.NewLink(t, url)
 	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: patience}), node(t, url, "near")
-	atFar, seenByFar := mirror(t, far.Shelf("x"))
-	if err := near.Shelf("x").Put(ctx, "before", []byte("1")); err != nil {
+	atFar, seenByFar := mirror(t, far.Collection("x"))
+	if err := near.Collection("x").Put(ctx, "before", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	seenByFar.becomes(t, "map[before:1]")
@@ -306,7 +306,7 @@ func TestNewsAfterAnOutage(t *testing.T) {
 			t.Fatal("it does not see that the database is away")
 		}
 	}
-	if err := near.Shelf("x").Put(ctx, "meanwhile", []byte("1")); err != nil {
+	if err := near.Collection("x").Put(ctx, "meanwhile", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	link.Heal()
@@ -325,9 +325,9 @@ func TestCutOffInAChange(t *testing.T) {
 	link := pgtest.NewLink(t, url)
 	far := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: time.Second})
 	near := connect(t, store.Options{URL: url, Node: "near", Key: key, Patience: time.Minute})
-	err := far.Shelf("x").Change(ctx, func(d *store.Draft) error {
+	err := far.Collection("x").Change(ctx, func(d *store.Draft) error {
 		link.Hold()
-		if err := near.Shelf("x").Put(ctx, "one", []byte("near")); err != nil {
+		if err := near.Collection("x").Put(ctx, "one", []byte("near")); err != nil {
 			t.Errorf("another node: %v", err)
 		}
 		link.Heal()
@@ -337,7 +337,7 @@ func TestCutOffInAChange(t *testing.T) {
 	if hutch.KindOf(err) != hutch.Unavailable {
 		t.Errorf("the node that was cut off: %v", err)
 	}
-	if all, err := near.Shelf("x").All(ctx); err != nil || string(all["one"]) != "near" {
+	if all, err := near.Collection("x").All(ctx); err != nil || string(all["one"]) != "near" {
 		t.Errorf("there is %q, %v", all, err)
 	}
 }

@@ -78,7 +78,7 @@ func TestKeptWithoutPower(t *testing.T) {
 	found := map[string]bool{}
 	all, err := s.All(t.Context())
 	for _, r := range all {
-		found[r.Place] = true
+		found[r.Key] = true
 	}
 	if err != nil || !found["before"] || !found["kept"] {
 		t.Errorf("there are %v, %v", found, err)

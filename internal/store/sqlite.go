@@ -93,7 +93,7 @@ func (f *sqliteFile) put(ctx context.Context, r Record, keep bool) error {
 	if err != nil {
 		return err
 	}
-	row := []any{r.Place, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), doc}
+	row := []any{r.Key, r.Sandbox.Status, r.Sandbox.Runtime, r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), doc}
 	if !keep {
 		_, err = f.prepped.ExecContext(ctx, row...)
 		return err
@@ -137,7 +137,7 @@ func (*sqliteFile) watch(*Mirror)                                   {}
 func (*sqliteFile) shared() bool                                    { return false }
 func (f *sqliteFile) close() error                                  { return f.db.Close() }
 
-func (*sqliteFile) shelve(ctx context.Context, tx *sql.Tx, s *Shelf, d Document, _ bool) (err error) {
+func (*sqliteFile) writeDocument(ctx context.Context, tx *sql.Tx, s *Collection, d Document, _ bool) (err error) {
 	if d.Doc == nil {
 		_, err = tx.ExecContext(ctx, `delete from shelves where shelf = ? and key = ?`, s.name, d.Key)
 	} else {

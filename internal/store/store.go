@@ -1,5 +1,5 @@
 // Package store keeps the daemon's state: one row for each sandbox, whose document is the engine's own record as JSON,
-// and shelves with the few documents of other packages. The other columns are only for people and counts; the document
+// and collections with the few documents of other packages. The other columns are only for people and counts; the document
 // is authoritative.
 //
 // It is in SQLite, in a file of one server, or in PostgreSQL, where several servers, the nodes, share it. Both pass one
@@ -8,8 +8,8 @@
 // Every document is encrypted with a key that the database does not have. So a dump of it shows neither secrets nor
 // tokens, and a document that was changed there is refused. Other packages need not encrypt their documents.
 //
-// A package keeps a shelf in memory through a [Mirror]: one function applies each changed document to memory, whichever
-// node changed it. A change first applies all earlier changes, and is then decided while the shelf is locked. So a rule
+// A package keeps a collection in memory through a [Mirror]: one function applies each changed document to memory, whichever
+// node changed it. A change first applies all earlier changes, and is then decided while the collection is locked. So a rule
 // about several documents (a name is unique, there is a maximum) applies across all nodes.
 package store
 
@@ -27,23 +27,24 @@ import (
 
 // Record is the data needed to find a sandbox again after a restart.
 type Record struct {
-	// Place is its name on this host, unlike any other; the key of the record.
-	Place   string            `json:"place"`
+	// Key is the key of the record, which no other record has. It also names the sandbox's saved files and its first
+	// instance: the id is not enough, because two owners can use the same id.
+	Key     string            `json:"place"`
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
 	// EnvNews are changes of Env that the interpreters in the sandbox have not been told; nil removes a variable.
 	EnvNews map[string]*string `json:"envNews,omitempty"`
 	// Template is the id of the template that it started from, or the sandbox that it is a copy of.
-	Template string        `json:"template,omitempty"`
-	Secrets  []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
-	Lent     []string      `json:"lent,omitempty"`    // secrets that its programs have requested, by name
-	Token    string        `json:"token"`             // the agent's
-	Handle   driver.Handle `json:"handle"`            // the driver's handle, while it runs
-	Seat     string        `json:"seat,omitempty"`    // the driver's name of its instance, running or last; empty means Place
-	Used     Used          `json:"used"`
-	Traffic  hutch.Traffic `json:"traffic,omitzero"` // its network traffic
-	Books    *Books        `json:"books,omitempty"`
-	Ports    []Exposure    `json:"ports,omitempty"`
+	Template         string        `json:"template,omitempty"`
+	Secrets          []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
+	RequestedSecrets []string      `json:"lent,omitempty"`    // names of the secrets that its programs have requested
+	Token            string        `json:"token"`             // the agent's
+	Handle           driver.Handle `json:"handle"`            // the driver's handle, while it runs
+	InstanceID       string        `json:"seat,omitempty"`    // id of its running or last instance; empty means Key
+	Used             Used          `json:"used"`
+	Traffic          hutch.Traffic `json:"traffic,omitzero"` // its network traffic
+	Listing          *Listing      `json:"books,omitempty"`  // while it sleeps
+	Ports            []Exposure    `json:"ports,omitempty"`
 	// VolumesUnsaved says that it was put to sleep without its agent, and so without a save of its volumes.
 	VolumesUnsaved bool `json:"volumesUnsaved,omitempty"`
 
@@ -57,8 +58,8 @@ type Exposure struct {
 	Key string `json:"key"` // the key that signs links to it
 }
 
-// Books are the saved process list: what can be reported about a hibernated sandbox without waking it.
-type Books struct {
+// Listing is the saved process list: what can be reported about a hibernated sandbox without waking it.
+type Listing struct {
 	Processes []hutch.Process     `json:"processes"`
 	Contexts  []hutch.CodeContext `json:"contexts"`
 }
@@ -89,8 +90,8 @@ type database interface {
 	opened(name string, doc []byte) ([]byte, error)
 	// watch passes the changes of other nodes to m, until the store is closed. A file has no other nodes.
 	watch(m *Mirror)
-	// shelve writes or removes a document, which is locked. A quiet change is not announced to mirrors.
-	shelve(ctx context.Context, tx *sql.Tx, s *Shelf, d Document, quiet bool) error
+	// write writes or removes a document, which is locked. A quiet change is not announced to mirrors.
+	writeDocument(ctx context.Context, tx *sql.Tx, s *Collection, d Document, quiet bool) error
 	// putUsage writes the sum of an owner's usage, which is locked.
 	putUsage(ctx context.Context, tx *sql.Tx, owner string, doc []byte) error
 	shared() bool
@@ -111,7 +112,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	return s.explained(s.ready(ctx))
 }
 
-// Put writes a record, and replaces the one with the same place.
+// Put writes a record, and replaces the one with the same key.
 func (s *Store) Put(ctx context.Context, r Record) error { return s.write(ctx, r, false) }
 
 // Keep is Put of a record that a machine must not lose with its power, nor any
@@ -122,7 +123,7 @@ func (s *Store) write(ctx context.Context, r Record, keep bool) error {
 	ctx, end := s.limited(ctx)
 	defer end()
 	if err := s.put(ctx, r, keep); err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Place, s.explained(err))
+		return fmt.Errorf("store sandbox %s: %w", r.Key, s.explained(err))
 	}
 	return nil
 }
@@ -157,10 +158,10 @@ func (s *Store) Find(ctx context.Context, owner, sandbox string) (Record, error)
 	return all[0], nil
 }
 
-// Has reports whether the store has the record of a place: in a shared store, on this node.
-func (s *Store) Has(ctx context.Context, place string) (bool, error) {
+// Has reports whether the store has a record with the key: in a shared store, on this node.
+func (s *Store) Has(ctx context.Context, key string) (bool, error) {
 	ours, us := s.ours()
-	all, err := s.records(ctx, `id = ? and `+ours, place, us)
+	all, err := s.records(ctx, `id = ? and `+ours, key, us)
 	return len(all) > 0, err
 }
 
@@ -186,7 +187,7 @@ func (s *Store) records(ctx context.Context, condition string, args ...any) (all
 		if err != nil {
 			return fmt.Errorf("sandbox %s: %w", id, err)
 		}
-		r.Place = cmp.Or(r.Place, id) // from an older store, in which places had no names
+		r.Key = cmp.Or(r.Key, id) // from an older store, in which the id was the key
 		all = append(all, r)
 		return nil
 	})

@@ -39,11 +39,11 @@ func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 // End ends the counting: the instance is destroyed.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
-// Retire removes the record of a place, if there is one, and adds its use to the sum of its owner; both or neither.
-func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usage) error {
+// Retire removes the record with the key, if there is one, and adds its use to the sum of its owner; both or neither.
+func (s *Store) Retire(ctx context.Context, key, owner string, used hutch.Usage) error {
 	ours, us := s.ours()
 	err := s.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, s.query(`delete from sandboxes where id = ? and `+ours), place, us)
+		done, err := tx.ExecContext(ctx, s.query(`delete from sandboxes where id = ? and `+ours), key, us)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usag
 		return s.putUsage(ctx, tx, owner, doc)
 	})
 	if err != nil {
-		return fmt.Errorf("delete sandbox %s from the store: %w", place, err)
+		return fmt.Errorf("delete sandbox %s from the store: %w", key, err)
 	}
 	return nil
 }

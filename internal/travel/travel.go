@@ -29,8 +29,9 @@ type Image struct {
 	Key    string `json:"key"`
 	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
 	Size   int64  `json:"size"`   // size of the object, in bytes
-	Place  string `json:"place"`  // the name of the sandbox in the store; the image opens only under this name
-	Needs  Needs  `json:"needs"`
+	// RecordKey is the key of the sandbox's record in the store. The image opens only under this key.
+	RecordKey string `json:"place"`
+	Needs     Needs  `json:"needs"`
 	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
 	Checkpoint time.Time `json:"checkpoint,omitzero"`
 }

@@ -51,10 +51,10 @@ type Options struct {
 	Holder func(owner string) *caller.Principal
 	// Claim counts the connection of a request towards the viewers of an owner's terminals; it returns false if they are
 	// too many. Viewers have no token, so they would else take the room of everybody who signs in. nil accepts all.
-	Claim    func(ctx context.Context, owner string) bool
-	Shelf    *store.Shelf // where links are stored; nil keeps them in memory only
-	Observer audit.Observer
-	Log      *slog.Logger
+	Claim      func(ctx context.Context, owner string) bool
+	Collection *store.Collection // where links are stored; nil keeps them in memory only
+	Observer   audit.Observer
+	Log        *slog.Logger
 }
 
 type hash = [sha256.Size]byte
@@ -96,7 +96,7 @@ func Open(ctx context.Context, opt Options) (l *Links, err error) {
 		opt.Claim = func(context.Context, string) bool { return true }
 	}
 	l = &Links{opt: opt, byKey: map[hash]*entry{}}
-	if l.stored, err = store.OpenMirror(ctx, opt.Shelf, l.apply); err != nil {
+	if l.stored, err = store.OpenMirror(ctx, opt.Collection, l.apply); err != nil {
 		return nil, err
 	}
 	return l, l.stored.Change(ctx, func(d *store.Draft) error {

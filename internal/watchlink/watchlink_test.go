@@ -18,10 +18,10 @@ import (
 
 // world has one terminal, "p-1" in the sandbox "s" of ada.
 type world struct {
-	shelf  *store.Shelf
-	tokens map[string]*caller.Principal
-	seen   []string  // verbs and who called them
-	made   time.Time // when the sandbox was created
+	collection *store.Collection
+	tokens     map[string]*caller.Principal
+	seen       []string  // verbs and who called them
+	made       time.Time // when the sandbox was created
 }
 
 func (w *world) Process(ctx context.Context, sandbox, process string) (hutch.Process, error) {
@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { kept.Close() })
-	w := &world{shelf: kept.Shelf("watch-links"), tokens: map[string]*caller.Principal{}, made: time.Now()}
+	w := &world{collection: kept.Collection("watch-links"), tokens: map[string]*caller.Principal{}, made: time.Now()}
 	for _, name := range []string{"ada", "bob"} {
 		w.tokens[name] = &caller.Principal{ID: name, Name: name, Owner: name, Scopes: []hutch.Scope{hutch.ScopeExec}, Limits: caller.Unlimited}
 	}
@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) open(t *testing.T) *watchlink.Links {
 	t.Helper()
-	l, err := watchlink.Open(t.Context(), watchlink.Options{Processes: w, Holder: func(owner string) *caller.Principal { return w.tokens[owner] }, Shelf: w.shelf, Observer: w})
+	l, err := watchlink.Open(t.Context(), watchlink.Options{Processes: w, Holder: func(owner string) *caller.Principal { return w.tokens[owner] }, Collection: w.collection, Observer: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (w *world) open(t *testing.T) *watchlink.Links {
 // docs are the links that are stored.
 func (w *world) docs(t *testing.T) map[string][]byte {
 	t.Helper()
-	docs, err := w.shelf.All(t.Context())
+	docs, err := w.collection.All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestAnotherServerRevokes(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { kept.Close() })
-		w.shelf = kept.Shelf("watch-links")
+		w.collection = kept.Collection("watch-links")
 		return w.open(t)
 	}
 	here, there := server("a"), server("b")

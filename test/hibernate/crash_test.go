@@ -119,7 +119,7 @@ func template(t *testing.T, r room) {
 	r.filled(t)
 }
 
-// filled waits until two places are ready.
+// filled waits until two instances are ready.
 func (r room) filled(t *testing.T) {
 	t.Helper()
 	r.pool(t, func(p hutch.PoolState) bool { return p.Ready >= 2 })
@@ -244,7 +244,7 @@ func (r room) judge(t *testing.T, runtime, name string, said bool) {
 	}
 	for id, v := range is.sandboxes {
 		if name == "destroy" && v.Status == hutch.Failed {
-			continue // its place went before its record
+			continue // its instance went before its record
 		}
 		r.intact(t, v, !d.idle && (id == "victim" || runtime == "gvisor" && !d.blank), id == "victim" || !d.blank)
 	}

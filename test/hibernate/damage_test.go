@@ -123,7 +123,7 @@ func TestNoRoomAtAll(t *testing.T) {
 	r.clear(t)
 }
 
-// unlucky is a driver whose first places are killed while they are restored.
+// unlucky is a driver whose first instances are killed while they are restored.
 type unlucky struct {
 	driver.Restorer
 	times *atomic.Int32

@@ -56,7 +56,7 @@ func TestGoesOnWhereNoneFits(t *testing.T) {
 		t.Errorf("the counter says %q", got)
 	}
 	if r.PoolState().Vacant == 0 {
-		t.Error("it took a place of another size")
+		t.Error("it took an instance of another size")
 	}
 }
 

@@ -180,7 +180,7 @@ func (c *chaos) close(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	settle(t, "left on the host", func() []string {
-		left := append(c.leftovers(c.mark), c.places()...)
+		left := append(c.leftovers(c.mark), c.instances()...)
 		for _, folder := range []string{"snapshots", "memory", "files"} {
 			found, _ := filepath.Glob(filepath.Join(c.dir, "server", folder, "*"))
 			hidden, _ := filepath.Glob(filepath.Join(c.dir, "server", folder, ".*"))

@@ -331,12 +331,12 @@ func (c *crowd) leave(t *testing.T) {
 	if text, err := c.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	settle(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.places()...) })
+	settle(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.instances()...) })
 }
 
-// places are the folders and control groups of places, of the pool and of
+// instances are the folders and control groups of instances, of the pool and of
 // sandboxes.
-func (c *crowd) places() []string {
+func (c *crowd) instances() []string {
 	var all []string
 	for _, runtime := range hutchtest.Runtimes {
 		found, _ := filepath.Glob(filepath.Join(c.dir, "server", runtime, "*"))

@@ -115,7 +115,7 @@ func TestVolumes(t *testing.T) {
 	s := open(t)
 	s.want(501, "GET", "/volumes", "")
 	s.want(501, "POST", "/volumes", `{"name":"v"}`)
-	s.opt.Volumes = &volumeShelf{}
+	s.opt.Volumes = &oneVolume{}
 	if got := s.want(201, "POST", "/volumes", `{"name":"data"}`); got["volumeID"] != "data" || got["name"] != "data" || got["token"] == nil {
 		t.Errorf("made %v", got)
 	}
@@ -133,15 +133,15 @@ func TestVolumes(t *testing.T) {
 	s.want(404, "DELETE", "/volumes/data", "")
 }
 
-// volumeShelf has one volume at most.
-type volumeShelf struct {
+// oneVolume has one volume at most.
+type oneVolume struct {
 	otherVolumes
 	name string
 }
 
 type otherVolumes hutch.Volumes
 
-func (v *volumeShelf) CreateVolume(_ context.Context, req hutch.VolumeRequest) (hutch.Volume, error) {
+func (v *oneVolume) CreateVolume(_ context.Context, req hutch.VolumeRequest) (hutch.Volume, error) {
 	if v.name != "" {
 		return hutch.Volume{}, hutch.Errorf(hutch.Conflict, "there is a volume %q", v.name)
 	}
@@ -149,18 +149,18 @@ func (v *volumeShelf) CreateVolume(_ context.Context, req hutch.VolumeRequest) (
 	return hutch.Volume{Name: req.Name}, nil
 }
 
-func (v *volumeShelf) Volumes(context.Context) ([]hutch.Volume, error) {
+func (v *oneVolume) Volumes(context.Context) ([]hutch.Volume, error) {
 	return []hutch.Volume{{Name: v.name}}, nil
 }
 
-func (v *volumeShelf) Volume(_ context.Context, name string) (hutch.Volume, error) {
+func (v *oneVolume) Volume(_ context.Context, name string) (hutch.Volume, error) {
 	if name != v.name {
 		return hutch.Volume{}, hutch.Errorf(hutch.NotFound, "there is no volume %q", name)
 	}
 	return hutch.Volume{Name: name}, nil
 }
 
-func (v *volumeShelf) DeleteVolume(ctx context.Context, name string, _ bool) error {
+func (v *oneVolume) DeleteVolume(ctx context.Context, name string, _ bool) error {
 	_, err := v.Volume(ctx, name)
 	v.name = ""
 	return err

@@ -42,18 +42,20 @@ type store struct {
 	keep time.Duration
 
 	mu     sync.Mutex
-	owners map[string]*shelf
+	owners map[string]*submissions
 	bytes  int
 }
 
-// shelf holds the submissions of one owner.
-type shelf struct {
+// submissions holds the submissions of one owner.
+type submissions struct {
 	list    []*submission
 	bytes   int
 	running chan struct{} // limits how many run at once
 }
 
-func newStore(keep time.Duration) *store { return &store{keep: keep, owners: map[string]*shelf{}} }
+func newStore(keep time.Duration) *store {
+	return &store{keep: keep, owners: map[string]*submissions{}}
+}
 
 // newToken returns the token of a submission, in the form of a UUID.
 func newToken() string {
@@ -70,7 +72,7 @@ func (st *store) add(owner string, s *submission) (running chan struct{}, err er
 	st.expireLocked()
 	on := st.owners[owner]
 	if on == nil {
-		on = &shelf{running: make(chan struct{}, atOnce)}
+		on = &submissions{running: make(chan struct{}, atOnce)}
 	}
 	waiting := 0
 	for _, other := range on.list {
@@ -89,13 +91,13 @@ func (st *store) add(owner string, s *submission) (running chan struct{}, err er
 	return on.running, nil
 }
 
-func (on *shelf) noteLocked(st *store, n int) {
+func (on *submissions) noteLocked(st *store, n int) {
 	on.bytes += n
 	st.bytes += n
 }
 
 // makeRoomLocked drops the oldest ended submissions until n more bytes and some more submissions are within the limits.
-func (on *shelf) makeRoomLocked(st *store, n, more int) bool {
+func (on *submissions) makeRoomLocked(st *store, n, more int) bool {
 	for on.bytes+n > maxBytes || len(on.list)+more > maxKept {
 		if !on.dropLocked(st) {
 			return false
@@ -105,7 +107,7 @@ func (on *shelf) makeRoomLocked(st *store, n, more int) bool {
 }
 
 // dropLocked drops the oldest ended submission.
-func (on *shelf) dropLocked(st *store) bool {
+func (on *submissions) dropLocked(st *store) bool {
 	i := slices.IndexFunc(on.list, (*submission).ended)
 	if i < 0 {
 		return false
@@ -118,7 +120,7 @@ func (on *shelf) dropLocked(st *store) bool {
 // trimLocked drops ended submissions of the owners that have most, until all are within the limit.
 func (st *store) trimLocked() {
 	for st.bytes > allBytes {
-		var most *shelf
+		var most *submissions
 		for _, on := range st.owners {
 			if slices.ContainsFunc(on.list, (*submission).ended) && (most == nil || on.bytes > most.bytes) {
 				most = on

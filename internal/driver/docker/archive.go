@@ -39,11 +39,11 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 		User: "0:0", Env: []string{"PATH=/usr/bin:/bin"}, WorkingDir: "/", AttachStdout: true, AttachStderr: true, Cmd: command,
 	})
 	if err != nil {
-		return fmt.Errorf("archive the files of a place: %w", err)
+		return fmt.Errorf("archive the files of an instance: %w", err)
 	}
 	stream, err := i.api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
 	if err != nil {
-		return fmt.Errorf("archive the files of a place: %w", err)
+		return fmt.Errorf("archive the files of an instance: %w", err)
 	}
 	defer stream.Close()
 	defer context.AfterFunc(ctx, stream.Close)()
@@ -51,10 +51,10 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	_, err = stdcopy.StdCopy(w, &limited{&said}, stream.Reader)
 	ended, ierr := i.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
 	if err := errors.Join(err, ierr); err != nil {
-		return fmt.Errorf("archive the files of a place: %w", err)
+		return fmt.Errorf("archive the files of an instance: %w", err)
 	}
 	if ended.Running || ended.ExitCode > 1 {
-		return fmt.Errorf("archive the files of a place with tar: exit code %d: %.300q", ended.ExitCode, said.String())
+		return fmt.Errorf("archive the files of an instance with tar: exit code %d: %.300q", ended.ExitCode, said.String())
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func TestOthersAreSpared(t *testing.T) {
 		}
 	}
 	if n, err := d.Sweep(t.Context(), func(id string) bool { return id == "kept" }); n != 1 || err != nil {
-		t.Errorf("%d were removed, not only the folder of a lost place, %v", n, err)
+		t.Errorf("%d were removed, not only the folder of a lost instance, %v", n, err)
 	}
 	for _, name := range []string{victim, filepath.Join(dir, "kept")} {
 		if _, err := os.Stat(name); err != nil {

@@ -26,7 +26,7 @@ func (i *instance) Rename(hostname string) error {
 	}
 	defer p.Close()
 	if err := p.within(unix.CLONE_NEWUTS, func() error { return unix.Sethostname([]byte(hostname)) }); err != nil {
-		return fmt.Errorf("rename a place: %w", err)
+		return fmt.Errorf("rename an instance: %w", err)
 	}
 	return errors.Join(i.rewrite("hostname", hostname+"\n"), i.rewrite("hosts", names.Hosts(hostname)))
 }

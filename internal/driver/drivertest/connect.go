@@ -18,7 +18,7 @@ import (
 // ends when the server does.
 func connects(t *testing.T, s *suite) {
 	p := s.create(t, "served")
-	place, ok := p.Instance.(driver.Connector)
+	instance, ok := p.Instance.(driver.Connector)
 	if !ok {
 		return
 	}
@@ -28,13 +28,13 @@ func connects(t *testing.T, s *suite) {
 	}
 	defer outside.Close()
 	port := outside.Addr().(*net.TCPAddr).Port
-	c, err := place.Connect(t.Context(), port)
+	c, err := instance.Connect(t.Context(), port)
 	if errors.Is(err, hutch.Unsupported) {
 		t.Skip(err)
 	}
 	if err == nil {
 		c.Close()
-		t.Fatal("a connection leads out of the place")
+		t.Fatal("a connection leads out of the instance")
 	}
 	serve := fmt.Sprintf(`exec python3 -c '
 import socket
@@ -46,7 +46,7 @@ while True:
 	if _, err := p.agent.Start(t.Context(), wire.Start{ID: "server", Command: serve}); err != nil {
 		t.Fatal(err)
 	}
-	c = p.connect(t, place, port)
+	c = p.connect(t, instance, port)
 	defer c.Close()
 	fmt.Fprintln(c, "hello")
 	said := make([]byte, 6)
@@ -58,16 +58,16 @@ while True:
 	}
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := c.Read(said); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the connection outlives the place: %v", err)
+		t.Errorf("the connection outlives the instance: %v", err)
 	}
-	if c, err := place.Connect(t.Context(), port); err == nil {
+	if c, err := instance.Connect(t.Context(), port); err == nil {
 		c.Close()
-		t.Error("a connection with a place that is gone")
+		t.Error("a connection with an instance that is gone")
 	}
 }
 
 // connect connects as soon as a server listens.
-func (p *place) connect(t *testing.T, to driver.Connector, port int) net.Conn {
+func (p *instance) connect(t *testing.T, to driver.Connector, port int) net.Conn {
 	t.Helper()
 	if met, err := p.agent.Wait(t.Context(), wire.Wait{Process: "server", Port: port}); err != nil || !met {
 		t.Fatalf("the server does not come: %v, %v", met, err)

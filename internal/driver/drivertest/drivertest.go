@@ -130,13 +130,13 @@ func (c Config) spec(id string) driver.Spec {
 	}
 }
 
-// place is a live instance with its agent.
-type place struct {
+// instance is a live instance with its agent.
+type instance struct {
 	driver.Instance
 	agent *wire.Client
 }
 
-func (s *suite) create(t *testing.T, id string) *place {
+func (s *suite) create(t *testing.T, id string) *instance {
 	t.Helper()
 	inst, err := s.driver.Create(t.Context(), s.spec(id))
 	if err != nil {
@@ -146,8 +146,8 @@ func (s *suite) create(t *testing.T, id string) *place {
 }
 
 // own makes the test destroy the instance at its end.
-func own(t *testing.T, inst driver.Instance) *place {
-	p := &place{inst, wire.NewClient(inst.Dial, token)}
+func own(t *testing.T, inst driver.Instance) *instance {
+	p := &instance{inst, wire.NewClient(inst.Dial, token)}
 	t.Cleanup(func() {
 		p.agent.Close()
 		if err := inst.Destroy(context.Background()); err != nil {
@@ -165,7 +165,7 @@ func explain(err error) string {
 }
 
 // run runs a bash command and returns its output, stderr after stdout.
-func (p *place) run(t *testing.T, command string) (string, wire.Exit) {
+func (p *instance) run(t *testing.T, command string) (string, wire.Exit) {
 	t.Helper()
 	var stdout, stderr strings.Builder
 	exit, err := p.agent.Run(t.Context(), wire.Start{ID: hutch.NewID("x"), Command: command, TimeoutMS: 60_000}, nil, func(o hutch.Output) error {
@@ -183,7 +183,7 @@ func (p *place) run(t *testing.T, command string) (string, wire.Exit) {
 }
 
 // want runs a command and compares its output, without the last newline.
-func (p *place) want(t *testing.T, command, output string) {
+func (p *instance) want(t *testing.T, command, output string) {
 	t.Helper()
 	if got, exit := p.run(t, command); strings.TrimSuffix(got, "\n") != output || exit.Code != 0 {
 		t.Errorf("%q gave %q and exit code %d, not %q", command, got, exit.Code, output)
@@ -228,11 +228,11 @@ func createIsAllOrNothing(t *testing.T, s *suite) {
 
 func manyAtOnce(t *testing.T, s *suite) {
 	const n = 8
-	places := make([]driver.Instance, n)
+	instances := make([]driver.Instance, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { places[i], errs[i] = s.driver.Create(t.Context(), s.spec(fmt.Sprintf("many-%d", i))) })
+		wg.Go(func() { instances[i], errs[i] = s.driver.Create(t.Context(), s.spec(fmt.Sprintf("many-%d", i))) })
 	}
 	wg.Wait()
 	for i := range n {
@@ -240,7 +240,7 @@ func manyAtOnce(t *testing.T, s *suite) {
 			t.Errorf("create: %s", explain(errs[i]))
 			continue
 		}
-		own(t, places[i]).want(t, fmt.Sprint("echo ", i), fmt.Sprint(i))
+		own(t, instances[i]).want(t, fmt.Sprint("echo ", i), fmt.Sprint(i))
 	}
 }
 
@@ -278,7 +278,7 @@ func recoverOfTheDead(t *testing.T, s *suite) {
 		t.Fatal(explain(err))
 	}
 	if _, err := s.New(t, s.dir).Recover(t.Context(), "dead", p.Handle()); !errors.Is(err, hutch.NotFound) {
-		t.Errorf("recover of a dead place: %v", err)
+		t.Errorf("recover of a dead instance: %v", err)
 	}
 	s.create(t, "dead").want(t, "echo reborn", "reborn")
 }
@@ -303,12 +303,12 @@ func gone(t *testing.T, inst driver.Instance) {
 	select {
 	case <-inst.Done():
 	case <-time.After(20 * time.Second):
-		t.Fatal("the place does not count as dead")
+		t.Fatal("the instance does not count as dead")
 	}
 	if conn, err := inst.Dial(t.Context()); err == nil {
 		defer conn.Close()
 		if _, err := wire.NewClient(func(context.Context) (net.Conn, error) { return conn, nil }, token).Ping(t.Context()); err == nil {
-			t.Error("the agent of a dead place answers")
+			t.Error("the agent of a dead instance answers")
 		}
 	}
 }
@@ -356,7 +356,7 @@ func deathIsNoticed(t *testing.T, s *suite) {
 	s.Kill(t, s.driver, "killed")
 	gone(t, p.Instance)
 	if err := p.Destroy(t.Context()); err != nil {
-		t.Errorf("destroy of a dead place: %s", explain(err))
+		t.Errorf("destroy of a dead instance: %s", explain(err))
 	}
 }
 

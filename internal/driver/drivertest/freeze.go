@@ -55,11 +55,11 @@ func freezes(t *testing.T, s *suite) {
 }
 
 // expectSilence sends a request to the agent, which must not answer.
-func expectSilence(t *testing.T, p *place) {
+func expectSilence(t *testing.T, p *instance) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := p.agent.Ping(ctx); err == nil {
-		t.Error("the agent of a frozen place answers")
+		t.Error("the agent of a frozen instance answers")
 	}
 }

@@ -40,7 +40,7 @@ func refusesImages(t *testing.T, s *suite) {
 	spec.Root = image.Root{EROFS: "/image.erofs"}
 	if inst, err := s.driver.Create(t.Context(), spec); err == nil {
 		own(t, inst)
-		t.Error("a place was made from an image's file")
+		t.Error("an instance was made from an image's file")
 	} else if !errors.Is(err, hutch.Unsupported) {
 		t.Errorf("the refusal is %s", explain(err))
 	}
@@ -134,14 +134,14 @@ func imageDiskLimit(t *testing.T, s *suite) {
 	p := s.create(t, "full")
 	before, err := p.Usage(t.Context())
 	if err != nil || before.Disk > 4<<20 {
-		t.Errorf("an unused place has %d bytes of written files, error %v", before.Disk, err)
+		t.Errorf("an unused instance has %d bytes of written files, error %v", before.Disk, err)
 	}
 	out, exit := p.probe(t, "fill", "/workspace/big", strconv.Itoa(2*Limits.Disk))
 	if exit.Code == 0 || !strings.Contains(out, "no space left on device") {
 		t.Errorf("twice the disk limit could be written: exit code %d, %s", exit.Code, out)
 	}
 	if u, err := p.Usage(t.Context()); err != nil || u.Disk < int64(Limits.Disk)<<19 || u.Disk > int64(Limits.Disk+4)<<20 {
-		t.Errorf("the full place has %d bytes of written files, error %v", u.Disk, err)
+		t.Errorf("the full instance has %d bytes of written files, error %v", u.Disk, err)
 	}
 	p.wantProbe(t, "", "rm", "/workspace/big")
 	p.wantProbe(t, "", "write", "/workspace/small", "fits")
@@ -248,7 +248,7 @@ func imageThatIsMissing(t *testing.T, s *suite) {
 	s.Root.EROFS += ".gone"
 	if inst, err := s.driver.Create(t.Context(), s.spec("none")); err == nil {
 		own(t, inst)
-		t.Fatal("a place was made from nothing")
+		t.Fatal("an instance was made from nothing")
 	}
 	if n, err := s.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
 		t.Errorf("%d leftovers, error %v", n, err)
@@ -329,7 +329,7 @@ func imagePrepares(t *testing.T, s *suite) {
 
 const ticks = "/workspace/ticks"
 
-func (p *place) startTicking(t *testing.T) {
+func (p *instance) startTicking(t *testing.T) {
 	t.Helper()
 	if _, err := p.agent.Start(t.Context(), wire.Start{ID: "ticks", Argv: []string{"/probe", "tick", ticks}}); err != nil {
 		t.Fatal(explain(err))
@@ -338,7 +338,7 @@ func (p *place) startTicking(t *testing.T) {
 }
 
 // wantTicking waits until the program has counted on.
-func (p *place) wantTicking(t *testing.T) {
+func (p *instance) wantTicking(t *testing.T) {
 	t.Helper()
 	first := -1
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

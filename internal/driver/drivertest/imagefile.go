@@ -147,7 +147,7 @@ func (s *suite) onImage(t testing.TB, path string, opt image.EROFSOptions) *suit
 }
 
 // probe runs the program of an image without a shell.
-func (p *place) probe(t *testing.T, args ...string) (string, wire.Exit) {
+func (p *instance) probe(t *testing.T, args ...string) (string, wire.Exit) {
 	t.Helper()
 	var out strings.Builder
 	exit, err := p.agent.Run(t.Context(), wire.Start{ID: hutch.NewID("x"), Argv: append([]string{"/probe"}, args...), TimeoutMS: 60_000}, nil, func(o hutch.Output) error {
@@ -160,7 +160,7 @@ func (p *place) probe(t *testing.T, args ...string) (string, wire.Exit) {
 	return strings.TrimSuffix(out.String(), "\n"), exit
 }
 
-func (p *place) wantProbe(t *testing.T, want string, args ...string) {
+func (p *instance) wantProbe(t *testing.T, want string, args ...string) {
 	t.Helper()
 	if got, exit := p.probe(t, args...); got != want || exit.Code != 0 {
 		t.Errorf("probe %q gave %q and exit code %d, not %q", args, got, exit.Code, want)

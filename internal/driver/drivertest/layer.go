@@ -35,7 +35,7 @@ func (s *suite) layer(t *testing.T, commands string) driver.Layer {
 	return l
 }
 
-func (s *suite) onto(t *testing.T, l driver.Layer, id string) *place {
+func (s *suite) onto(t *testing.T, l driver.Layer, id string) *instance {
 	t.Helper()
 	spec := s.spec(id)
 	spec.Layer = l
@@ -53,8 +53,8 @@ func layerIsShared(t *testing.T, s *suite) {
 	one, two := s.onto(t, l, "one"), s.onto(t, l, "two")
 	const look = `cd /workspace; cat d/file d/e/file ~/.rc; readlink soft; stat -c '%A %U %G %h' d/file; stat -c '%A %Y' d/e/file; stat -c %A d/e pipe; stat -c '%s %b' sparse; find . -xdev -type f | wc -l; [ d/file -ef linked ] && echo same`
 	const seen = "one\ntwo\nh\nd/file\n-rw-r----- user user 2\n-rw-r--r-- 1000000000\ndrwx------\nprw-r--r--\n1073741824 0\n55\nsame"
-	for _, p := range []*place{one, two} {
-		p.want(t, look+"; hostname; cat /etc/hostname;"+ownAddress, seen+map[*place]string{one: "\none\none\none 127.0.0.1", two: "\ntwo\ntwo\ntwo 127.0.0.1"}[p])
+	for _, p := range []*instance{one, two} {
+		p.want(t, look+"; hostname; cat /etc/hostname;"+ownAddress, seen+map[*instance]string{one: "\none\none\none 127.0.0.1", two: "\ntwo\ntwo\ntwo 127.0.0.1"}[p])
 	}
 	if u, err := one.Usage(t.Context()); err != nil || u.Disk > 1<<20 {
 		t.Errorf("untouched, it uses %d bytes of its own: %v", u.Disk, err)
@@ -79,7 +79,7 @@ func layerOutlives(t *testing.T, s *suite) {
 	spec.Layer = l
 	if inst, err := s.driver.Create(t.Context(), spec); err == nil {
 		own(t, inst)
-		t.Error("a place was made on a closed layer")
+		t.Error("an instance was made on a closed layer")
 	}
 	inst, err := s.New(t, s.dir).Recover(t.Context(), "one", p.Handle())
 	if err != nil {

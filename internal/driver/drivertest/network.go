@@ -43,7 +43,7 @@ func echo(f netstack.Flow) {
 type onlyReader struct{ io.Reader }
 
 type networkedPlace struct {
-	*place
+	*instance
 	stack *netstack.Stack
 }
 

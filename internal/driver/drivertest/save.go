@@ -81,7 +81,7 @@ func saveAndRestore(t *testing.T, s *suite) {
 	p.want(t, "cat /workspace/file; stat -c %U /workspace/file; ls /dev/shm; (echo > /dev/tcp/127.0.0.1/8123) 2>/dev/null || echo gone", "kept\nuser\ngone")
 }
 
-func (p *place) save(t *testing.T, dir string) {
+func (p *instance) save(t *testing.T, dir string) {
 	t.Helper()
 	if err := p.agent.Park(t.Context()); err != nil {
 		t.Fatalf("park: %s", explain(err))
@@ -104,7 +104,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 		t.Fatalf("copy: %s", explain(err))
 	}
 	p.want(t, count+"; echo changed > /workspace/file", "2 held")
-	var copies []*place
+	var copies []*instance
 	for _, id := range []string{"one", "two"} {
 		spec := s.spec(id)
 		spec.Boot.Hostname = id
@@ -122,7 +122,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 }
 
 // adopt gives a restored instance its own token and environment.
-func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
+func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *instance {
 	t.Helper()
 	p := own(t, inst)
 	if err := p.agent.Adopt(t.Context(), wire.Identity{Hostname: id, Token: id + "-token", Env: []string{"NAME=" + id, "PATH=" + os.Getenv("PATH")}}); err != nil {
@@ -174,12 +174,12 @@ func preparedPlaces(t *testing.T, s *suite) {
 	other.PIDs++
 	v := prepare("other", other)
 	if _, err := v.Restore(t.Context(), dir); err == nil {
-		t.Error("memory went on in a place with other limits")
+		t.Error("memory went on in an instance with other limits")
 	}
 	gone(t, v)
 	v = prepare("other", Limits) // its name can be used again
 	if _, err := v.Restore(t.Context(), s.Dir(t)); err == nil {
-		t.Error("a place went on as an empty folder")
+		t.Error("an instance went on as an empty folder")
 	}
 	gone(t, v)
 	v = prepare("other", Limits)

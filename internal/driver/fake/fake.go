@@ -41,16 +41,16 @@ type Driver struct {
 	dir string
 	tar func() error // writes the tar program, once
 
-	mu     sync.Mutex
-	faults Faults
-	places map[string]*place
+	mu        sync.Mutex
+	faults    Faults
+	instances map[string]*instance
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
 // New returns a driver whose instances are stored in dir, which must exist.
 func New(dir string) *Driver {
-	return &Driver{dir: dir, tar: sync.OnceValue(func() error { return writeTar(dir) }), places: map[string]*place{}}
+	return &Driver{dir: dir, tar: sync.OnceValue(func() error { return writeTar(dir) }), instances: map[string]*instance{}}
 }
 
 // Break replaces the faults.
@@ -69,7 +69,7 @@ func (d *Driver) plan() Faults {
 // Kill ends an instance as a crash would, without the engine.
 func (d *Driver) Kill(id string) {
 	d.mu.Lock()
-	p := d.places[id]
+	p := d.instances[id]
 	d.mu.Unlock()
 	if p != nil {
 		p.end()
@@ -99,18 +99,18 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.places[spec.ID] != nil {
-		return nil, hutch.Errorf(hutch.Conflict, "there is a place %q already", spec.ID)
+	if d.instances[spec.ID] != nil {
+		return nil, hutch.Errorf(hutch.Conflict, "there is an instance %q already", spec.ID)
 	}
 	p, err := d.build(spec)
 	if err != nil {
 		return nil, err
 	}
-	d.places[spec.ID] = p
+	d.instances[spec.ID] = p
 	return p, nil
 }
 
-func (d *Driver) build(spec driver.Spec) (*place, error) {
+func (d *Driver) build(spec driver.Spec) (*instance, error) {
 	home := filepath.Join(d.dir, spec.ID)
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 	boot.Home, boot.Dir = home, home
 	boot.Env = append(boot.Env[:len(boot.Env):len(boot.Env)], "HOME="+home, "PATH="+filepath.Join(home, tools)+":"+os.Getenv("PATH"))
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &place{driver: d, id: spec.ID, dir: home, address: ln.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	p := &instance{driver: d, id: spec.ID, dir: home, address: ln.Addr().String(), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		agent.Serve(ctx, ln, boot, agent.Options{})
@@ -176,14 +176,14 @@ exit 2
 
 func (d *Driver) Recover(_ context.Context, id string, _ driver.Handle) (driver.Instance, error) {
 	d.mu.Lock()
-	p := d.places[id]
+	p := d.instances[id]
 	d.mu.Unlock()
 	if p == nil {
-		return nil, hutch.Errorf(hutch.NotFound, "there is no place %q", id)
+		return nil, hutch.Errorf(hutch.NotFound, "there is no instance %q", id)
 	}
 	select {
 	case <-p.done:
-		return nil, errors.Join(hutch.Errorf(hutch.NotFound, "the place %q is dead", id), p.remove())
+		return nil, errors.Join(hutch.Errorf(hutch.NotFound, "the instance %q is dead", id), p.remove())
 	default:
 		return p, nil
 	}
@@ -191,8 +191,8 @@ func (d *Driver) Recover(_ context.Context, id string, _ driver.Handle) (driver.
 
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	d.mu.Lock()
-	var left []*place
-	for id, p := range d.places {
+	var left []*instance
+	for id, p := range d.instances {
 		if !keep(id) {
 			left = append(left, p)
 		}
@@ -206,8 +206,8 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 	return len(left), nil
 }
 
-// place is a folder and an agent.
-type place struct {
+// instance is a folder and an agent.
+type instance struct {
 	driver  *Driver
 	id      string
 	dir     string
@@ -217,14 +217,14 @@ type place struct {
 }
 
 // ID implements driver.Instance.
-func (p *place) ID() string { return p.id }
+func (p *instance) ID() string { return p.id }
 
-func (p *place) Handle() driver.Handle {
+func (p *instance) Handle() driver.Handle {
 	h, _ := json.Marshal(p.id) // a string can always be encoded
 	return h
 }
 
-func (p *place) Dial(ctx context.Context) (net.Conn, error) {
+func (p *instance) Dial(ctx context.Context) (net.Conn, error) {
 	faults := p.driver.plan()
 	if faults.Dial != nil {
 		if err := faults.Dial(p.id); err != nil {
@@ -244,7 +244,7 @@ func (p *place) Dial(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-func (p *place) Usage(context.Context) (driver.Usage, error) {
+func (p *instance) Usage(context.Context) (driver.Usage, error) {
 	if f := p.driver.plan().Usage; f != nil {
 		if err := f(p.id); err != nil {
 			return driver.Usage{}, err
@@ -253,9 +253,9 @@ func (p *place) Usage(context.Context) (driver.Usage, error) {
 	return driver.Usage{PIDs: 1}, nil
 }
 
-func (p *place) Done() <-chan struct{} { return p.done }
+func (p *instance) Done() <-chan struct{} { return p.done }
 
-func (p *place) Destroy(context.Context) error {
+func (p *instance) Destroy(context.Context) error {
 	if f := p.driver.plan().Destroy; f != nil {
 		if err := f(p.id); err != nil {
 			return err
@@ -266,7 +266,7 @@ func (p *place) Destroy(context.Context) error {
 }
 
 // Archive implements driver.Archiver.
-func (p *place) Archive(ctx context.Context, w io.Writer) error {
+func (p *instance) Archive(ctx context.Context, w io.Writer) error {
 	if f := p.driver.plan().Archive; f != nil {
 		if err := f(p.id); err != nil {
 			return err
@@ -278,18 +278,18 @@ func (p *place) Archive(ctx context.Context, w io.Writer) error {
 }
 
 // end stops the agent and waits until everything that it ran is gone.
-func (p *place) end() {
+func (p *instance) end() {
 	p.cancel()
 	<-p.done
 }
 
-func (p *place) remove() error {
+func (p *instance) remove() error {
 	d := p.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.places[p.id] != p {
+	if d.instances[p.id] != p {
 		return nil // gone, and a successor may use the name
 	}
-	delete(d.places, p.id)
+	delete(d.instances, p.id)
 	return os.RemoveAll(p.dir)
 }

@@ -28,7 +28,7 @@ import (
 
 const (
 	container   = "agent"           // every sandbox has one container, with this name
-	meeting     = image.MeetingPath // inside, the folder with the socket of daemon and agent: see [place.meeting]
+	meeting     = image.MeetingPath // inside, the folder with the socket of daemon and agent: see [folder.meeting]
 	agentSocket = "agent.sock"
 
 	// upperFile is the initial writable layer, and filesDir the folder of the file that backs the written files, both
@@ -37,7 +37,7 @@ const (
 )
 
 // writeBundle writes the files from which runsc creates the instance.
-func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
+func (p folder) writeBundle(spec driver.Spec, agent string, from origin) error {
 	bundle, err := bundle(spec, agent)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (d *Driver) try(ctx context.Context) error {
 		return err
 	}
 	inst, err := d.Create(ctx, driver.Spec{
-		ID:     filepath.Base(dir) + "-place",
+		ID:     filepath.Base(dir) + "-instance",
 		Root:   root,
 		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16, Processes: 1},
 		Boot:   wire.Boot{Token: rand.Text(), Home: "/", Dir: "/"},

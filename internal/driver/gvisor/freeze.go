@@ -17,7 +17,7 @@ var _ driver.Freezer = (*instance)(nil)
 
 // frozen is the file that says that the instance may be frozen. The kernel's freezer cannot be used: after it thaws a
 // sandbox, interrupted system calls can make the sandbox give up.
-func (p place) frozen() string { return filepath.Join(p.dir, "frozen") }
+func (p folder) frozen() string { return filepath.Join(p.dir, "frozen") }
 
 // Freeze implements driver.Freezer.
 func (i *instance) Freeze(ctx context.Context) error {

@@ -77,8 +77,8 @@ func (d *Driver) Defaults() driver.Defaults {
 	return usual
 }
 
-func (d *Driver) place(id string) place {
-	p := place{dir: filepath.Join(d.opt.Dir, id)}
+func (d *Driver) folder(id string) folder {
+	p := folder{dir: filepath.Join(d.opt.Dir, id)}
 	if d.tree != nil {
 		p.group = d.tree.Open(d.prefix + id)
 	}
@@ -119,7 +119,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (drive
 // makeSoon is makeOnce within firstTime.
 func (d *Driver) makeSoon(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	seen := make(chan string, 1)
-	look := time.AfterFunc(d.firstTime-d.firstTime/16, func() { seen <- d.place(spec.ID).standing() })
+	look := time.AfterFunc(d.firstTime-d.firstTime/16, func() { seen <- d.folder(spec.ID).standing() })
 	ctx, cancel := context.WithTimeoutCause(ctx, d.firstTime, fmt.Errorf("not started within %v: %w", d.firstTime, driver.ErrLate))
 	defer cancel()
 	inst, err := d.makeOnce(ctx, spec, from)
@@ -139,7 +139,7 @@ func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (d
 
 // vacate creates an instance in which nothing has started.
 func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
-	p := d.place(spec.ID)
+	p := d.folder(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, hutch.Errorf(hutch.Conflict, "there is a sandbox %q already", spec.ID)
@@ -154,11 +154,11 @@ func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*va
 }
 
 // undo removes a half-made instance and returns the cause; its error also says if the removal failed.
-func (p place) undo(ctx context.Context, cause error) error {
+func (p folder) undo(ctx context.Context, cause error) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
 	defer cancel()
 	if err := p.raze(clean); err != nil {
-		return fmt.Errorf("remove a place half made: %w", err)
+		return fmt.Errorf("remove a half-made instance: %w", err)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -168,7 +168,7 @@ func (p place) undo(ctx context.Context, cause error) error {
 }
 
 // create does not clean up when it fails; the caller does.
-func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from origin) (*instance, error) {
+func (d *Driver) create(ctx context.Context, p folder, spec driver.Spec, from origin) (*instance, error) {
 	if d.tree != nil {
 		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {
 			return nil, err
@@ -194,7 +194,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	if err := json.Unmarshal(h, &procs); err != nil {
 		return nil, fmt.Errorf("read the handle of sandbox %s: %w", id, err)
 	}
-	p := d.place(id)
+	p := d.folder(id)
 	inst, err := open(p, procs)
 	if err == nil { // the daemon may have died while it saved or froze the instance
 		err = inst.goOn(ctx)
@@ -256,7 +256,7 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 		if keep(id) {
 			continue
 		}
-		if err := d.place(id).raze(ctx); err != nil {
+		if err := d.folder(id).raze(ctx); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("sweep sandbox %s: %w", id, err))
 			continue
 		}

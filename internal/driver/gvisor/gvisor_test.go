@@ -126,9 +126,9 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// killSentry kills a place's kernel, as running out of memory does.
+// killSentry kills an instance's kernel, as running out of memory does.
 func killSentry(t *testing.T, d driver.Driver, id string) {
-	procs, err := d.(*Driver).place(id).processes()
+	procs, err := d.(*Driver).folder(id).processes()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 // instance is a live instance.
 type instance struct {
-	place
+	folder
 	procs  processes
 	handle driver.Handle
 	sentry *pidfd.Process
@@ -32,7 +32,7 @@ type instance struct {
 }
 
 // open watches the sandbox with these processes. The error is os.ErrProcessDone if its sentry is gone.
-func open(p place, procs processes) (*instance, error) {
+func open(p folder, procs processes) (*instance, error) {
 	handle, err := json.Marshal(procs)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func open(p place, procs processes) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{place: p, procs: procs, handle: handle, sentry: sentry, done: make(chan struct{})}
+	i := &instance{folder: p, procs: procs, handle: handle, sentry: sentry, done: make(chan struct{})}
 	go i.watch()
 	return i, nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // launch runs runsc to create the sandbox, in the instance's control group.
-func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
+func (d *Driver) launch(ctx context.Context, p folder, l hutch.Limits) error {
 	var gate, log pipe
 	defer gate.close()
 	defer log.close()
@@ -63,7 +63,7 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 
 // runsc returns the command that creates a sandbox. The sandbox inherits only the null device and the log. Nothing
 // reads the log after the create, so nothing inside can fill the host's disk with it.
-func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
+func (d *Driver) runsc(p folder, l hutch.Limits) *exec.Cmd {
 	cmd := exec.Command(d.opt.Runsc,
 		"--root="+p.state(),
 		"--log=/proc/self/fd/4",
@@ -96,7 +96,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 func spare(cores float64) bool { return cores >= 2 && runtime.NumCPU() >= 4 }
 
 // start starts cmd in the instance's group from birth, if the kernel supports that.
-func (p place) start(cmd *exec.Cmd) error {
+func (p folder) start(cmd *exec.Cmd) error {
 	if p.group == nil {
 		return cmd.Start()
 	}
@@ -113,7 +113,7 @@ func (p place) start(cmd *exec.Cmd) error {
 }
 
 // admit moves a process that waits at the gate into the instance's group, unless it was born there.
-func (p place) admit(pid int) error {
+func (p folder) admit(pid int) error {
 	if p.group == nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ func named(arg string) (found []process, err error) {
 
 // standing describes for the log what each thread of an instance's processes does, as far as the kernel reports it. It
 // is used for a start that hangs.
-func (p place) standing() string {
+func (p folder) standing() string {
 	const most = 16 << 10
 	found, err := named("--root=" + p.state())
 	if err != nil {

@@ -152,7 +152,7 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	if err := readConfig(filepath.Join(dir, configFile), &was); err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(moved(was, d.place(spec.ID).meeting(), spec.Boot.Hostname))
+	config, err := json.Marshal(moved(was, d.folder(spec.ID).meeting(), spec.Boot.Hostname))
 	if err != nil {
 		return nil, err
 	}

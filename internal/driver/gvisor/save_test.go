@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The disk space of a saved place is free as soon as it is removed: sandboxes that were restored from it hold no file
+// The disk space of a saved instance is free as soon as it is removed: sandboxes that were restored from it hold no file
 // of it open.
 func TestImageIsFreed(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestImageIsFreed(t *testing.T) {
 	}
 }
 
-// A place can be saved any number of times. The agent listens again after each save, and gVisor gives the files of the
+// An instance can be saved any number of times. The agent listens again after each save, and gVisor gives the files of the
 // sockets before back only when it has many of them: they must fit into the folder where daemon and agent meet.
 func TestManySaves(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func (v *vacancy) takes(dir string) (saved, error) {
 		return nil, err
 	}
 	if !alike(was, is) {
-		return nil, errors.New("what was saved needs a place that is made for it")
+		return nil, errors.New("what was saved needs an instance that is made for it")
 	}
 	return openSaved(dir, os.O_RDONLY)
 }

@@ -74,7 +74,7 @@ func TestBadTemplates(t *testing.T) {
 	}
 }
 
-// TestPod: a pod keeps what the template says about its place, and has no privilege, no token and no volume of the machine.
+// TestPod: a pod keeps what the template says about the placement, and has no privilege, no token and no volume of the machine.
 func TestPod(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	d, err := New(Options{Dir: t.TempDir(), Pod: write(t, template)})

@@ -44,7 +44,7 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 		err = nil
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("archive the files of a place with nsenter and tar: %w: %.300q", err, said.String()), i.Thaw(ctx))
+		return errors.Join(fmt.Errorf("archive the files of an instance with nsenter and tar: %w: %.300q", err, said.String()), i.Thaw(ctx))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func spec(root image.Root, id string) driver.Spec {
 // BenchmarkCreate measures a cold create up to the agent's first answer, beside
 // the namespaces that it is made of.
 func BenchmarkCreate(b *testing.B) {
-	b.Run("place", func(b *testing.B) { benchCreate(b, false) })
+	b.Run("instance", func(b *testing.B) { benchCreate(b, false) })
 	b.Run("network", func(b *testing.B) { benchCreate(b, true) })
 	b.Run("namespaces", benchNamespaces)
 }
@@ -63,7 +63,7 @@ func benchCreate(b *testing.B, network bool) {
 	b.ReportMetric(float64((cpu(b)-spent).Microseconds())/float64(b.N), "µs-cpu")
 }
 
-// cpu is the CPU time of this process, and of the places that have ended.
+// cpu is the CPU time of this process, and of the instances that have ended.
 func cpu(b *testing.B) (sum time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

@@ -3,14 +3,14 @@ package native
 import (
 	"os"
 
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/linux/mount"
 )
 
 // birth holds the descriptors that an instance starts with.
 type birth struct {
 	config, status *os.File // our ends of the two pipes
-	// The instance's descriptors, in the order of package place; ours too until the instance has them.
+	// The instance's descriptors, in the order of package inside; ours too until the instance has them.
 	files []*os.File
 	trees []mount.Tree
 	// The program stays ours.
@@ -18,7 +18,7 @@ type birth struct {
 }
 
 // newBirth opens all files. The binds in config are replaced by the opened trees.
-func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
+func (i *instance) newBirth(config *inside.Config) (b *birth, err error) {
 	b = &birth{}
 	defer func() {
 		if err != nil {

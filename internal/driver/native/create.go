@@ -16,7 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/pidfd"
@@ -87,10 +87,10 @@ func groupLimits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory) << 20, PIDs: l.PIDs + agentThreads}
 }
 
-// boot returns the message to the agent. As root, commands of an image can be root: see package place.
+// boot returns the message to the agent. As root, commands of an image can be root: see package inside.
 func (d *Driver) boot(spec driver.Spec) (wire.Boot, error) {
 	b := spec.Boot
-	b.Version, b.Listen = wire.Version, place.Listen
+	b.Version, b.Listen = wire.Version, inside.Listen
 	if !d.root || spec.Root.EROFS == "" {
 		return b, driver.SetUser(&b, spec.Root)
 	}
@@ -115,9 +115,9 @@ func fileMax() uint64 {
 }
 
 // config describes the instance.
-func (d *Driver) config(spec driver.Spec, boot wire.Boot) (place.Config, error) {
+func (d *Driver) config(spec driver.Spec, boot wire.Boot) (inside.Config, error) {
 	user := spec.Root.Account()
-	c := place.Config{
+	c := inside.Config{
 		Hostname: spec.Boot.Hostname, Privileged: d.root, User: user.UID, Group: user.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
 		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
@@ -143,7 +143,7 @@ func (d *Driver) config(spec driver.Spec, boot wire.Boot) (place.Config, error) 
 }
 
 // start starts the instance's first process and waits until it is the agent.
-func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot, spec driver.Spec) error {
+func (i *instance) start(ctx context.Context, config inside.Config, boot wire.Boot, spec driver.Spec) error {
 	b, err := i.newBirth(&config)
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 	if err != nil {
 		return err
 	}
-	sent := place.Send(b.config, config, boot)
+	sent := inside.Send(b.config, config, boot)
 	b.config.Close()
-	if err := place.Receive(b.status); err != nil {
+	if err := inside.Receive(b.status); err != nil {
 		return err
 	}
 	return sent
@@ -172,13 +172,13 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 
 // fork starts the process and stores its record on disk. The instance starts only when it gets its configuration, which
 // is after that.
-func (i *instance) fork(b *birth, config place.Config) error {
+func (i *instance) fork(b *birth, config inside.Config) error {
 	command := clone.Command{
-		Path: place.Program, Argv: place.InitArgs, Env: place.Env, Files: b.descriptors(),
-		Namespaces: namespaces, Capabilities: place.Capabilities,
+		Path: inside.Program, Argv: inside.InitArgs, Env: inside.Env, Files: b.descriptors(),
+		Namespaces: namespaces, Capabilities: inside.Capabilities,
 	}
 	if config.Network {
-		command.Device, command.DeviceFD = tun.Path, place.NetworkFD
+		command.Device, command.DeviceFD = tun.Path, inside.NetworkFD
 	}
 	if i.driver.root {
 		uid, err := i.driver.takeUID(config.Image != nil)

@@ -5,7 +5,7 @@
 // # An instance
 //
 // One clone makes the namespaces and the first process in them. That process executes the agent program, which builds
-// the instance (package place), drops its privileges, and becomes the agent. The daemon passes everything that it needs by
+// the instance (package inside), drops its privileges, and becomes the agent. The daemon passes everything that it needs by
 // descriptor: the socket it listens on, the trees of the image, the program itself. For an ordinary user the program
 // is, once the instance is built, the file on disk, from a mount that is read only.
 //

@@ -10,7 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/image"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/mount"
@@ -46,10 +46,10 @@ func (d *Driver) checkImage(spec driver.Spec) error {
 }
 
 // planImage describes the files that the instance has over the image.
-func planImage(c *place.Config, root image.Root) {
-	c.Image = &place.Image{}
+func planImage(c *inside.Config, root image.Root) {
+	c.Image = &inside.Image{}
 	for _, f := range root.Files {
-		c.Image.Files = append(c.Image.Files, place.File{
+		c.Image.Files = append(c.Image.Files, inside.File{
 			Path: f.Path, Folder: f.Mode.IsDir(), Mode: unixMode(f.Mode), UID: f.UID, GID: f.GID, Content: f.Content,
 		})
 	}
@@ -64,7 +64,7 @@ func unixMode(m fs.FileMode) uint32 {
 }
 
 // attachImage attaches the image where the instance, which waits for its configuration, looks for it.
-func (i *instance) attachImage(root image.Root, c *place.Config) error {
+func (i *instance) attachImage(root image.Root, c *inside.Config) error {
 	if !i.driver.root {
 		dir, err := image.Unpack(root.EROFS)
 		c.Image.Tree = dir
@@ -81,13 +81,13 @@ func (i *instance) attachImage(root image.Root, c *place.Config) error {
 	}
 	defer users.Close()
 	if err := tree.MapIDs(int(users.Fd())); err != nil {
-		return fmt.Errorf("show the image's owners as ids of the place: %w", err)
+		return fmt.Errorf("show the image's owners as ids of the instance: %w", err)
 	}
 	return mount.Apart(func() error {
 		if err := i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
-			return fmt.Errorf("enter the mounts of a place: %w", err)
+			return fmt.Errorf("enter the mounts of an instance: %w", err)
 		}
-		return tree.AttachTo(place.AttachPoint)
+		return tree.AttachTo(inside.AttachPoint)
 	})
 }
 
@@ -122,7 +122,7 @@ func onOverlay(path string) bool {
 }
 
 // ids returns the ids of an instance, inside and on this host.
-func (i *instance) ids(c place.Config) (users, groups []clone.ID) {
+func (i *instance) ids(c inside.Config) (users, groups []clone.ID) {
 	switch {
 	case !i.driver.root:
 		return []clone.ID{{Inside: c.User, Outside: os.Geteuid()}}, []clone.ID{{Inside: c.Group, Outside: os.Getegid()}}

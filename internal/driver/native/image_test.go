@@ -15,7 +15,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// imageSpec is a place of an image with one program.
+// imageSpec is an instance of an image with one program.
 func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	t.Helper()
 	program, err := drivertest.Probe()
@@ -47,7 +47,7 @@ func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	}
 }
 
-// runProbe runs the program of such a place.
+// runProbe runs the program of such an instance.
 func runProbe(t *testing.T, inst driver.Instance, args ...string) {
 	t.Helper()
 	agent := wire.NewClient(inst.Dial, "token")
@@ -75,12 +75,12 @@ func TestImageIsUnpacked(t *testing.T) {
 	}
 }
 
-// Places of images share no written files: that is refused, and says nothing about other places.
+// Instances of images share no written files: that is refused, and says nothing about other instances.
 func TestImageHasNoLayer(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
 	if !d.Layers() {
-		t.Skip("no place shares files here")
+		t.Skip("no instance shares files here")
 	}
 	spec := imageSpec(t)
 	inst, err := d.Create(t.Context(), spec)
@@ -94,17 +94,17 @@ func TestImageHasNoLayer(t *testing.T) {
 		}
 	}
 	if _, err := d.Layer(t.Context(), inst); !errors.Is(err, hutch.Unsupported) {
-		t.Errorf("a layer of a place of an image: %v", err)
+		t.Errorf("a layer of an instance of an image: %v", err)
 	}
 	if !d.Layers() {
-		t.Error("no other place can share files any more")
+		t.Error("no other instance can share files any more")
 	}
 	if left := leftovers(t, d); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-// An image's user needs an id that the place has.
+// An image's user needs an id that the instance has.
 func TestImageOfAHighUser(t *testing.T) {
 	t.Parallel()
 	spec := imageSpec(t)

@@ -22,7 +22,7 @@ import (
 // When the host's memory runs out, the kernel kills programs inside before the daemon. If the daemon has the right,
 // it makes that unchangeable; otherwise programs inside can become equal to the daemon at best.
 func TestOfferedFirst(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	text, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestOfferedFirst(t *testing.T) {
 
 // What code inside sees of the system. Each entry is a bash command and its expected output.
 func TestInside(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	for command, want := range map[string]string{
 		// the user, without any privilege
 		"grep -hE '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | cut -f2 | sort -u | tr '\\n' ' '": "0000000000000000 1 2 ",
@@ -76,7 +76,7 @@ func TestInside(t *testing.T) {
 
 // Attacks from inside, in Python, which can make any system call. Each prints its errno.
 func TestForbidden(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	const prelude = `
 import ctypes, os, socket, fcntl
 libc = ctypes.CDLL(None, use_errno=True)
@@ -128,11 +128,11 @@ def attempt(f):
 	p.want("echo alive", "alive")
 }
 
-// Kernel objects of programs inside count for the place, and not for the daemon's user: a place can be created even
+// Kernel objects of programs inside count for the instance, and not for the daemon's user: an instance can be created even
 // if that user can queue hardly any more signals.
 func TestOwnCounts(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("without root all places have one id")
+		t.Skip("without root all instances have one id")
 	}
 	if os.Getenv("HUTCH_FEW_SIGNALS") == "" {
 		t.Parallel()
@@ -151,7 +151,7 @@ func TestOwnCounts(t *testing.T) {
 		var timer int32
 		unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&timer)))
 	}
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	p.want("cat /proc/self/status | grep SigQ | cut -f2 | cut -d/ -f1", "0")
 }
 
@@ -173,7 +173,7 @@ func agentKill() string {
 }
 
 func TestMemoryLimitIsReported(t *testing.T) {
-	p := newPlace(t, func(l *hutch.Limits) { l.Memory = 128; l.Disk = 32 })
+	p := newInstance(t, func(l *hutch.Limits) { l.Memory = 128; l.Disk = 32 })
 	if p.Instance.(*instance).group == nil {
 		skip(t, "no control groups here")
 	}
@@ -188,7 +188,7 @@ func TestMemoryLimitIsReported(t *testing.T) {
 }
 
 func TestCPULimit(t *testing.T) {
-	p := newPlace(t, func(l *hutch.Limits) { l.CPU = 0.2 })
+	p := newInstance(t, func(l *hutch.Limits) { l.CPU = 0.2 })
 	if p.Instance.(*instance).group == nil {
 		skip(t, "no control groups here")
 	}
@@ -201,7 +201,7 @@ func TestCPULimit(t *testing.T) {
 }
 
 func TestForkBombIsContained(t *testing.T) {
-	p := newPlace(t, func(l *hutch.Limits) { l.PIDs = 64 })
+	p := newInstance(t, func(l *hutch.Limits) { l.PIDs = 64 })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	p.agent.Run(ctx, wire.Start{ID: "bomb", Command: "f() { f | f & }; f; sleep 60"}, nil, nil)
@@ -218,7 +218,7 @@ func TestForkBombIsContained(t *testing.T) {
 }
 
 func TestDiskAndInodesAreBounded(t *testing.T) {
-	p := newPlace(t, func(l *hutch.Limits) { l.Disk = 4 })
+	p := newInstance(t, func(l *hutch.Limits) { l.Disk = 4 })
 	if out, exit := p.run("head -c 8M /dev/zero > /dev/shm/big"); exit.Code == 0 {
 		t.Errorf("8 of 4 MiB written to /dev/shm: %s", out)
 	}
@@ -234,7 +234,7 @@ func TestDiskAndInodesAreBounded(t *testing.T) {
 }
 
 func TestRenameWithinThePlace(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	p.want(`python3 -c '
 import os
 open("/tmp/a", "w").write("moved")
@@ -264,7 +264,7 @@ func TestRangesOfIDs(t *testing.T) {
 
 func TestManyArePrivate(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("without root all places have one id")
+		t.Skip("without root all instances have one id")
 	}
 	t.Parallel()
 	d, r := newDriver(t, t.TempDir()), root(t)

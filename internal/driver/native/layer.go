@@ -12,7 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/linux/mount"
 )
 
@@ -60,7 +60,7 @@ func (i *instance) layer() (*layer, error) {
 	l := &layer{}
 	return l, mount.Apart(func() (err error) {
 		if err = i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
-			return fmt.Errorf("enter the mounts of a place: %w", err)
+			return fmt.Errorf("enter the mounts of an instance: %w", err)
 		}
 		if err = l.measure(); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (l *layer) Close() error {
 }
 
 // begin gives the instance, which waits for its configuration, a root on the layer.
-func (i *instance) begin(l *layer, config *place.Config) error {
+func (i *instance) begin(l *layer, config *inside.Config) error {
 	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
 	if err != nil {
 		return err
@@ -109,9 +109,9 @@ func (i *instance) begin(l *layer, config *place.Config) error {
 		}
 		defer root.Close()
 		if err := i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
-			return fmt.Errorf("enter the mounts of a place: %w", err)
+			return fmt.Errorf("enter the mounts of an instance: %w", err)
 		}
-		return root.AttachTo(place.AttachPoint)
+		return root.AttachTo(inside.AttachPoint)
 	})
 	return i.driver.unlayered(err)
 }
@@ -130,7 +130,7 @@ func (d *Driver) unlayered(err error) error {
 }
 
 // overlay creates the root from folders of a file system in memory, which hides the instance's folder from this thread.
-func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tree, error) {
+func (i *instance) overlay(l *layer, config *inside.Config, users int) (mount.Tree, error) {
 	above, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
 		{"size", strconv.FormatInt(config.Size, 10)}, {"nr_inodes", strconv.FormatInt(config.Inodes, 10)}, {"mode", "0700"},
 	}...)

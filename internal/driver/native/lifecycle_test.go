@@ -16,11 +16,11 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/wire"
 )
 
-// leftovers lists what the host holds of a driver's places.
+// leftovers lists what the host holds of a driver's instances.
 func leftovers(t *testing.T, d *Driver) []string {
 	t.Helper()
 	var found []string
@@ -50,7 +50,7 @@ func TestManyAtOnceAndNothingLeft(t *testing.T) {
 	t.Parallel()
 	d, r := newDriver(t, t.TempDir()), root(t)
 	const n = 50
-	places := make([]driver.Instance, n)
+	instances := make([]driver.Instance, n)
 	var wg sync.WaitGroup
 	for k := range n {
 		wg.Go(func() {
@@ -59,7 +59,7 @@ func TestManyAtOnceAndNothingLeft(t *testing.T) {
 				t.Error(err, hutch.AsError(err).Cause)
 				return
 			}
-			places[k] = i
+			instances[k] = i
 			agent := wire.NewClient(i.Dial, token)
 			defer agent.Close()
 			if _, err := agent.Ping(t.Context()); err != nil {
@@ -69,7 +69,7 @@ func TestManyAtOnceAndNothingLeft(t *testing.T) {
 	}
 	wg.Wait()
 	var pids []int
-	for _, i := range places {
+	for _, i := range instances {
 		if i == nil {
 			continue
 		}
@@ -150,7 +150,7 @@ func TestImageThatIsNotThere(t *testing.T) {
 	}
 }
 
-// daemon creates places until it is killed. It is this program, started again.
+// daemon creates instances until it is killed. It is this program, started again.
 func daemon(dir string) error {
 	program, err := agent()
 	if err != nil {
@@ -190,7 +190,7 @@ func startDaemon(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// made waits for the daemon's next place and returns its handle.
+// made waits for the daemon's next instance and returns its handle.
 func made(t *testing.T, lines *bufio.Scanner) driver.Handle {
 	t.Helper()
 	for lines.Scan() {
@@ -255,7 +255,7 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
-// processesOf returns the first processes of all places in a folder, configured or not.
+// processesOf returns the first processes of all instances in a folder, configured or not.
 func processesOf(t *testing.T, dir string) []int {
 	t.Helper()
 	var pids []int
@@ -282,7 +282,7 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// A place that gets no configuration ends by itself.
+// An instance that gets no configuration ends by itself.
 func TestUntoldPlaceEnds(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -298,7 +298,7 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := i.fork(b, place.Config{}); err != nil {
+	if err := i.fork(b, inside.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	b.close()

@@ -19,7 +19,7 @@ import (
 
 var (
 	workFlag   = flag.String("work", "", "a folder with what another run of this program has made")
-	daemonFlag = flag.String("daemon", "", "only make places in this state folder, until killed")
+	daemonFlag = flag.String("daemon", "", "only make instances in this state folder, until killed")
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ var agent = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// root is the image that tests make places from.
+// root is the image that tests make instances from.
 func root(t testing.TB) image.Root {
 	t.Helper()
 	r, err := hostImage(t.Context())

@@ -5,7 +5,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/linux/tun"
 )
 
@@ -17,7 +17,7 @@ func (i *instance) Network() (*os.File, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)
 	}
-	file, err := i.process.File(place.NetworkFD)
+	file, err := i.process.File(inside.NetworkFD)
 	if err != nil {
 		return nil, i.unreachable(err)
 	}

@@ -23,14 +23,14 @@ import (
 	"hutch/internal/wire"
 )
 
-// BenchmarkNetwork measures connections from a place to a server on this machine when all are allowed. Beside it are
-// the same programs without a place, and the alternative design: the kernel's routing and nftables, which pass
+// BenchmarkNetwork measures connections from an instance to a server on this machine when all are allowed. Beside it are
+// the same programs without an instance, and the alternative design: the kernel's routing and nftables, which pass
 // connections to a proxy (needs root and nft).
 func BenchmarkNetwork(b *testing.B) {
 	for _, way := range []struct {
 		name string
 		make func(b *testing.B, to string) func(command string) string
-	}{{"loopback", loopback}, {"place", inPlace}, {"tproxy", tproxy}} {
+	}{{"loopback", loopback}, {"instance", inInstance}, {"tproxy", tproxy}} {
 		b.Run("send/"+way.name, func(b *testing.B) { benchSend(b, way.make) })
 		b.Run("connect/"+way.name, func(b *testing.B) { benchConnect(b, way.make) })
 	}
@@ -146,7 +146,7 @@ func (e everything) TCP(_ context.Context, f netstack.Flow) {
 
 func (e everything) UDP(context.Context, netstack.Flow) {}
 
-func inPlace(b *testing.B, to string) func(string) string {
+func inInstance(b *testing.B, to string) func(string) string {
 	s := spec(root(b), "bench")
 	s.Network, s.Limits.CPU = true, 2
 	inst, err := newDriver(b, b.TempDir()).Create(b.Context(), s)

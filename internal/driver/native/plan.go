@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/image"
 	"hutch/internal/linux/mount"
 )
@@ -21,7 +21,7 @@ var reserved = []string{"/proc", "/sys", "/dev", "/.hutch"}
 
 // plan decides how to build an image's root file system: folders that are empty, or above something writable, are
 // created in memory; all others are bound.
-func plan(c *place.Config, root image.Root) error {
+func plan(c *inside.Config, root image.Root) error {
 	if root.Dir == "" { // a trial
 		return nil
 	}
@@ -33,7 +33,7 @@ func plan(c *place.Config, root image.Root) error {
 
 // planBinds plans the host's folders that the image shows. It leaves out the image's own covers of masked paths: the
 // instance hides those itself, and needs no file there.
-func planBinds(c *place.Config, root image.Root) error {
+func planBinds(c *inside.Config, root image.Root) error {
 	for _, b := range root.Binds {
 		if slices.Contains(root.Masks, b.Target) {
 			continue
@@ -42,7 +42,7 @@ func planBinds(c *place.Config, root image.Root) error {
 		if err != nil {
 			return err
 		}
-		c.Binds = append(c.Binds, place.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
+		c.Binds = append(c.Binds, inside.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
 	}
 	for _, path := range root.Masks {
 		for i := len(c.Binds) - 1; i >= 0; i-- { // of several binds at one target, the last one counts
@@ -56,12 +56,12 @@ func planBinds(c *place.Config, root image.Root) error {
 }
 
 // withMounts adds, after each folder, the mounts below it on the host, because an overlay does not show them.
-func withMounts(binds []place.Bind) ([]place.Bind, error) {
+func withMounts(binds []inside.Bind) ([]inside.Bind, error) {
 	mounts, err := mount.Points()
 	if err != nil {
 		return nil, err
 	}
-	var all []place.Bind
+	var all []inside.Bind
 	for _, b := range binds {
 		all = append(all, b)
 		for _, point := range mounts {
@@ -73,13 +73,13 @@ func withMounts(binds []place.Bind) ([]place.Bind, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, place.Bind{Source: point, Target: filepath.Join(b.Target, rel), Folder: info.IsDir()})
+			all = append(all, inside.Bind{Source: point, Target: filepath.Join(b.Target, rel), Folder: info.IsDir()})
 		}
 	}
 	return all, nil
 }
 
-func planFolder(c *place.Config, root image.Root, dir string) error {
+func planFolder(c *inside.Config, root image.Root, dir string) error {
 	entries, err := os.ReadDir(filepath.Join(root.Dir, dir))
 	if err != nil {
 		return err
@@ -96,39 +96,39 @@ func planFolder(c *place.Config, root image.Root, dir string) error {
 	return nil
 }
 
-func planEntry(c *place.Config, root image.Root, path string, e fs.DirEntry) error {
+func planEntry(c *inside.Config, root image.Root, path string, e fs.DirEntry) error {
 	host := filepath.Join(root.Dir, path)
 	switch {
 	case e.Type() == fs.ModeSymlink:
 		target, err := os.Readlink(host)
-		c.Links = append(c.Links, place.Link{Path: path, Target: target})
+		c.Links = append(c.Links, inside.Link{Path: path, Target: target})
 		return err
 	case !e.IsDir():
 		c.Files = append(c.Files, path)
-		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path}) // a file
+		c.Binds = append(c.Binds, inside.Bind{Source: host, Target: path}) // a file
 		return nil
 	case slices.Contains(image.Writable, path):
 		return planWritable(c, path, e)
 	}
-	c.Folders = append(c.Folders, place.Folder{Path: path, Mode: 0o555})
+	c.Folders = append(c.Folders, inside.Folder{Path: path, Mode: 0o555})
 	if slices.ContainsFunc(image.Writable, func(w string) bool { return strings.HasPrefix(w, path+"/") }) {
 		return planFolder(c, root, path)
 	}
-	inside, err := os.ReadDir(host)
-	if len(inside) > 0 {
-		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path, Folder: true})
+	entries, err := os.ReadDir(host)
+	if len(entries) > 0 {
+		c.Binds = append(c.Binds, inside.Bind{Source: host, Target: path, Folder: true})
 	}
 	return err
 }
 
 // planWritable creates a folder that belongs to the user. Folders for temporary files do too, so that tar can set
 // their times when it restores their content.
-func planWritable(c *place.Config, path string, e fs.DirEntry) error {
+func planWritable(c *inside.Config, path string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if err != nil {
 		return err
 	}
-	f := place.Folder{Path: path, Mode: uint32(info.Mode().Perm()), User: true}
+	f := inside.Folder{Path: path, Mode: uint32(info.Mode().Perm()), User: true}
 	if info.Mode()&fs.ModeSticky != 0 {
 		f.Mode |= unix.S_ISVTX
 	}
@@ -138,7 +138,7 @@ func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 
 // openTrees clones the bound folders here, where root can reach them, and passes descriptors. The ids of an instance
 // cannot reach folders like /root. The last tree has the devices.
-func openTrees(config *place.Config) (trees []mount.Tree, err error) {
+func openTrees(config *inside.Config) (trees []mount.Tree, err error) {
 	defer func() {
 		if err != nil {
 			closeTrees(trees)
@@ -153,7 +153,7 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 		if err != nil {
 			return trees, err
 		}
-		b.Source, b.Tree = "", place.FirstTree+i
+		b.Source, b.Tree = "", inside.FirstTree+i
 		trees = append(trees, t)
 	}
 	t, err := makeDevices()
@@ -163,7 +163,7 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	if err != nil {
 		return trees, err
 	}
-	config.Devices = place.FirstTree + len(trees)
+	config.Devices = inside.FirstTree + len(trees)
 	return append(trees, t), nil
 }
 
@@ -174,7 +174,7 @@ func makeDevices() (mount.Tree, error) {
 	if err != nil {
 		return -1, err
 	}
-	for _, d := range place.Devices {
+	for _, d := range inside.Devices {
 		err := unix.Mknodat(int(t), d.Name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.Major, d.Minor)))
 		if err == nil {
 			err = unix.Fchmodat(int(t), d.Name, 0o666, 0) // whatever the umask

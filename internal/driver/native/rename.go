@@ -8,7 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/driver/native/place"
+	"hutch/internal/driver/native/inside"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/names"
 )
@@ -22,10 +22,10 @@ func (i *instance) Rename(hostname string) error {
 		return hutch.Errorf(hutch.Unsupported, "this system gives a native sandbox no other host name").Because(err)
 	}
 	if err == nil {
-		err = errors.Join(i.rewrite(place.NameFD, hostname+"\n"), i.rewrite(place.HostsFD, names.Hosts(hostname)))
+		err = errors.Join(i.rewrite(inside.NameFD, hostname+"\n"), i.rewrite(inside.HostsFD, names.Hosts(hostname)))
 	}
 	if err != nil {
-		return fmt.Errorf("rename a place: %w", err)
+		return fmt.Errorf("rename an instance: %w", err)
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"hutch/internal/driver"
 )
 
-// A place that was created under another name does not show that name, and its programs have no more rights than
+// An instance that was created under another name does not show that name, and its programs have no more rights than
 // others.
 func TestRenamed(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	rights := p.rights()
 	for _, name := range []string{"a-name-that-is-longer-than-the-first", "short"} {
 		if err := p.Instance.(driver.Renamer).Rename(name); err != nil {
@@ -28,7 +28,7 @@ func TestRenamed(t *testing.T) {
 }
 
 // rights returns the capabilities of the agent, as the host sees them.
-func (p *inside) rights() string {
+func (p *tested) rights() string {
 	p.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Instance.(*instance).record.PID))
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// All processes of one place together can open no more than half of the machine's files, if that is enough for
+// All processes of one instance together can open no more than half of the machine's files, if that is enough for
 // programs to work.
 func TestMaxFiles(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	for _, c := range []struct {
 		machine uint64
 		pids    int
@@ -34,10 +34,10 @@ func TestMaxFiles(t *testing.T) {
 	p.want("ulimit -Hn", fmt.Sprint(maxFiles(fileMax(), 256)))
 }
 
-// Kernel memory of sockets counts for the place, too. The program prints how many MiB the kernel holds for all
+// Kernel memory of sockets counts for the instance, too. The program prints how many MiB the kernel holds for all
 // sockets of the machine, before and after.
 func TestSocketBuffersAreCharged(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newInstance(t, nil)
 	if p.Instance.(*instance).group == nil {
 		skip(t, "no control groups here")
 	}
@@ -52,7 +52,7 @@ func TestSocketBuffersAreCharged(t *testing.T) {
 		}
 		t.Logf("%s: from %d to %d MiB", kind, before, after)
 		if after-before > 200 {
-			t.Errorf("%s sockets of a place with 128 MiB hold %d MiB", kind, after-before)
+			t.Errorf("%s sockets of an instance with 128 MiB hold %d MiB", kind, after-before)
 		}
 	}
 	if os.Geteuid() == 0 {
@@ -88,7 +88,7 @@ for n in range(150):
 print(held(), flush=True)
 `
 
-// What the image masks is hidden whether the host has it when a place is created, only later, or no longer; and
+// What the image masks is hidden whether the host has it when an instance is created, only later, or no longer; and
 // nothing is written to the host for it.
 func TestMasks(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestMasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, hutch.AsError(err).Cause)
 	}
-	p := &inside{t, i, wire.NewClient(i.Dial, token)}
+	p := &tested{t, i, wire.NewClient(i.Dial, token)}
 	t.Cleanup(func() { p.agent.Close(); i.Destroy(context.Background()) })
 	look := "cd " + target + "; cat pip.conf lib/npmrc .env etc/deep/auth 2>/dev/null; cat shown; ls -A; ls -A lib"
 	p.want(look, "shownlib\nshown")

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Shelf is a collection: one package keeps its documents in it, each under a key. It does not interpret the documents.
-type Shelf struct {
+// Collection holds the documents of one package, each under a key, and does not interpret them. The tables call it a shelf.
+type Collection struct {
 	store *Store
 	name  string
 }
 
-// Shelf returns the shelf with a name.
-func (s *Store) Shelf(name string) *Shelf { return &Shelf{s, name} }
+// Collection returns the collection with a name.
+func (s *Store) Collection(name string) *Collection { return &Collection{s, name} }
 
-// Shared reports whether other nodes use the shelf, too.
-func (s *Shelf) Shared() bool { return s.store.Shared() }
+// Shared reports whether other nodes use the collection, too.
+func (s *Collection) Shared() bool { return s.store.Shared() }
 
 // Put writes a document, and replaces an existing one with the same key.
-func (s *Shelf) Put(ctx context.Context, key string, doc []byte) error {
+func (s *Collection) Put(ctx context.Context, key string, doc []byte) error {
 	return s.Change(ctx, func(d *Draft) error { d.Put(key, doc); return nil })
 }
 
 // Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
-func (s *Shelf) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
+func (s *Collection) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
 	err = s.Change(ctx, func(d *Draft) error {
 		old, err := d.Get(key)
 		if there = old != nil; there {
@@ -38,18 +38,18 @@ func (s *Shelf) Replace(ctx context.Context, key string, doc []byte) (there bool
 }
 
 // Delete removes a document, if it exists.
-func (s *Shelf) Delete(ctx context.Context, key string) error {
+func (s *Collection) Delete(ctx context.Context, key string) error {
 	return s.Change(ctx, func(d *Draft) error { d.Delete(key); return nil })
 }
 
-// Change changes documents of the shelf, all or none, while the shelf is locked against other changes.
-func (s *Shelf) Change(ctx context.Context, do func(*Draft) error) error {
+// Change changes documents of the collection, all or none, while the collection is locked against other changes.
+func (s *Collection) Change(ctx context.Context, do func(*Draft) error) error {
 	_, err := s.change(ctx, do, nil)
 	return err
 }
 
-// change calls before in the transaction, when the shelf is locked. It returns the documents that do changed.
-func (s *Shelf) change(ctx context.Context, do func(*Draft) error, before func(context.Context, *sql.Tx) error) (*Draft, error) {
+// change calls before in the transaction, when the collection is locked. It returns the documents that do changed.
+func (s *Collection) change(ctx context.Context, do func(*Draft) error, before func(context.Context, *sql.Tx) error) (*Draft, error) {
 	d := &Draft{}
 	var refused error
 	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -69,7 +69,7 @@ func (s *Shelf) change(ctx context.Context, do func(*Draft) error, before func(c
 			return refused
 		}
 		for _, doc := range d.docs {
-			if err := s.store.shelve(ctx, tx, s, doc, false); err != nil {
+			if err := s.store.writeDocument(ctx, tx, s, doc, false); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func (s *Shelf) change(ctx context.Context, do func(*Draft) error, before func(c
 
 // Count changes one document that no [Mirror] keeps, such as a counter, while no other caller does. The function gets
 // nil if the document does not exist, and the time by the clock that all nodes share.
-func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now time.Time) ([]byte, error)) error {
+func (s *Collection) Count(ctx context.Context, key string, do func(doc []byte, now time.Time) ([]byte, error)) error {
 	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.store.lock(ctx, tx, s.label(key)); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now t
 		if err != nil {
 			return err
 		}
-		return s.store.shelve(ctx, tx, s, Document{key, doc}, true)
+		return s.store.writeDocument(ctx, tx, s, Document{key, doc}, true)
 	})
 	if err != nil {
 		return fmt.Errorf("count %s of %s in the store: %w", key, s.name, err)
@@ -111,7 +111,7 @@ func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now t
 }
 
 // get returns a document, or nil if it does not exist.
-func (s *Shelf) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, err error) {
+func (s *Collection) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, err error) {
 	err = tx.QueryRowContext(ctx, s.store.query(`select doc from shelves where shelf = ? and key = ? and doc is not null`), s.name, key).Scan(&doc)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -123,10 +123,10 @@ func (s *Shelf) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, er
 }
 
 // label binds the encryption of a document to its key, so that it cannot be used as another document.
-func (s *Shelf) label(key string) string { return "shelf " + s.name + " " + key }
+func (s *Collection) label(key string) string { return "shelf " + s.name + " " + key }
 
 // All returns every document by its key.
-func (s *Shelf) All(ctx context.Context) (map[string][]byte, error) {
+func (s *Collection) All(ctx context.Context) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := s.store.read(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, func(rows *sql.Rows) error {
 		var key string
@@ -147,13 +147,13 @@ func (s *Shelf) All(ctx context.Context) (map[string][]byte, error) {
 	return all, nil
 }
 
-// Document is a document of a shelf; Doc is nil if it was deleted.
+// Document is a document of a collection; Doc is nil if it was deleted.
 type Document struct {
 	Key string
 	Doc []byte
 }
 
-// Draft is a change of a shelf that is not written yet.
+// Draft is a change of a collection that is not written yet.
 type Draft struct {
 	Now time.Time // by the clock that all nodes share
 

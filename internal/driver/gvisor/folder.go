@@ -11,22 +11,22 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// place has the paths of one sandbox's files on the host.
-type place struct {
+// folder has the paths of one sandbox's files on the host.
+type folder struct {
 	dir   string        // its folder
 	group *cgroup.Group // nil where there are no control groups
 }
 
-func (p place) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
+func (p folder) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
 // meeting is the folder that is shown inside as the one where daemon and agent meet. It
 // stays empty: the gofer covers it by a small file system in memory.
-func (p place) meeting() string { return filepath.Join(p.dir, "run") }
+func (p folder) meeting() string { return filepath.Join(p.dir, "run") }
 
-func (p place) config() string { return filepath.Join(p.dir, "config.json") }
-func (p place) upper() string  { return filepath.Join(p.dir, "upper.tar") }
-func (p place) state() string  { return filepath.Join(p.dir, "runsc") } // runsc's --root
-func (p place) control() control {
+func (p folder) config() string { return filepath.Join(p.dir, "config.json") }
+func (p folder) upper() string  { return filepath.Join(p.dir, "upper.tar") }
+func (p folder) state() string  { return filepath.Join(p.dir, "runsc") } // runsc's --root
+func (p folder) control() control {
 	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
 }
 
@@ -42,7 +42,7 @@ type processes struct {
 }
 
 // processes reads the sandbox's processes from runsc's state.
-func (p place) processes() (processes, error) {
+func (p folder) processes() (processes, error) {
 	name := fmt.Sprintf("%s_sandbox:%s.state", container, container)
 	text, err := os.ReadFile(filepath.Join(p.state(), name))
 	if err != nil {
@@ -67,7 +67,7 @@ func (p place) processes() (processes, error) {
 
 // raze kills all processes of the instance, waits for their end and removes everything. It needs only the instance's
 // name, so it also removes an instance whose creation was interrupted.
-func (p place) raze(ctx context.Context) error {
+func (p folder) raze(ctx context.Context) error {
 	if p.group != nil {
 		if err := p.group.Kill(); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (p place) raze(ctx context.Context) error {
 }
 
 // clear removes an instance without processes.
-func (p place) clear(ctx context.Context) error {
+func (p folder) clear(ctx context.Context) error {
 	var err error
 	if p.group != nil {
 		err = p.group.Remove(ctx)

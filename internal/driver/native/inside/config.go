@@ -1,4 +1,4 @@
-package place
+package inside
 
 import (
 	"encoding/binary"
@@ -170,7 +170,7 @@ func Receive(r io.Reader) error {
 	case string(b) == ready:
 		return nil
 	case len(b) == 0:
-		return fmt.Errorf("the place ended before it was ready")
+		return fmt.Errorf("the instance ended before it was ready")
 	}
-	return fmt.Errorf("set up the place: %s", b)
+	return fmt.Errorf("set up the instance: %s", b)
 }

@@ -28,7 +28,7 @@ func spec(id string) driver.Spec {
 	}
 }
 
-// create creates a place that is destroyed at the end of the test.
+// create creates an instance that is destroyed at the end of the test.
 func create(t *testing.T, d *Driver, s driver.Spec) (*instance, *wire.Client) {
 	t.Helper()
 	inst, err := d.Create(t.Context(), s)
@@ -56,7 +56,7 @@ func run(t *testing.T, agent *wire.Client, command string) (string, wire.Exit, e
 	return strings.TrimSpace(out.String()), exit, err
 }
 
-// nothingLeft fails the test if the host still has anything of a place.
+// nothingLeft fails the test if the host still has anything of an instance.
 func nothingLeft(t *testing.T, d *Driver) {
 	t.Helper()
 	if entries, err := os.ReadDir(d.opt.Dir); err != nil || len(entries) > 0 {
@@ -151,7 +151,7 @@ func TestSweepAfterACreatorWasKilled(t *testing.T) {
 	}
 }
 
-// killCreator runs a daemon that creates places until it is killed.
+// killCreator runs a daemon that creates instances until it is killed.
 func killCreator(t *testing.T, dir string, after time.Duration) {
 	t.Helper()
 	image, err := json.Marshal(root)
@@ -172,7 +172,7 @@ func killCreator(t *testing.T, dir string, after time.Duration) {
 func TestLongStateFolder(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, filepath.Join(t.TempDir(), strings.Repeat("long", 30)))
-	_, agent := create(t, d, spec("place"))
+	_, agent := create(t, d, spec("instance"))
 	if out, _, err := run(t, agent, "echo here"); out != "here" || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}

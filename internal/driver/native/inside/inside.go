@@ -1,4 +1,4 @@
-// Package place is the inside of a native instance: it runs in the agent program, as
+// Package inside is the inside of a native instance: it runs in the agent program, as
 // the first process of its namespaces, before any untrusted program.
 //
 // It is two programs, one after the other in one process. The first has every
@@ -8,7 +8,7 @@
 //
 // The daemon talks to it over two pipes. The first pipe ends when the daemon dies;
 // an instance that has not got its whole configuration then ends at once.
-package place
+package inside
 
 import (
 	"fmt"

@@ -11,15 +11,15 @@ import (
 	"hutch/internal/wire"
 )
 
-// inside is a place for one test.
-type inside struct {
+// tested is an instance for one test.
+type tested struct {
 	*testing.T
 	driver.Instance
 	agent *wire.Client
 }
 
-// newPlace creates a place as the pool does: under another name at first, which must make no difference.
-func newPlace(t *testing.T, limits func(*hutch.Limits)) *inside {
+// newInstance creates an instance as the pool does: under another name at first, which must make no difference.
+func newInstance(t *testing.T, limits func(*hutch.Limits)) *tested {
 	t.Helper()
 	t.Parallel()
 	s := spec(root(t), "test")
@@ -42,11 +42,11 @@ func newPlace(t *testing.T, limits func(*hutch.Limits)) *inside {
 	if err := i.(driver.Renamer).Rename("test"); err != nil {
 		t.Fatal(err)
 	}
-	return &inside{t, i, agent}
+	return &tested{t, i, agent}
 }
 
 // run runs a bash command and returns what it printed.
-func (p *inside) run(command string) (string, wire.Exit) {
+func (p *tested) run(command string) (string, wire.Exit) {
 	p.Helper()
 	var out strings.Builder
 	s := wire.Start{ID: hutch.NewID("x"), Command: command, TimeoutMS: (2 * time.Minute).Milliseconds()}
@@ -60,7 +60,7 @@ func (p *inside) run(command string) (string, wire.Exit) {
 	return strings.TrimSuffix(out.String(), "\n"), exit
 }
 
-func (p *inside) want(command, output string) {
+func (p *tested) want(command, output string) {
 	p.Helper()
 	if out, exit := p.run(command); out != output || exit.Code != 0 {
 		p.Errorf("%s\ngave %q and exit code %d, not %q", command, out, exit.Code, output)
@@ -99,7 +99,7 @@ git -c user.name=a -c user.email=a@b commit -qm first && git log --format=%s && 
 			if _, ok := root(t).LookPath(c.program); !ok {
 				t.Skipf("this host has no %s", c.program)
 			}
-			newPlace(t, nil).want(c.command, c.output)
+			newInstance(t, nil).want(c.command, c.output)
 		})
 	}
 }
