@@ -66,7 +66,7 @@ func badRule(text, format string, args ...any) *Error {
 // cutPort splits a rule into host and port. An IPv6 address contains colons, so it needs brackets before a port.
 func cutPort(text string) (host, port string, err error) {
 	if strings.Contains(text, "://") {
-		return "", "", badRule(text, "it is a URL: give the name alone")
+		return "", "", badRule(text, "it is a URL: give only the name")
 	}
 	if rest, ok := strings.CutPrefix(text, "["); ok {
 		addr, after, closed := strings.Cut(rest, "]")
@@ -111,7 +111,7 @@ func parseNet(text, host string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(host)
 	if err != nil {
 		if _, path, _ := strings.Cut(host, "/"); !isNumber(path) {
-			return netip.Prefix{}, badRule(text, "a rule has no path: give the name alone")
+			return netip.Prefix{}, badRule(text, "a rule has no path: give only the name")
 		}
 		return netip.Prefix{}, badRule(text, "it is not a net: write an address, a slash, and how many of its bits count")
 	}
@@ -139,7 +139,7 @@ func checkRuleName(text, name string) error {
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if strings.Contains(label, "*") {
-			return badRule(text, "a * stands for whole names, at the beginning alone: *.example.com; to reach everything there is the mode open")
+			return badRule(text, "a * stands for whole names, only at the beginning: *.example.com; to reach everything there is the mode open")
 		}
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return badRule(text, "the parts of a name, between dots, have 1 to 63 characters and no - at their ends")

@@ -140,7 +140,7 @@ func (l *lab) steps() steps {
 		{"Hibernation, ms", l.sleep},
 		{"Snapshots, ms", l.snapshots},
 		{"Copies of a sandbox with many files", l.fileCopies},
-		{"Logs of background processes, somebody following", l.logs},
+		{"Logs of background processes, with a follower", l.logs},
 		{"Previews", l.previews},
 		{"Files in and out", l.files},
 		{"Reading a file of 4 kB, p50, ms", l.reads},

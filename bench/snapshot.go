@@ -40,7 +40,7 @@ func (l *lab) snapshots(ctx context.Context) (table, error) {
 				first = c
 				t.quantiles(f.runtime+": create", c.cold, c.cold)
 				t.quantiles(f.runtime+": snapshot of a Python with 30 MB", c.took, c.cold)
-				t.quantiles(f.runtime+": for which it stood still", c.stood, c.cold)
+				t.quantiles(f.runtime+": time that it was paused", c.stood, c.cold)
 			}
 			t.quantiles(f.runtime+": fork of it, and the first result, "+w.name, c.forked, first.cold)
 			t.quantiles(fmt.Sprintf("%s: %d forks at once, %s", f.runtime, forks, w.name), c.all, first.cold)

@@ -231,7 +231,7 @@ func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definit
 	}
 	res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(std.err, "").show)
 	if !f.remove(ctx, svc, s, err) {
-		defer fmt.Fprintf(std.err, "hutch: the session is %s: go on with `hutch agent resume %[1]s --prompt TEXT`\n", s.ID)
+		defer fmt.Fprintf(std.err, "hutch: the session is %s: continue with `hutch agent resume %[1]s --prompt TEXT`\n", s.ID)
 	}
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ like 2026-01-31T15:04:05Z. It needs a token with the scope admin.
 	f.IntVarP(&q.Limit, "limit", "n", 0, "at most so many")
 	f.BoolVar(&q.Running, "running", false, "what is under way, in place of what has ended")
 	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
-	f.BoolVarP(&follow, "follow", "f", false, "go on with what is done from now on")
+	f.BoolVarP(&follow, "follow", "f", false, "keep printing new operations")
 	c.AddCommand(newAuditVerify(h, std))
 	return c
 }
@@ -118,7 +118,7 @@ func newAuditVerify(h *home, std streams) *cobra.Command {
 written: no line changed, taken out, put in or moved. The server may be running.
 
 What is printed as head names the last line. Keep it elsewhere and give it back
-later with --head: then not even somebody who may write to the folder can have
+later with --head: then not even a person who can write to the folder can have
 put another log in its place.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

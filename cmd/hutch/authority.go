@@ -47,8 +47,8 @@ SSL_CERT_FILE for hutch, Go, curl and Python, NODE_EXTRA_CA_CERTS for Node.js.`,
 		Use: "rotate", Short: "Make another authority in its place, while the server is down",
 		Long: `Make another authority, with a key of its own, in the place of the present one.
 No server may run meanwhile; sandboxes may. Those that are made from then on
-trust the new one alone. Those that are there trust the old one alone: brokered
-hosts are out of their reach, and they have to be made anew.`,
+trust only the new one. Existing sandboxes trust only the old one: brokered
+hosts are out of their reach, and they have to be created again.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return h.rotateAuthority(std.out, asJSON) },
 	})

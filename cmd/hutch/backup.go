@@ -15,7 +15,7 @@ func newBackup(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup", Short: "Keep copies of folders apart from their sandboxes",
 		Long: `Keep copies of sandboxes' folders on the server, or in the S3-compatible bucket
-that it was given. They outlive their sandboxes, and hold files alone: no memory
+that it was given. They outlive their sandboxes, and hold only files: no memory
 and no processes.
 ` + remoteHelp,
 		Example: `  hutch backup create demo --name before
@@ -32,7 +32,7 @@ func newBackupCreate(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "create SANDBOX [FOLDER]", Short: "Copy a folder, /workspace if none is named",
-		Long: `Copy a folder of a sandbox, which goes on running, and print the backup's id. What
+		Long: `Copy a folder of a sandbox, which keeps running, and print the backup's id. What
 programs change meanwhile may be in the copy or not.
 ` + remoteHelp,
 		Args: cobra.RangeArgs(1, 2),

@@ -87,8 +87,8 @@ func writeReports(w io.Writer, reports []report) {
 		fmt.Fprintf(w, "%s: %s\n", r.Part, verdict)
 		for _, f := range r.Findings {
 			fmt.Fprintf(w, "  %s  %-22s %s\n", marks[f.Level], f.Name, f.Detail)
-			if f.Mend != "" && f.Level != driver.Good {
-				fmt.Fprintf(w, "        %-22s fix: %s\n", "", f.Mend)
+			if f.Fix != "" && f.Level != driver.Good {
+				fmt.Fprintf(w, "        %-22s fix: %s\n", "", f.Fix)
 			}
 		}
 		fmt.Fprintln(w)

@@ -139,7 +139,7 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 			})
 		}),
 	}
-	c.Flags().StringVarP(&req.Glob, "glob", "g", "", "in files of this pattern alone, such as '*.go'")
+	c.Flags().StringVarP(&req.Glob, "glob", "g", "", "only in files that match this pattern, such as '*.go'")
 	c.Flags().BoolVarP(&req.Hidden, "all", "a", false, "names that begin with a dot, too")
 	c.Flags().IntVar(&req.Limit, "limit", 0, "matches at most (default 1000)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
@@ -204,7 +204,7 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&req.Append, "append", false, "go on at its end")
+	c.Flags().BoolVar(&req.Append, "append", false, "append to the file")
 	c.Flags().BoolVar(&req.Create, "create", false, "fail when it is there already")
 	c.Flags().StringVarP(&mode, "mode", "m", "", "permissions in octal (default 0644, or what it has)")
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })

@@ -40,7 +40,7 @@ func newGitClone(h *home, std streams) *cobra.Command {
 	var passwordStdin, asJSON bool
 	var m maker
 	c := &cobra.Command{
-		Use: "clone [flags] SANDBOX URL [DIR]", Short: "Clone a repository, with its credentials in memory alone",
+		Use: "clone [flags] SANDBOX URL [DIR]", Short: "Clone a repository, with its credentials only in memory",
 		Long: `Clone a repository into the sandbox, which is made if there is none. The password or
 token is read from $HUTCH_GIT_PASSWORD, or from the standard input; inside it is in
 no file, argument or environment.`,

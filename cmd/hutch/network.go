@@ -155,7 +155,7 @@ func newNetworkLog(h *home, std streams) *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	f.BoolVarP(&follow, "follow", "f", false, "keep printing new connections")
 	f.BoolVar(&denied, "denied", false, "only what was denied")
 	f.IntVarP(&q.Limit, "limit", "n", 100, "lines at most, the newest")
 	f.BoolVar(&asJSON, "json", false, "print a line of JSON for each")

@@ -190,7 +190,7 @@ func newNodeState(h *home, std streams, verb string, change func(*fleet.Director
 	var asJSON bool
 	c := &cobra.Command{
 		Use: verb + " NODE", Short: short,
-		Long: short + ". What runs there goes on running.\n" + nodeHelp,
+		Long: short + ". What runs there keeps running.\n" + nodeHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return h.onFleet(c.Context(), func(d *fleet.Directory, _ *fleet.Identity) error {
@@ -222,7 +222,7 @@ func newNodeDrain(h *home, std streams) *cobra.Command {
 		Long: `Give a node no new sandboxes, put those that are there to sleep, and hand them over to other nodes by way
 of the fleet's bucket (hutch serve --fleet-bucket). They wake elsewhere with their next use. The command waits
 until the node is empty, or has said of each that is left why it cannot leave. Those stay as they are, and the node
-goes on trying; hutch node uncordon ends that.
+keeps trying; hutch node uncordon ends that.
 ` + nodeHelp,
 		Example: "  hutch node drain node-b\n  hutch node drain node-b --wait 1h",
 		Args:    cobra.ExactArgs(1),
@@ -250,7 +250,7 @@ goes on trying; hutch node uncordon ends that.
 			})
 		},
 	}
-	durationVar(c.Flags(), &wait, "wait", "", 10*time.Minute, "how long to wait until the node is empty; it goes on after that")
+	durationVar(c.Flags(), &wait, "wait", "", 10*time.Minute, "how long to wait until the node is empty; it continues after that")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

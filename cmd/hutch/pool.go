@@ -92,7 +92,7 @@ func poolFinding(k hutch.PoolKind) driver.Finding {
 		f.Detail += " (" + k.Why + ")"
 	}
 	if k.Ready == 0 && k.Wanted > 0 {
-		f.Level, f.Mend = driver.Warning, "creates of this kind are cold meanwhile: see docs/pool.md"
+		f.Level, f.Fix = driver.Warning, "creates of this kind are cold meanwhile: see docs/pool.md"
 	}
 	return f
 }

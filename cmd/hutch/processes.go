@@ -273,7 +273,7 @@ version 2 show as it went.
 			return err
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the process has ended")
 	c.Flags().IntVarP(&tail, "tail", "n", -1, "begin with this many lines before the end (default: all that is kept)")
 	c.Flags().StringVar(&since, "since", "", "begin with the output of this time, or of this long ago, such as 10m")
 	c.Flags().BoolVarP(&times, "timestamps", "t", false, "print before each line when its first byte was read")

@@ -67,7 +67,7 @@ the data folder, or one made with ` + "`hutch token create`" + `. SANDBOX_AUTH_T
 MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, when
 set, is a secret that sandboxes can ask for; as other secrets are, it is replaced
 in what they print. HUTCH_SECRET_KEY is the key that secrets are encrypted with, in place of
-the one in the data folder. When the server ends, sandboxes go on running; its
+the one in the data folder. When the server ends, sandboxes keep running; its
 next start finds them again.
 
 Every flag can also be set in the file of --config, and by a variable: --pool by

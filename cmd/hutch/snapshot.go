@@ -53,7 +53,7 @@ func newSnapshotCreate(h *home, std streams) *cobra.Command {
 // printSnapshot prints the id of a new snapshot or, as JSON, its record.
 func printSnapshot(std streams, snap hutch.Snapshot, filesOnly, asJSON bool, err error) error {
 	if err == nil && !asJSON && !snap.Memory && !filesOnly {
-		fmt.Fprintf(std.err, "hutch: the runtime %s saves no memory: the snapshot has the files alone\n", plain(snap.Runtime))
+		fmt.Fprintf(std.err, "hutch: the runtime %s saves no memory: the snapshot has only the files\n", plain(snap.Runtime))
 	}
 	return printMade(std, snap.ID, snap, asJSON, err)
 }
@@ -143,7 +143,7 @@ func newRestore(h *home, std streams) *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
-	f.BoolVar(&req.FilesOnly, "files-only", false, "take the files alone")
+	f.BoolVar(&req.FilesOnly, "files-only", false, "take only the files")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	return c
 }

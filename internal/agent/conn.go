@@ -71,7 +71,7 @@ func (c *conn) hello() bool {
 		return refuse(w, hutch.Errorf(hutch.Denied, "this is not a hello"))
 	}
 	if h.Version != wire.Version {
-		return refuse(w, hutch.Errorf(hutch.Unsupported, "the agent speaks version %d of the protocol, not %d: make the sandbox anew", wire.Version, h.Version))
+		return refuse(w, hutch.Errorf(hutch.Unsupported, "the agent speaks version %d of the protocol, not %d: create the sandbox again", wire.Version, h.Version))
 	}
 	token, n := c.agent.currentToken(), wire.Nonces{Daemon: h.Nonce, Agent: wire.NewNonce()}
 	if w.WriteJSON(wire.TypeWelcome, wire.Welcome{Version: wire.Version, Build: Build, Nonce: n.Agent, Proof: n.Proof(token, wire.AgentSide)}) != nil {

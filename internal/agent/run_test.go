@@ -296,7 +296,7 @@ func TestBackpressure(t *testing.T) {
 
 	held := func() int { // until it does not change
 		last, since := -1, time.Now()
-		eventually(t, "the program stands still", func() bool {
+		eventually(t, "the program is paused", func() bool {
 			b, _ := os.ReadFile(count)
 			n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
 			if n != last || n == 0 {

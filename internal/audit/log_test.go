@@ -170,7 +170,7 @@ func TestVerifyFinds(t *testing.T) {
 		"swapped":       func(l [][]byte) [][]byte { l[4], l[5] = l[5], l[4]; return l },
 		"doubled":       func(l [][]byte) [][]byte { return append(l[:5], l[4:]...) },
 		"junk":          func(l [][]byte) [][]byte { l[4] = []byte("junk\n"); return l },
-		"changed and hashed anew": func(l [][]byte) [][]byte {
+		"changed and hashed again": func(l [][]byte) [][]byte {
 			c := bytes.Replace(l[4], []byte("demo"), []byte("dame"), 1)
 			d := digestOf(c[:len(c)-tail])
 			copy(c[len(c)-tail+len(beforeHash):], d[:])

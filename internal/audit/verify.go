@@ -147,7 +147,7 @@ func (v *verifier) begin(l link) {
 func (v *verifier) compare(l link) {
 	if hash, ok := v.known[l.seq]; ok {
 		if hash != string(l.hash[:]) {
-			v.find("the log was written anew: this line had the hash %s", hash)
+			v.find("the log was rewritten: this line had the hash %s", hash)
 		}
 		delete(v.known, l.seq)
 	}

@@ -290,7 +290,7 @@ func stream(from func(io.Writer) error, to func(io.Reader) error) error {
 	if err == nil {
 		_, err = io.Copy(io.Discard, r) // data after the end of the archive
 	}
-	r.CloseWithError(errors.New("nobody reads"))
+	r.CloseWithError(errors.New("the reader is gone"))
 	return errors.Join(err, func() error {
 		if sent := <-done; err == nil {
 			return sent

@@ -55,7 +55,7 @@ func TestGrowth(t *testing.T) {
 	for name, text := range map[string]string{
 		"a variable of the base":       "FROM big\nENV Y=" + strings.Repeat("$X", 500),
 		"a trigger of the base":        "FROM trigger\n",
-		"lines that seem to go on":     "FROM big\nENV A=" + x(1000) + "\nRUN x`\nENV B=" + strings.Repeat("$A", 200) + "\nRUN x`\nENV C=" + strings.Repeat("$B", 200),
+		"lines that seem to continue":  "FROM big\nENV A=" + x(1000) + "\nRUN x`\nENV B=" + strings.Repeat("$A", 200) + "\nRUN x`\nENV C=" + strings.Repeat("$B", 200),
 		"a name made of another":       "FROM big\nENV N=a A=" + x(1000) + "\nENV ${N}b=" + strings.Repeat("$A", 200) + "\nENV C=" + strings.Repeat("$ab", 200),
 		"a name that is a number":      "FROM big\nENV 1=" + x(50_000) + "\nENV A=" + strings.Repeat("$1", 500),
 		"a name of other letters":      "FROM big\nENV é=" + x(50_000) + "\nENV A=" + strings.Repeat("$é", 500),

@@ -136,7 +136,7 @@ func (s *Session) stayAwake(ctx context.Context, seconds float64, earlier []hutc
 		return 0, err
 	}
 	before := sb.SleepAfter
-	for _, p := range slices.Backward(earlier) { // a prompt that nobody followed has not restored it
+	for _, p := range slices.Backward(earlier) { // a prompt that no caller followed has not restored it
 		if was, limit := timesOf(p); before == awake(limit) {
 			before = was
 		}

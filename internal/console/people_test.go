@@ -248,7 +248,7 @@ func (s *shared) hear(ctx context.Context, hear func(string, []byte) error) erro
 	return nil
 }
 
-// TestPeopleOnTwoServers: a session that one server renews goes on at the others, with what is open there, and what the
+// TestPeopleOnTwoServers: a session that one server renews continues at the others, with what is open there, and what the
 // issuer takes away is away at all of them.
 func TestPeopleOnTwoServers(t *testing.T) {
 	t.Parallel()
@@ -290,5 +290,5 @@ func TestPeopleOnTwoServers(t *testing.T) {
 	if got := <-streamed; !strings.Contains(got, "sign in again") {
 		t.Errorf("the stream ended with %q", got)
 	}
-	until("the session goes on at the other server", func() bool { return q.request("POST", "/v1/x", "").Code == 401 })
+	until("the session continues at the other server", func() bool { return q.request("POST", "/v1/x", "").Code == 401 })
 }

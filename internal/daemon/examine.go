@@ -53,7 +53,7 @@ func partOf(name string, runtime bool, r driver.Report) hutch.ExaminedPart {
 	for _, f := range r.Findings {
 		finding := hutch.Finding{Name: f.Name, Level: string(f.Level), Detail: f.Detail}
 		if f.Level != driver.Good {
-			finding.Fix = f.Mend
+			finding.Fix = f.Fix
 		}
 		p.Findings = append(p.Findings, finding)
 	}

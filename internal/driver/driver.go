@@ -275,8 +275,8 @@ type Report struct {
 type Finding struct {
 	Name   string `json:"name"` // "user namespaces"
 	Level  Level  `json:"level"`
-	Detail string `json:"detail"`         // the result
-	Mend   string `json:"mend,omitempty"` // how to fix it, as a command if there is one; empty when OK
+	Detail string `json:"detail"`        // the result
+	Fix    string `json:"fix,omitempty"` // how to fix it, as a command if there is one; empty when OK
 }
 
 // Level of a finding.

@@ -232,17 +232,17 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	}
 	switch {
 	case protocol == "udp" && len(v.names) > 0:
-		return denied("a name allows TCP alone, of which the name can be told: for UDP, %s", g.mend(ruleFor(dst)))
+		return denied("a rule with a name allows only TCP, where the server sees the name: for UDP, %s", g.fixFor(ruleFor(dst)))
 	case len(v.names) > 0:
 		return v
 	case len(asked) > 0:
 		return g.noRule(asked[len(asked)-1], dst)
 	}
-	return denied("no rule allows %s, and it is the answer to no name that was asked for: %s", addr, g.mend(ruleFor(dst)))
+	return denied("no rule allows %s, and it is the answer to no name that was asked for: %s", addr, g.fixFor(ruleFor(dst)))
 }
 
-// mend returns the command that adds a missing rule to the sandbox.
-func (g *Gateway) mend(rule string) string {
+// fixFor returns the command that adds a missing rule to the sandbox.
+func (g *Gateway) fixFor(rule string) string {
 	return "hutch network " + g.opt.Sandbox + " --allow " + rule
 }
 
@@ -255,7 +255,7 @@ func (g *Gateway) noRule(name string, dst netip.AddrPort) verdict {
 	if p := dst.Port(); p != 80 && p != 443 {
 		rule += ":" + strconv.Itoa(int(p))
 	}
-	return denied("no rule allows %s at port %d: %s", shown(name), dst.Port(), g.mend(shown(rule)))
+	return denied("no rule allows %s at port %d: %s", shown(name), dst.Port(), g.fixFor(shown(rule)))
 }
 
 func ruleFor(dst netip.AddrPort) string {

@@ -33,7 +33,7 @@ const (
 const encryptedHello = 0xfe0d
 
 var (
-	errNoName    = errors.New("the hello of TLS names nobody: a rule by name needs the name")
+	errNoName    = errors.New("the TLS hello has no server name: a rule by name needs the name")
 	errEncrypted = errors.New("the hello of TLS is encrypted, or pretends to be (Chromium: --disable-features=EncryptedClientHello): the name that is meant cannot be told")
 	errNoHello   = errors.New("what began like TLS is none")
 	errHeard     = errors.New("heard")

@@ -189,7 +189,7 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	}
 	kept := g.reachable(addrs)
 	if len(kept) == 0 {
-		g.deny(line, "it leads to "+addrs[0].String()+", which is not public: if that is meant, "+g.mend(addrs[0].String()))
+		g.deny(line, "it leads to "+addrs[0].String()+", which is not public: if that is meant, "+g.fixFor(addrs[0].String()))
 	}
 	g.pins.add(name, kept)
 	return resources(q, kept), dnsmessage.RCodeSuccess
@@ -207,7 +207,7 @@ func (g *Gateway) silence(name string) string {
 	case !isName(name):
 		return "it is no name of a machine"
 	case !g.rules.asks(name):
-		return "no rule is about " + name + ": " + g.mend(name)
+		return "no rule is about " + name + ": " + g.fixFor(name)
 	}
 	return ""
 }

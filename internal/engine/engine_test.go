@@ -593,7 +593,7 @@ func TestStandsStill(t *testing.T) {
 	mu.Unlock()
 	b.driver.Break(fake.Faults{})
 	if r, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); err != nil || !r.Success() {
-		t.Errorf("it goes on: %v", err)
+		t.Errorf("it continues: %v", err)
 	}
 }
 

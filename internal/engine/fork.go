@@ -196,7 +196,7 @@ func fits(s *snapshots.Snapshot, r driver.Restorer, ok bool) error {
 	case !ok:
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore memory: create with filesOnly", s.Snapshot.Runtime)
 	case s.Build != r.Build():
-		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q is of %s, and this server has %s: create with filesOnly for its files, or make the snapshot anew", s.Snapshot.ID, s.Build, r.Build())
+		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q is of %s, and this server has %s: create with filesOnly for its files, or make the snapshot again", s.Snapshot.ID, s.Build, r.Build())
 	}
 	return nil
 }

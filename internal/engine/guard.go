@@ -16,7 +16,7 @@ import (
 // with its files, and the next use starts it again.
 
 // errAsleep means that no agent can end programs of the sandbox now.
-var errAsleep = errors.New("the sandbox is being saved, or stands still")
+var errAsleep = errors.New("the sandbox is being saved, or is paused")
 
 // guard enforces the memory limit of the instance of s, until the instance dies or
 // the engine closes.

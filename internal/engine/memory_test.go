@@ -27,7 +27,7 @@ func TestMemoryShort(t *testing.T) {
 	_, err = b.Exec(t.Context(), "sleeps", hutch.ExecRequest{Command: "true"}, nil)
 	wantShort(t, err)
 	if b.create(t, hutch.CreateRequest{ID: "runs"}); b.run(t, "runs", "echo on") != "on\n" {
-		t.Error("what runs does not go on")
+		t.Error("what runs does not continue")
 	}
 	short.Store(false)
 	<-time.After(100 * time.Millisecond)

@@ -67,7 +67,7 @@ func TestExposeIsAllOrNothing(t *testing.T) {
 		t.Fatalf("%+v, %v", b.ports, err)
 	}
 	if _, ok := b.Preview("80-sb-one"); ok || live.Life.Err() == nil {
-		t.Error("the old label still leads somewhere, or its connections go on")
+		t.Error("the old label still leads somewhere, or its connections continue")
 	}
 	if err := b.Unexpose(b.holder(), 80); err != nil || len(b.ports) != 0 {
 		t.Errorf("%+v, %v", b.ports, err)

@@ -334,7 +334,7 @@ func (f *FS) same(_ context.Context, p string, was hutch.FileInfo) error {
 	}
 	file.Close()
 	if now.Size != was.Size || !now.Modified.Equal(was.Modified) {
-		return hutch.Errorf(hutch.Conflict, "%.200q was changed by somebody else during the edit: read it again", was.Path)
+		return hutch.Errorf(hutch.Conflict, "%.200q was changed during the edit by another program or caller: read it again", was.Path)
 	}
 	return nil
 }

@@ -397,7 +397,7 @@ func (f *Fleet) summon(ctx context.Context, h Holder) (node string, err error) {
 }
 
 // around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox. A sandbox that cannot wake here
-// for want of room leaves for another node.
+// for lack of room leaves for another node.
 func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
 	f := r.f
 	name := nameIn(ctx, c.Sandbox)

@@ -140,7 +140,7 @@ func TestCallsOfARemovedNode(t *testing.T) {
 			t.Error("it ended as if it were done")
 		}
 	case <-time.After(2 * time.Minute):
-		t.Error("it goes on")
+		t.Error("it continues")
 	}
 }
 

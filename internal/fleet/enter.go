@@ -19,7 +19,7 @@ type Entry struct {
 	Replace bool
 }
 
-// Enter makes this machine a node through the database alone; without a fleet there it is [hutch.NotFound]. The authority's key
+// Enter makes this machine a node only through the database; without a fleet there it is [hutch.NotFound]. The authority's key
 // is in the database, encrypted with the key of the secrets: a caller that has both can sign its own certificate, so a token
 // would prove nothing more.
 func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {

@@ -355,7 +355,7 @@ func (f *Fleet) cancelThere(ctx context.Context, sandbox, exec string) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := f.CancelExec(last, sandbox, exec); err != nil {
-		f.log.Warn("a command on another node was cancelled, and may go on until its grace is over", "sandbox", sandbox, "err", err)
+		f.log.Warn("a command on another node was cancelled, and may continue until its grace is over", "sandbox", sandbox, "err", err)
 	}
 }
 

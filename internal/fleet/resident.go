@@ -248,7 +248,7 @@ func (r *resident) adopt(ctx context.Context, list []hutch.Sandbox) error {
 			r.f.background(func(ctx context.Context) { c.discard(ctx, n) })
 			continue
 		}
-		r.f.log.Error("another node holds a sandbox of the same id: this one stays on disk, and nobody reaches it", "sandbox", n.ID, "owner", n.Owner)
+		r.f.log.Error("another node holds a sandbox of the same id: this one stays on disk, and no call reaches it", "sandbox", n.ID, "owner", n.Owner)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func hasMoved(err error) bool {
 	return hutch.KindOf(err) == hutch.Unavailable && hutch.AsError(err).Data[movedTo] != nil
 }
 
-// withRoom makes a call about a sandbox here. If the sandbox cannot wake for want of room, it moves to another node.
+// withRoom makes a call about a sandbox here. If the sandbox cannot wake for lack of room, it moves to another node.
 func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run func(context.Context) error) error {
 	err := run(ctx)
 	if !isFull(err) {

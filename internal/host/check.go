@@ -13,7 +13,7 @@ import (
 func CheckImage(ctx context.Context, images func(context.Context, string) (image.Root, error)) driver.Report {
 	root, err := images(ctx, image.HostName)
 	if err != nil {
-		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Mend: "make the data folder writable, or choose another with --data"}}}
+		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Fix: "make the data folder writable, or choose another with --data"}}}
 	}
 	r := driver.Report{OK: true}
 	for _, l := range runner.Languages() {
@@ -27,7 +27,7 @@ func checkLanguage(root image.Root, l runner.Language) driver.Finding {
 	for _, p := range l.Programs {
 		path, ok := root.LookPath(p)
 		if !ok {
-			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Mend: "apt-get install " + l.Package + " (its name in Debian), then run this again"}
+			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Fix: "apt-get install " + l.Package + " (its name in Debian), then run this again"}
 		}
 		found = append(found, path)
 	}

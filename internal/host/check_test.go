@@ -19,9 +19,9 @@ func TestMissingLanguages(t *testing.T) {
 		t.Errorf("%d findings for %d languages, OK is %v", len(r.Findings), len(runner.Languages()), r.OK)
 	}
 	for _, f := range r.Findings {
-		words := strings.Fields(strings.TrimPrefix(f.Mend, "apt-get install "))
-		if f.Level != driver.Warning || !strings.HasSuffix(f.Detail, " is not installed") || !strings.HasPrefix(f.Mend, "apt-get install ") || words[0] == "(its" {
-			t.Errorf("%s: %q, fix %q", f.Name, f.Detail, f.Mend)
+		words := strings.Fields(strings.TrimPrefix(f.Fix, "apt-get install "))
+		if f.Level != driver.Warning || !strings.HasSuffix(f.Detail, " is not installed") || !strings.HasPrefix(f.Fix, "apt-get install ") || words[0] == "(its" {
+			t.Errorf("%s: %q, fix %q", f.Name, f.Detail, f.Fix)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func inPod(hosts string) bool { return strings.HasPrefix(hosts, "# Kubernetes-ma
 func forPod(findings []driver.Finding) []driver.Finding {
 	for i, f := range findings {
 		if fix, ok := podFixes[f.Name]; ok && f.Level != driver.Good {
-			findings[i].Mend = fix
+			findings[i].Fix = fix
 		}
 	}
 	return findings

@@ -13,14 +13,14 @@ func TestPodFixes(t *testing.T) {
 		t.Error("a pod is not told from a machine by its hosts file")
 	}
 	got := forPod([]driver.Finding{
-		{Name: "sandbox", Level: driver.Bad, Mend: "make build"},
-		{Name: "control groups", Level: driver.Warning, Mend: "mount -t cgroup2 none /sys/fs/cgroup"},
+		{Name: "sandbox", Level: driver.Bad, Fix: "make build"},
+		{Name: "control groups", Level: driver.Warning, Fix: "mount -t cgroup2 none /sys/fs/cgroup"},
 		{Name: "namespaces", Level: driver.Good},
-		{Name: "hutch-runsc", Level: driver.Bad, Mend: "make build"},
+		{Name: "hutch-runsc", Level: driver.Bad, Fix: "make build"},
 	})
 	for i, want := range []string{"hutch.json", "resources.limits", "", "make build"} {
-		if !strings.Contains(got[i].Mend, want) || want == "" && got[i].Mend != "" {
-			t.Errorf("the fix of %s is %q", got[i].Name, got[i].Mend)
+		if !strings.Contains(got[i].Fix, want) || want == "" && got[i].Fix != "" {
+			t.Errorf("the fix of %s is %q", got[i].Name, got[i].Fix)
 		}
 	}
 	for name, fix := range podFixes {

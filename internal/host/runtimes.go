@@ -162,7 +162,7 @@ func Prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
 func Problem(r driver.Report) string {
 	for _, f := range r.Findings {
 		if f.Level == driver.Bad {
-			return fmt.Sprintf("%s: %s. %s", f.Name, f.Detail, f.Mend)
+			return fmt.Sprintf("%s: %s. %s", f.Name, f.Detail, f.Fix)
 		}
 	}
 	return "run `hutch doctor`"

@@ -65,7 +65,7 @@ func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 		if err != nil || root.whole() {
 			return root, err
 		}
-		opt.Log.Warn("what the host image shows is gone or is to be masked; making the image anew", "image", place)
+		opt.Log.Warn("what the host image shows is gone or is to be masked; making the image again", "image", place)
 	}
 }
 
@@ -77,7 +77,7 @@ func loadRoot(place string) (root Root, err error) {
 		return Root{}, err
 	}
 	if err := json.Unmarshal(b, &root); err != nil {
-		return Root{}, fmt.Errorf("read %s: %w; remove %s to have it made anew", rootFile, err, place)
+		return Root{}, fmt.Errorf("read %s: %w; remove %s to have it made again", rootFile, err, place)
 	}
 	return root, nil
 }

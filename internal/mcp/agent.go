@@ -20,7 +20,7 @@ func (s *server) addAgentTool() {
 	add(s, &sdk.Tool{
 		Name: "runAgent", Title: "Let a coding agent work",
 		Description: "Let a coding agent, such as Claude Code, work on a git repository in a sandbox of its own, wait for it, and show what it changed as a diff. " +
-			"Give repository and prompt to begin; give the returned sandboxId and a prompt to go on, or sandboxId alone to follow a prompt again. " +
+			"Give repository and prompt to begin; give the returned sandboxId and a prompt to continue, or sandboxId alone to follow a prompt again. " +
 			"With tries, several agents do the same at once, each in a copy, and the results are shown beside each other. " +
 			"The agent works on if this call ends early. It takes minutes.",
 		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
@@ -33,7 +33,7 @@ type runAgentArgs struct {
 	Prompt     string  `json:"prompt,omitempty" jsonschema:"what the agent is to do"`
 	Repository string  `json:"repository,omitempty" jsonschema:"URL of a git repository; begins a session"`
 	Branch     string  `json:"branch,omitempty" jsonschema:"branch or tag to clone"`
-	SandboxID  string  `json:"sandboxId,omitempty" jsonschema:"of a session that goes on"`
+	SandboxID  string  `json:"sandboxId,omitempty" jsonschema:"of a session that continues"`
 	Agent      string  `json:"agent,omitempty" jsonschema:"claude (default), codex, gemini or opencode"`
 	Image      string  `json:"image,omitempty" jsonschema:"template or image with the agent's program"`
 	Timeout    float64 `json:"timeout,omitempty" jsonschema:"seconds; default 3600"`
@@ -168,9 +168,9 @@ func triedReply(all hutch.AgentTries) reply {
 	return reply{lines.String() + diffs.String(), ran}
 }
 
-var errBoth = hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to go on").Naming(hutch.AboutField, "repository")
+var errBoth = hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to continue").Naming(hutch.AboutField, "repository")
 
-// beginAgent begins a session, goes on in one, or finds its last prompt.
+// beginAgent begins a session, continues in one, or finds its last prompt.
 func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
 	switch {
 	case (in.Repository == "") == (in.SandboxID == ""):

@@ -12,7 +12,7 @@ func (s *server) addTools() {
 	add(s, &sdk.Tool{
 		Name: "exec", Title: "Run a command or code",
 		Description: "Run a bash command, or source code in a language, in an isolated Linux sandbox and wait for its end. " +
-			"Without sandboxId a fresh sandbox is made; pass the returned sandboxId to go on in it. " +
+			"Without sandboxId a fresh sandbox is made; pass the returned sandboxId to continue in it. " +
 			"Files stay (put them in /workspace); cwd and variables do not, unless you give a sessionId. " +
 			"A non-zero exitCode is a result, not an error. At the timeout everything the command started is killed and what it printed is returned. " +
 			"Long output comes back as its beginning and end.",

@@ -205,7 +205,7 @@ func footer(text []byte, first int, whole bool, info hutch.FileInfo) string {
 	case lines == 0:
 		return fmt.Sprintf("\n[line %d is longer than %d bytes, of %d in all: read parts of it with exec, such as tail -c +%d | head -c 10000]", first, len(text), info.Size, len(text)+1)
 	}
-	return fmt.Sprintf("[lines %d to %d, of %d bytes in all: go on with firstLine %d, or search with exec and grep -n]", first, first+lines-1, info.Size, first+lines)
+	return fmt.Sprintf("[lines %d to %d, of %d bytes in all: continue with firstLine %d, or search with exec and grep -n]", first, first+lines-1, info.Size, first+lines)
 }
 
 func quoted(path string) string { return printable(path) }

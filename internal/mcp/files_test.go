@@ -117,7 +117,7 @@ func TestLongFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"lines": "[lines 1 to 186, of 100000 bytes in all: go on with firstLine 187", "line": "line 1 is longer than 19993 bytes"} {
+	for name, want := range map[string]string{"lines": "[lines 1 to 186, of 100000 bytes in all: continue with firstLine 187", "line": "line 1 is longer than 19993 bytes"} {
 		res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "readFile", Arguments: args{"sandboxId": "s", "path": name}})
 		if err != nil {
 			t.Fatal(err)

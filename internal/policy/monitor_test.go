@@ -29,7 +29,9 @@ func (b *readings) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch
 
 func (b *readings) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
 
-func (b *readings) Examine(context.Context) (hutch.Examination, error) { return hutch.Examination{}, nil }
+func (b *readings) Examine(context.Context) (hutch.Examination, error) {
+	return hutch.Examination{}, nil
+}
 func (b *readings) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
 	return hutch.AuditVerification{}, nil
 }

@@ -46,7 +46,7 @@ func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited without success until %s", what)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (b *bed) untilNoCalls(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatal("a call goes on without its caller")
+			t.Fatal("a call continues without its caller")
 		}
 	}
 }

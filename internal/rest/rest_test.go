@@ -306,7 +306,7 @@ func (p *program) end(t *testing.T) error {
 	case err := <-p.stopped:
 		return err
 	case <-time.After(10 * time.Second):
-		t.Fatal("the command goes on")
+		t.Fatal("the command continues")
 		return nil
 	}
 }

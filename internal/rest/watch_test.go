@@ -110,7 +110,7 @@ func TestWatchSendsNothing(t *testing.T) {
 		for {
 			if _, _, err := c.Read(ctx); err != nil {
 				if ctx.Err() != nil {
-					t.Errorf("%s: the connection goes on", what)
+					t.Errorf("%s: the connection continues", what)
 				}
 				break
 			}

@@ -110,7 +110,7 @@ func (d *Dir) Shed(dir string) {
 	gone := filepath.Join(d.trash(), hutch.NewID("gone"))
 	remove := func() {
 		if err := os.RemoveAll(gone); err != nil {
-			d.log.Error("remove a folder that nobody needs", "err", err)
+			d.log.Error("remove an unused folder", "err", err)
 		}
 	}
 	if err := os.Rename(dir, gone); err != nil {

@@ -197,7 +197,7 @@ func (s *suite) git() map[string]func(*testing.T) {
 				_, err := s.svc.GitClone(bounded(t), id, test.req)
 				wantKind(t, test.kind, err, "%s", name)
 				if err != nil && strings.Contains(err.Error(), "p@ss") || err != nil && strings.Contains(err.Error(), "p%40ss") {
-					t.Errorf("%s: the error tells the password: %v", name, err)
+					t.Errorf("%s: the error shows the password: %v", name, err)
 				}
 			}
 			if got := s.run(t, id, "ls full; ls -A vacant; ls -d x 2>/dev/null || true"); got != "mine\n" {

@@ -147,7 +147,7 @@ func await(t *testing.T, events <-chan hutch.PortEvent, want hutch.PortEvent) {
 				return
 			}
 		case <-limit:
-			t.Fatalf("waited in vain for %+v", want)
+			t.Fatalf("waited without success for %+v", want)
 		}
 	}
 }

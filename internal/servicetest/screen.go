@@ -265,7 +265,7 @@ func (s *suite) useBrowser(t *testing.T) {
 	fork := copies[0].ID
 	t.Cleanup(func() { s.remove(t, fork) })
 	if list, err := s.svc.Processes(bounded(t), fork); err != nil || len(list) == 0 || !list[0].Status.Live() {
-		return // files alone
+		return // only files
 	}
 	eventually(t, "the copy shows the page", func() bool { return lit(s.picture(t, fork, hutch.ScreenshotRequest{})) > 100_000 })
 	if !open(fork, "two") {

@@ -110,7 +110,7 @@ func (s *suite) snapshotsHaveMemory(t *testing.T) {
 	}
 	bare := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, FilesOnly: true}).ID
 	if list, err := s.svc.Contexts(bounded(t), bare); len(list) != 0 || err != nil {
-		t.Errorf("with the files alone there are contexts: %v, %v", list, err)
+		t.Errorf("with only the files there are contexts: %v, %v", list, err)
 	}
 }
 

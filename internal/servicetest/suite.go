@@ -174,7 +174,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("waited %v in vain: %s", patience, what)
+			t.Fatalf("waited %v without success: %s", patience, what)
 		}
 	}
 }

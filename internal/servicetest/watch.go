@@ -172,7 +172,7 @@ func (s *suite) watchEnded(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Error("the watch goes on")
+		t.Error("the watch continues")
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *suite) watchCancelled(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Error("the watch goes on")
+		t.Error("the watch continues")
 	}
 	enough := errors.New("enough")
 	if err := s.svc.Watch(bounded(t), id, hutch.WatchRequest{Path: "."}, func(hutch.FileEvent) error { return enough }); !errors.Is(err, enough) {

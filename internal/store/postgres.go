@@ -227,7 +227,7 @@ func (p *postgres) explained(err error) error {
 	}
 	pg, said := errors.AsType[*pgconn.PgError](err)
 	unavailable := func(why string) error {
-		return hutch.Errorf(hutch.Unavailable, "the server's database, %s, %s, so this may not have been done: try again in a moment; if it goes on, see whether the database runs and can be reached from the server", p.where, why).Because(err)
+		return hutch.Errorf(hutch.Unavailable, "the server's database, %s, %s, so this may not have been done: try again in a moment; if it continues, see whether the database runs and can be reached from the server", p.where, why).Because(err)
 	}
 	// An error that keeps a server from starting is not for the clients of a running one.
 	now := func(kind hutch.Kind) hutch.Kind {

@@ -184,7 +184,7 @@ func TestLinksEnd(t *testing.T) {
 				end(t, w, l, s)
 				synctest.Wait()
 				if cause := context.Cause(ctx); !errors.Is(cause, hutch.Denied) {
-					t.Errorf("what is watched goes on: %v", cause)
+					t.Errorf("what is watched continues: %v", cause)
 				}
 				done()
 				for _, links := range []*watchlink.Links{l, w.open(t)} {

@@ -130,7 +130,7 @@ func (c *Client) greets(ctx context.Context) error {
 // Stalled is the error for a sandbox that is stopped.
 func Stalled(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
-		"the sandbox did not answer after the time limit: its runtime stands still, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox goes on. Try again in a moment").
+		"the sandbox did not answer after the time limit: its runtime is stuck, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox continues. Try again in a moment").
 		With("retryAfter", 5).Because(cause)
 }
 

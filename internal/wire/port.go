@@ -22,7 +22,7 @@ func (ps *ports) UnmarshalJSON(b []byte) error {
 	}
 	for _, p := range list {
 		if p < 1 || p > 65535 {
-			return fmt.Errorf("somebody listens on port %d", p)
+			return fmt.Errorf("a program listens on port %d", p)
 		}
 	}
 	*ps = list[:min(len(list), maxListening)]

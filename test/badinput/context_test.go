@@ -28,7 +28,7 @@ var hostile = []struct {
 	{name: "exits at once", language: "javascript", lost: true, code: "process.reallyExit(7)"},
 	{name: "exits at once", language: "bash", lost: true, sent: -1, code: "kill -9 $BASHPID"},
 	{name: "crashes", lost: true, code: "import ctypes\nctypes.string_at(0)", sent: -1},
-	{name: "forks, and the child goes on", sent: -1, code: `
+	{name: "forks, and the child continues", sent: -1, code: `
 import os, sys
 if os.fork() == 0:
     for fd in range(3, 1024):

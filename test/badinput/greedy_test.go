@@ -157,7 +157,7 @@ while len(x) < 1 << 10: x.append(b'x' * (1 << 20))
 exit(9)`},
 		ends: func(r hutch.ExecResult, err error, _ int64) string {
 			if _, unlimited := cgroup.Find(); unlimited != nil {
-				return unless(err == nil, "an end of its own, for want of a limit")
+				return unless(err == nil, "an end of its own, for lack of a limit")
 			}
 			return unless(err == nil && r.Limit == "memory" || errors.Is(err, hutch.Exhausted), "an end that names the memory limit")
 		},

@@ -44,13 +44,13 @@ func TestRuntimeThatStandsStill(t *testing.T) {
 	}
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && time.Since(began) < 15*time.Second; time.Sleep(100 * time.Millisecond) {
 		if sb, err := b.Sandbox(t.Context(), id); err != nil || sb.Status != hutch.Running {
-			t.Fatalf("while it stands still: %+v, %v", sb, err)
+			t.Fatalf("while it is paused: %+v, %v", sb, err)
 		}
 	}
 	signal(unix.SIGCONT)
 	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{SessionID: "s", Command: "echo $kept"}, nil)
 	if err != nil || string(r.Stdout) != "variable\n" {
-		t.Errorf("it goes on: %q, %v", r.Stdout, err)
+		t.Errorf("it continues: %q, %v", r.Stdout, err)
 	}
 }
 

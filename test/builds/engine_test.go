@@ -35,7 +35,7 @@ const (
 // unlike says which cases are not compared, and why.
 var unlike = map[string]string{
 	"chmod":                                 "an engine of that age knows modes as numbers only",
-	"mode and owner":                        "an engine of that age keeps setuid bits, which a newer one sets anew",
+	"mode and owner":                        "an engine of that age keeps setuid bits, which a newer one sets again",
 	"parents":                               "an engine of that age has no --parents",
 	"exclude":                               "an engine of that age has no --exclude",
 	"heredoc":                               "an engine of that age has no heredocs",

@@ -93,7 +93,7 @@ func signal(ts *testscript.TestScript, neg bool, args []string) {
 	case <-ended:
 	case <-time.After(patience):
 		cmd.Process.Kill()
-		ts.Fatalf("it goes on after the signal")
+		ts.Fatalf("it continues after the signal")
 	}
 	got := strconv.Itoa(cmd.ProcessState.ExitCode())
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {

@@ -48,7 +48,7 @@ def agent() -> None:
     failing = Scripted(step("1 / 0"), step("final_answer('after an error')"))
     with CodeAgent(tools=[], model=failing, executor_type="e2b", verbosity_level=0) as one:
         got = one.run("Divide.")
-    ok("an agent goes on after an error", got == "after an error" and "ZeroDivisionError" in failing.asked[1], failing.asked[1:])
+    ok("an agent continues after an error", got == "after an error" and "ZeroDivisionError" in failing.asked[1], failing.asked[1:])
 
 
 def executor() -> None:

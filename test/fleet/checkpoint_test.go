@@ -116,7 +116,7 @@ func TestCheckpoints(t *testing.T) {
 			t.Errorf("%s: its timeline does not say so: %v", fail.name, err)
 		}
 		before := a.counted(t, id)
-		eventually(t, "it goes on counting", func() bool { return b.counted(t, id) > before })
+		eventually(t, "it continues counting", func() bool { return b.counted(t, id) > before })
 
 		fail.back()
 		eventually(t, "c is back", func() bool { return a.nodes(t)["c"].Alive })
@@ -127,7 +127,7 @@ func TestCheckpoints(t *testing.T) {
 			}
 		}
 		before = c.counted(t, id)
-		eventually(t, "it goes on counting", func() bool { return c.counted(t, id) > before })
+		eventually(t, "it continues counting", func() bool { return c.counted(t, id) > before })
 		if _, err := a.Destroy(t.Context(), id, true); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestNodesOverREST: a node is cordoned, drained and removed through another one, over REST. The drain goes on after its caller
+// TestNodesOverREST: a node is cordoned, drained and removed through another one, over REST. The drain continues after its caller
 // has gone, and each change is on record.
 func TestNodesOverREST(t *testing.T) {
 	a, b, c := newFleet(t, "--fleet-bucket", hutchtest.Dir(t))

@@ -91,7 +91,7 @@ func copies(t *testing.T, nodes ...*node) (there []string) {
 	return there
 }
 
-// TestDrain: a node is emptied, and what it had goes on elsewhere as if nothing had been.
+// TestDrain: a node is emptied, and what it had continues elsewhere as if nothing had been.
 func TestDrain(t *testing.T) {
 	t.Run("gvisor", func(t *testing.T) {
 		if os.Geteuid() != 0 {
@@ -198,7 +198,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A node that stands still, and goes on with all that it had.
+	// A node that is paused, and continues with all that it had.
 	other := placeOn(t, b, "c")
 	b.sh(t, other, "echo one > /workspace/file")
 	b.sleeps(t, other, "c")

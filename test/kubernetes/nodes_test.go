@@ -248,7 +248,7 @@ func (b *box) sh(t *testing.T, command string) (string, error) {
 	return strings.TrimSpace(string(res.Stdout)), err
 }
 
-// stillThere: the process is the same, and goes on to count from where it was.
+// stillThere: the process is the same, and continues to count from where it was.
 func (b *box) stillThere(t *testing.T, after string) {
 	t.Helper()
 	pid, err := b.sh(t, "pgrep -o -f '[c]ount=0'")

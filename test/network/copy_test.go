@@ -132,7 +132,7 @@ func TestCopies(t *testing.T) {
 		if got := first.page(t, "the first"); got != "the first" {
 			t.Errorf("the server of the first shows %q", got)
 		}
-		if out, _ := first.run(t, "a=$(wc -c <stream); sleep 1; b=$(wc -c <stream); test -e ended || test $b -gt $a && echo goes on"); !strings.Contains(out, "goes on") {
+		if out, _ := first.run(t, "a=$(wc -c <stream); sleep 1; b=$(wc -c <stream); test -e ended || test $b -gt $a && echo continues"); !strings.Contains(out, "continues") {
 			t.Errorf("the stream of the first has ended: %s", out)
 		}
 	})

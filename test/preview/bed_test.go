@@ -154,7 +154,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("waited without success: %s", what)
 		}
 	}
 }

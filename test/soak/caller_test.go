@@ -131,7 +131,7 @@ func (k *caller) write(ctx context.Context, b *box) error {
 func (k *caller) ask(ctx context.Context, b *box) error {
 	return k.do(ctx, "exec", func(ctx context.Context) error {
 		res, err := k.client.Exec(ctx, b.id, hutch.ExecRequest{Command: "echo $SANDBOX_ID $(uname -n) $(cat number)"}, nil)
-		if err == nil && res.ExitCode == 137 { // the kernel ended it for want of memory
+		if err == nil && res.ExitCode == 137 { // the kernel ended it for lack of memory
 			return hutch.Errorf(hutch.Unavailable, "%s: killed", b.id)
 		}
 		if want := fmt.Sprintln(b.id, b.id, b.number); err == nil && string(res.Stdout) != want {

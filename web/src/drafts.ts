@@ -36,7 +36,7 @@ export function countDrafts(person: string, kind: string): number {
   return keys(person).filter((key) => draftKind(key) === kind).length
 }
 
-/** Removes the drafts of a person. The page keeps none from now on: it is loaded anew. */
+/** Removes the drafts of a person. The page keeps none from now on: it is loaded again. */
 export function removeDrafts(person: string): void {
   closed = true
   keys(person).forEach((key) => localStorage.removeItem(key))

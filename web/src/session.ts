@@ -81,7 +81,7 @@ export function personOf(signIn: SignIn): string {
 /** The token whose data the pages have in memory. */
 let whose: string | undefined
 
-/** Shows the pages of who has signed in. Where they have the data of another, such as what that one typed, all is loaded anew. */
+/** Shows the pages of who has signed in. Where they have the data of another, such as what that one typed, everything is loaded again. */
 function enter(session: Session): void {
   if (whose !== undefined && whose !== session.tokenId) {
     signIn.set({ state: "failed", error: new Error("Somebody else has signed in. Load the page again to see what is theirs.") })
@@ -116,7 +116,7 @@ export async function signInWith(token: string): Promise<void> {
   enter(await ask<Session>("POST", path, { token }))
 }
 
-/** Signs out. What the browser kept of the person goes: the drafts now, and what pages have in memory by loading the page anew. */
+/** Signs out. What the browser kept of the person goes: the drafts now, and what pages have in memory by loading the page again. */
 export async function signOut(): Promise<void> {
   const { next } = (await ask<{ next?: string }>("DELETE", path))
   tabs.postMessage("out")

@@ -28,7 +28,7 @@ type fakeImages struct {
 	context  []string // names in the context of the last build
 	fail     error
 	events   []hutch.BuildEvent
-	block    chan struct{} // when set, a build goes on until it is closed
+	block    chan struct{} // when set, a build continues until it is closed
 }
 
 func (f *fakeImages) Image(context.Context, string) (hutch.Image, error) {

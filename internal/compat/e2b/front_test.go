@@ -99,7 +99,7 @@ func TestVisitsEndWithTheToken(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 		case <-time.After(10 * time.Second):
-			t.Error("a visit goes on after the token")
+			t.Error("a visit continues after the token")
 		}
 		close(ended)
 	}, hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running})

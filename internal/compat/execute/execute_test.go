@@ -231,7 +231,7 @@ func TestClientLeaves(t *testing.T) {
 		select {
 		case <-a.ended:
 		case <-time.After(time.Minute):
-			t.Fatalf("%s: the question goes on", body)
+			t.Fatalf("%s: the question continues", body)
 		}
 		h.Close()
 		s.Close()

@@ -111,7 +111,7 @@ func TestTokenEnds(t *testing.T) {
 			ended <- context.Cause(ctx)
 			return context.Cause(ctx)
 		case <-time.After(20 * time.Second):
-			err := errors.New("the run goes on")
+			err := errors.New("the run continues")
 			ended <- err
 			return err
 		}

@@ -48,9 +48,9 @@ func (d *Driver) checkEngine(ctx context.Context) (info client.SystemInfoResult,
 	switch {
 	case err != nil:
 		f.Level, f.Detail = driver.Bad, strings.ReplaceAll(err.Error(), "\n", " ")
-		f.Mend = "apt-get install docker.io, add this user to the group docker, or set DOCKER_HOST to the engine's unix socket"
+		f.Fix = "apt-get install docker.io, add this user to the group docker, or set DOCKER_HOST to the engine's unix socket"
 	case info.Info.OSType != "linux":
-		f.Level, f.Detail, f.Mend = driver.Bad, "its containers are those of "+info.Info.OSType, "use an engine with Linux containers"
+		f.Level, f.Detail, f.Fix = driver.Bad, "its containers are those of "+info.Info.OSType, "use an engine with Linux containers"
 	default:
 		f.Detail = fmt.Sprintf("version %s on %s; whoever has its socket is root on this host", info.Info.ServerVersion, api.DaemonHost())
 	}
@@ -62,7 +62,7 @@ func checkLimits(info client.SystemInfoResult) driver.Finding {
 	if i := info.Info; !i.MemoryLimit || !i.CPUCfsQuota || !i.PidsLimit {
 		f.Level = driver.Bad
 		f.Detail = fmt.Sprintf("the engine limits memory %t, CPU %t, processes %t", i.MemoryLimit, i.CPUCfsQuota, i.PidsLimit)
-		f.Mend = "start the host with the control groups memory, cpu and pids; a rootless engine needs cgroup v2 with delegation"
+		f.Fix = "start the host with the control groups memory, cpu and pids; a rootless engine needs cgroup v2 with delegation"
 	}
 	return f
 }
@@ -74,8 +74,8 @@ func checkSeccomp(info client.SystemInfoResult) driver.Finding {
 			return f
 		}
 	}
-	f.Level, f.Detail = driver.Warning, "our filter alone: the engine has no profile"
-	f.Mend = "start dockerd without --seccomp-profile=unconfined"
+	f.Level, f.Detail = driver.Warning, "only our filter: the engine has no profile"
+	f.Fix = "start dockerd without --seccomp-profile=unconfined"
 	return f
 }
 
@@ -89,7 +89,7 @@ func (d *Driver) checkNetwork() driver.Finding {
 	if err != nil {
 		f.Level = driver.Warning
 		f.Detail = strings.ReplaceAll(fmt.Sprintf("sandboxes have no network: %v", err), "\n", "; ")
-		f.Mend = "start the server as root, with /dev/net/tun (sudo modprobe tun)"
+		f.Fix = "start the server as root, with /dev/net/tun (sudo modprobe tun)"
 	}
 	return f
 }
@@ -98,7 +98,7 @@ func checkFiles() driver.Finding {
 	return driver.Finding{
 		Name: "files of the host", Level: driver.Warning,
 		Detail: "a sandbox can watch who opens the host's programs, and lock them",
-		Mend:   "use the runtime gvisor or native, where they work",
+		Fix:    "use the runtime gvisor or native, where they work",
 	}
 }
 
@@ -111,7 +111,7 @@ func (d *Driver) attempt(ctx context.Context) driver.Finding {
 		}
 		return driver.Finding{
 			Name: "sandbox", Level: driver.Bad, Detail: strings.ReplaceAll(err.Error(), "\n", " "),
-			Mend: "look at the error; the engine must be on this host and see its files",
+			Fix: "look at the error; the engine must be on this host and see its files",
 		}
 	}
 	return driver.Finding{Name: "sandbox", Level: driver.Good, Detail: fmt.Sprintf("made and removed in %v", time.Since(begin).Round(time.Millisecond))}

@@ -45,13 +45,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 		return nil, err
 	}
 	if err := d.prepare(ctx, spec.Root); err != nil {
-		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` tells what is missing")
+		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` shows what is missing")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, fmt.Errorf("not started within %v: %w", createTime, driver.ErrLate))
 	defer cancel()
 	i, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` tells what is missing")
+		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` shows what is missing")
 	}
 	return i, nil
 }

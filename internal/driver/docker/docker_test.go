@@ -162,7 +162,7 @@ func TestNoEngine(t *testing.T) {
 		t.Setenv("DOCKER_HOST", host)
 		d := newDriver(t, t.TempDir()+"/docker")
 		r := d.Check(t.Context())
-		if r.OK || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Detail, want) || !strings.Contains(r.Findings[0].Mend, "DOCKER_HOST") {
+		if r.OK || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Detail, want) || !strings.Contains(r.Findings[0].Fix, "DOCKER_HOST") {
 			t.Errorf("%s: %+v", host, r)
 		}
 		if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {

@@ -49,7 +49,7 @@ func (i *instance) Network() (*os.File, error) {
 		return err
 	})
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q has no network: it did not ask for one, or `hutch doctor` tells what this machine lacks for one", i.id).Because(err)
+		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q has no network: it did not ask for one, or `hutch doctor` shows what this machine lacks for one", i.id).Because(err)
 	}
 	return file, nil
 }

@@ -217,7 +217,7 @@ func createIsAllOrNothing(t *testing.T, s *suite) {
 	cancel()
 	if inst, err := s.driver.Create(ctx, s.spec("never")); err == nil {
 		inst.Destroy(context.Background())
-		t.Fatal("created although nobody waited")
+		t.Fatal("created although no caller waited")
 	}
 	s.create(t, "never") // no part of the first attempt is left
 	n, err := s.driver.Sweep(t.Context(), func(id string) bool { return id == "never" })

@@ -354,5 +354,5 @@ func (p *instance) wantTicking(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the program does not go on")
+	t.Error("the program does not continue")
 }

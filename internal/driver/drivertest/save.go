@@ -174,12 +174,12 @@ func preparedPlaces(t *testing.T, s *suite) {
 	other.PIDs++
 	v := prepare("other", other)
 	if _, err := v.Restore(t.Context(), dir); err == nil {
-		t.Error("memory went on in an instance with other limits")
+		t.Error("memory continued in an instance with other limits")
 	}
 	gone(t, v)
 	v = prepare("other", Limits) // its name can be used again
 	if _, err := v.Restore(t.Context(), s.Dir(t)); err == nil {
-		t.Error("an instance went on as an empty folder")
+		t.Error("an instance continued as an empty folder")
 	}
 	gone(t, v)
 	v = prepare("other", Limits)

@@ -82,7 +82,7 @@ func (d *Driver) Name() string { return "fake" }
 func (d *Driver) Defaults() driver.Defaults { return driver.Usual }
 
 func (d *Driver) Check(context.Context) driver.Report {
-	return driver.Report{OK: true, Findings: []driver.Finding{{Name: "isolation", Level: driver.Warning, Detail: "none: for tests alone"}}}
+	return driver.Report{OK: true, Findings: []driver.Finding{{Name: "isolation", Level: driver.Warning, Detail: "none: only for tests"}}}
 }
 
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {

@@ -39,7 +39,7 @@ func usable(findings []driver.Finding) bool {
 
 func program(name, path string) driver.Finding {
 	if err := unix.Access(path, unix.X_OK); err != nil {
-		return driver.Finding{Name: name, Level: driver.Bad, Detail: fmt.Sprintf("%s: %v", path, err), Mend: "make build"}
+		return driver.Finding{Name: name, Level: driver.Bad, Detail: fmt.Sprintf("%s: %v", path, err), Fix: "make build"}
 	}
 	return driver.Finding{Name: name, Level: driver.Good, Detail: path}
 }
@@ -65,7 +65,7 @@ func limiting() driver.Finding {
 	return driver.Finding{
 		Name: "control groups", Level: driver.Warning,
 		Detail: fmt.Sprintf("sandboxes work, but nothing bounds their CPU and memory: %v", err),
-		Mend:   cgroup.Advice(),
+		Fix:    cgroup.Advice(),
 	}
 }
 
@@ -76,12 +76,12 @@ func (d *Driver) attempt(ctx context.Context) driver.Finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := d.try(ctx); err != nil {
-		f := driver.Finding{Name: "sandbox", Level: driver.Bad, Detail: err.Error(), Mend: "make build: the programs in bin must be of one build; else look at the error"}
+		f := driver.Finding{Name: "sandbox", Level: driver.Bad, Detail: err.Error(), Fix: "make build: the programs in bin must be of one build; else look at the error"}
 		if cause := hutch.AsError(err).Cause; cause != nil {
 			f.Detail = cause.Error()
 		}
 		if setting, ok := forbidden(); ok && os.Geteuid() != 0 {
-			f.Mend = "sudo sysctl -w " + setting
+			f.Fix = "sudo sysctl -w " + setting
 		}
 		return f
 	}

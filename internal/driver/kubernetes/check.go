@@ -52,7 +52,7 @@ func (d *Driver) checkCluster(ctx context.Context) driver.Finding {
 	}
 	if err != nil {
 		f.Level, f.Detail = driver.Bad, oneLine(err)
-		f.Mend = "set KUBECONFIG to the cluster's file, or run the server in a pod with a service account"
+		f.Fix = "set KUBECONFIG to the cluster's file, or run the server in a pod with a service account"
 		return f
 	}
 	f.Detail = fmt.Sprintf("%s, namespace %s", v.GitVersion, d.template.Namespace)
@@ -67,7 +67,7 @@ func (d *Driver) checkClass() driver.Finding {
 		return f
 	}
 	f.Level, f.Detail = driver.Warning, "pods have the cluster's usual runtime, which is most often runc: their programs then share the kernel of the machine"
-	f.Mend = "set spec.runtimeClassName in the template to a class of gVisor or Kata"
+	f.Fix = "set spec.runtimeClassName in the template to a class of gVisor or Kata"
 	return f
 }
 
@@ -101,7 +101,7 @@ func (d *Driver) attempt(ctx context.Context) []driver.Finding {
 		result <- found
 		return found
 	case <-ctx.Done():
-		return []driver.Finding{{Name: "sandbox", Level: driver.Bad, Detail: "a pod is still being tried", Mend: "ask again in a moment"}}
+		return []driver.Finding{{Name: "sandbox", Level: driver.Bad, Detail: "a pod is still being tried", Fix: "ask again in a moment"}}
 	}
 }
 
@@ -125,13 +125,13 @@ func (d *Driver) trial(ctx context.Context) []driver.Finding {
 	if err != nil {
 		return []driver.Finding{{
 			Name: "sandbox", Level: driver.Bad, Detail: oneLine(err),
-			Mend: "look at the error; the server needs the rights of deploy/kubernetes/pods/role.yaml, and pods a runtime class or a seccomp profile that allows user namespaces (docs/runtimes.md)",
+			Fix: "look at the error; the server needs the rights of deploy/kubernetes/pods/role.yaml, and pods a runtime class or a seccomp profile that allows user namespaces (docs/runtimes.md)",
 		}}
 	}
 	device := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
 	if !network {
 		device.Level, device.Detail = driver.Warning, "sandboxes have no network: their pods have no /dev/net/tun"
-		device.Mend = "set spec.runtimeClassName in the template to a class of gVisor"
+		device.Fix = "set spec.runtimeClassName in the template to a class of gVisor"
 	}
 	return []driver.Finding{{Name: "sandbox", Level: driver.Good, Detail: fmt.Sprintf("made and removed in %v", time.Since(begin).Round(time.Millisecond))}, device}
 }

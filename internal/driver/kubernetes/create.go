@@ -44,7 +44,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	defer cancel()
 	i, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, driver.CreateError(ctx, err, "the cluster could not start a sandbox: `hutch doctor` tells what is missing")
+		return nil, driver.CreateError(ctx, err, "the cluster could not start a sandbox: `hutch doctor` shows what is missing")
 	}
 	return i, nil
 }

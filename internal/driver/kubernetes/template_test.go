@@ -120,7 +120,7 @@ func TestNoCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := d.Check(t.Context())
-		if r.OK || len(r.Findings) != 1 || r.Findings[0].Name != "cluster" || !strings.Contains(r.Findings[0].Mend, "KUBECONFIG") {
+		if r.OK || len(r.Findings) != 1 || r.Findings[0].Name != "cluster" || !strings.Contains(r.Findings[0].Fix, "KUBECONFIG") {
 			t.Errorf("%s: %+v", file, r)
 		}
 		if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {

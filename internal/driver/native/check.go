@@ -39,7 +39,7 @@ func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
 	if cause := hutch.AsError(err).Cause; cause != nil {
 		err = cause
 	}
-	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Mend: mend(err)}
+	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Fix: fixFor(err)}
 }
 
 // trial is an instance without an image.
@@ -57,7 +57,7 @@ var forbidden = []struct{ path, bad, good string }{
 	{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"},
 }
 
-func mend(err error) string {
+func fixFor(err error) string {
 	for _, setting := range forbidden {
 		b, readErr := os.ReadFile("/proc/sys/" + setting.path)
 		if readErr == nil && strings.TrimSpace(string(b)) == setting.bad {
@@ -80,7 +80,7 @@ func (d *Driver) checkLimits() driver.Finding {
 	if d.tree == nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("memory and CPU of native sandboxes are not limited, only processes and disk: %v", d.noTree)
-		f.Mend = cgroup.Advice()
+		f.Fix = cgroup.Advice()
 		return f
 	}
 	f.Detail = fmt.Sprintf("version %d limits CPU, memory and processes", d.tree.Version())
@@ -92,7 +92,7 @@ func (d *Driver) checkUsers() driver.Finding {
 	if !d.root {
 		f.Level = driver.Warning
 		f.Detail = "all native sandboxes run under your user id: a program that breaks out of one acts as you, programs can slow their sandbox's agent, and no command of an image can be root"
-		f.Mend = "start the server as root, which gives each sandbox ids of its own, or use gvisor, for code that you do not trust and for images that need root"
+		f.Fix = "start the server as root, which gives each sandbox ids of its own, or use gvisor, for code that you do not trust and for images that need root"
 	}
 	return f
 }
@@ -103,7 +103,7 @@ func (d *Driver) checkNetwork() driver.Finding {
 	if err := tun.Check(); err != nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("sandboxes have no network: %v", err)
-		f.Mend = "sudo modprobe tun && sudo chmod 666 /dev/net/tun; in a container: docker run --device /dev/net/tun"
+		f.Fix = "sudo modprobe tun && sudo chmod 666 /dev/net/tun; in a container: docker run --device /dev/net/tun"
 	}
 	return f
 }
@@ -114,7 +114,7 @@ func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
 	if own, err := d.tryFiles(ctx); err != nil || !own {
 		f.Level = driver.Warning
 		f.Detail = "a sandbox can watch who opens the host's programs, and lock them"
-		f.Mend = "use Linux 5.11 or newer with overlayfs (sudo modprobe overlay), and no more than one overlay below /usr"
+		f.Fix = "use Linux 5.11 or newer with overlayfs (sudo modprobe overlay), and no more than one overlay below /usr"
 	}
 	return f
 }
@@ -145,7 +145,7 @@ func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
 	if err := d.tryLayers(ctx); err != nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("each copy of a sandbox has files of its own: %v", cmp.Or(hutch.AsError(err).Cause, err))
-		f.Mend = "start the server as root, on Linux 6.3 or newer with overlayfs"
+		f.Fix = "start the server as root, on Linux 6.3 or newer with overlayfs"
 	}
 	return f
 }

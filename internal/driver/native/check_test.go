@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 		if f.Name == "files of the host" && f.Level != driver.Good {
 			t.Errorf("this kernel has overlays: %+v", f)
 		}
-		if f.Level != driver.Good && f.Mend == "" || f.Detail == "" {
+		if f.Level != driver.Good && f.Fix == "" || f.Detail == "" {
 			t.Errorf("what to do? %+v", f)
 		}
 	}
@@ -35,7 +35,7 @@ func TestCheckWithoutAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := d.Check(t.Context())
-	if f := r.Findings[0]; r.OK || f.Level != driver.Bad || !strings.Contains(f.Mend, "make build") {
+	if f := r.Findings[0]; r.OK || f.Level != driver.Bad || !strings.Contains(f.Fix, "make build") {
 		t.Errorf("%+v", r)
 	}
 	if left := leftovers(t, d); len(left) > 0 {

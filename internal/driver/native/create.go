@@ -44,7 +44,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	defer cancel()
 	i, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, driver.CreateError(ctx, err, "no native sandbox can be made: `hutch doctor` tells what this machine lacks for it")
+		return nil, driver.CreateError(ctx, err, "no native sandbox can be made: `hutch doctor` shows what this machine lacks for it")
 	}
 	return i, nil
 }

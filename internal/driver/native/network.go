@@ -23,7 +23,7 @@ func (i *instance) Network() (*os.File, error) {
 	}
 	if !tun.Is(file) {
 		file.Close()
-		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q was made without a network: `hutch doctor` tells what this machine lacks for one; mend that, and make a new sandbox", i.id)
+		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q was made without a network: `hutch doctor` shows what this machine lacks for one; fix that, and create a new sandbox", i.id)
 	}
 	return file, nil
 }

@@ -102,7 +102,7 @@ func (p *Page) Wait(js string) {
 			return
 		}
 	}
-	p.t.Fatalf("browser: waited in vain for %s (%v); the page says: %s", js, err, p.Text("document.body.innerText"))
+	p.t.Fatalf("browser: waited without success for %s (%v); the page says: %s", js, err, p.Text("document.body.innerText"))
 }
 
 // Type clicks into the element with a CSS selector and replaces its text, as a person does.

@@ -90,7 +90,7 @@ func TestMemoryLimitKillsAndCounts(t *testing.T) {
 	cmd.Wait()
 	u, err := g.Usage()
 	if err != nil || u.OOMKills == 0 {
-		t.Errorf("usage %+v, %v: no process was killed for want of memory", u, err)
+		t.Errorf("usage %+v, %v: no process was killed for lack of memory", u, err)
 	}
 }
 

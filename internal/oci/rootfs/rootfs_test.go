@@ -177,7 +177,7 @@ func TestLayers(t *testing.T) {
 		"whiteout of all":     {[][]entry{{reg("a/1", "1")}, {reg(".wh..wh..opq", "")}}, nil},
 		"opaque after":        {[][]entry{{reg("a/1", "1"), reg("a/b/c", "")}, {reg("a/2", "2"), reg("a/b/d", ""), reg("a/.wh..wh..opq", "")}}, []string{"a drwxr-xr-x 0", "a/2 -rw-r--r-- 0 2", "a/b drwxr-xr-x 0", "a/b/d -rw-r--r-- 0 "}},
 		"own whiteout":        {[][]entry{{reg("a", "1"), reg(".wh.a", "")}}, []string{"a -rw-r--r-- 0 1"}},
-		"made anew":           {[][]entry{{reg("a/1", "1")}, {reg(".wh.a", ""), reg("a/2", "2")}}, []string{"a drwxr-xr-x 0", "a/2 -rw-r--r-- 0 2"}},
+		"made again":          {[][]entry{{reg("a/1", "1")}, {reg(".wh.a", ""), reg("a/2", "2")}}, []string{"a drwxr-xr-x 0", "a/2 -rw-r--r-- 0 2"}},
 		"whiteout device":     {[][]entry{{reg("a", "1"), reg("b", "2")}, {{name: "a", kind: tar.TypeChar, text: "0:0"}}}, []string{"b -rw-r--r-- 0 2"}},
 		"whiteout of nothing": {[][]entry{{reg(".wh.", ""), reg(".wh...", ""), reg("a/.wh.x", ""), reg(".wh..wh.plnk", "")}}, []string{"a drwxr-xr-x 0"}},
 		"hard link":           {[][]entry{{reg("a", "1"), hard("b", "./a")}, {hard("c", "/b"), reg("a", "2"), hard("c", "c")}}, []string{"a -rw-r--r-- 0 2", "b -rw-r--r-- 0 1", "c -rw-r--r-- 0 1"}},

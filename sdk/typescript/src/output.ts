@@ -107,7 +107,7 @@ export interface ExecSource extends Abortable {
   /** The id of a command that runs already, and where to continue. */
   id?: string
   cursor?: number
-  /** Whether the command goes on when its reader leaves. */
+  /** Whether the command continues when its reader leaves. */
   keep: boolean
 }
 

@@ -29,7 +29,7 @@ export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user
 
 /** How a command runs whose output is read as it comes. */
 export interface ExecStreamOptions extends ExecOptions {
-  /** The command goes on for a minute when the loop is left early: see {@link Sandbox.resumeExec}. */
+  /** The command continues for a minute when the loop is left early: see {@link Sandbox.resumeExec}. */
   keep?: boolean
 }
 
@@ -380,7 +380,7 @@ export class Sandbox extends SandboxFiles {
     await this.update({ sleepAfter: inSeconds(sleepAfter) }, options)
   }
 
-  /** Keeps the state of the sandbox, with its memory where the runtime can. The sandbox goes on. */
+  /** Keeps the state of the sandbox, with its memory where the runtime can. The sandbox continues. */
   snapshot(options: Abortable & SnapshotRequest = {}): Promise<Snapshot> {
     const { signal, ...json } = options
     return this.json("POST", ["snapshots"], { json, signal })

@@ -120,7 +120,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     this.#open().send(JSON.stringify({ columns, rows }))
   }
 
-  /** Closes the connection. The process goes on. */
+  /** Closes the connection. The process continues. */
   close(): void {
     this.#ws.close()
   }

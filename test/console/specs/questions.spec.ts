@@ -57,7 +57,7 @@ test("a question is cancelled by its button, and its program ends", async ({ pag
   await ask(page, `sleep${fence("bash", "echo begun; sleep 1000")}`, "bash")
   await expect(answer(page)).toContainText("begun", { timeout: 60_000 }) // while it runs
   await expect(answer(page).getByText("Runs")).toBeVisible()
-  await page.getByRole("link", { name: "Sandboxes" }).click() // it goes on meanwhile
+  await page.getByRole("link", { name: "Sandboxes" }).click() // it continues meanwhile
   await page.getByRole("link", { name: "Questions" }).click()
   await expect(answer(page)).toContainText("begun")
   await page.getByRole("button", { name: "Cancel" }).click()

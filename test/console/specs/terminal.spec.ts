@@ -63,7 +63,7 @@ for (const [what, command] of [["many lines @runtimes", "yes"], ["bytes of any k
     await page.keyboard.type(`${command}\n`)
     await expect(() => { expect(received).toBeGreaterThan(2 << 20) }).toPass() // many times what a screen shows
     const during = received
-    await page.getByRole("link", { name: "Files", exact: true }).hover({ timeout: 10_000 }) // a page that stands still answers nothing
+    await page.getByRole("link", { name: "Files", exact: true }).hover({ timeout: 10_000 }) // a page that hangs answers nothing
     await page.keyboard.press("Control+c")
     await page.waitForTimeout(500) // as somebody who waits to see the prompt; nothing is awaited
     await page.keyboard.type("\x0freset; clear; echo $((6 * 7))-after\n")

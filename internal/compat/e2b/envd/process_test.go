@@ -255,7 +255,7 @@ func TestDestroyedDuringCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, last, err := c.read(); err == nil {
-		t.Errorf("the stream went on with %v (last: %v)", m, last)
+		t.Errorf("the stream continued with %v (last: %v)", m, last)
 	}
 	if resp, body := w.get("/health"); resp.StatusCode != 502 || !strings.Contains(string(body), `"code":502`) {
 		t.Errorf("/health: %d %s", resp.StatusCode, body)

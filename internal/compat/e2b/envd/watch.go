@@ -51,7 +51,7 @@ const (
 )
 
 // errOverflow ends a watch that missed changes: clients have no event for that.
-var errOverflow = rpcErrorf(dataLoss, "changes came too fast to be reported one by one: list the folder again, and watch anew")
+var errOverflow = rpcErrorf(dataLoss, "changes came too fast to be reported one by one: list the folder again, and watch again")
 
 // watchDir reports changes of a folder until the client leaves.
 func (h *Handler) watchDir(q request, m watchRequest, s *stream) error {

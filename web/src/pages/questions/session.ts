@@ -24,7 +24,7 @@ export interface Request {
   files: Readonly<Record<string, Uint8Array>>
 }
 
-/** The questions of one person. They outlive the page, so that one goes on while somebody looks at another; when the window goes, it ends. */
+/** The questions of one person. They outlive the page, so that one continues while somebody looks at another; when the window goes, it ends. */
 export class Questions {
   readonly state: Store<State>
   /** What is in the form. */

@@ -134,7 +134,7 @@ class AsyncScreenView:
             yield message if isinstance(message, bytes) else message.encode()
 
     async def aclose(self) -> None:
-        """Leaves the screen, which goes on."""
+        """Leaves the screen, which continues."""
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()

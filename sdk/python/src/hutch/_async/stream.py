@@ -444,7 +444,7 @@ class AsyncTerminal:
         await self._transport.call(Request("POST", f"{self._path}/signal", body={"signal": 9}))
 
     async def aclose(self) -> None:
-        """Leaves the terminal. What runs in it goes on: see `kill`."""
+        """Leaves the terminal. What runs in it continues: see `kill`."""
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()

@@ -135,7 +135,7 @@ class ScreenView:
             yield message if isinstance(message, bytes) else message.encode()
 
     def close(self) -> None:
-        """Leaves the screen, which goes on."""
+        """Leaves the screen, which continues."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()

@@ -445,7 +445,7 @@ class Terminal:
         self._transport.call(Request("POST", f"{self._path}/signal", body={"signal": 9}))
 
     def close(self) -> None:
-        """Leaves the terminal. What runs in it goes on: see `kill`."""
+        """Leaves the terminal. What runs in it continues: see `kill`."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()

@@ -21,7 +21,7 @@ interface Job {
 /** How many files are sent at a time. */
 const parallel = 2
 
-/** Uploads of one sandbox. They go on while another tab of it is open. */
+/** Uploads of one sandbox. They continue while another tab of it is open. */
 export class Uploads {
   readonly list = new Store<readonly Upload[]>([])
   readonly #sandbox: Sandbox

@@ -22,7 +22,7 @@ export interface SessionState {
 const displayType = "application/vnd.hutch.display+json"
 
 /**
- * The notebook of one sandbox: its cells, and the code that runs. It outlives the tab, so that code goes on while somebody looks at
+ * The notebook of one sandbox: its cells, and the code that runs. It outlives the tab, so that code continues while somebody looks at
  * another one. One cell runs at a time.
  */
 export class NotebookSession {

@@ -43,7 +43,7 @@ export default function PortsTab({ sandbox, record }: TabProps) {
       <LinkPort sandbox={sandbox} port={linking} onClose={() => setLinking(undefined)} />
       <Confirm open={removing !== undefined} onClose={() => setRemoving(undefined)} title={`Take back the URL of port ${removing?.port ?? ""}?`} action="Take it back"
         onConfirm={() => removePort(sandbox, removing).then(reload)}>
-        Connections by this URL are cut, and its links end. The server inside goes on.
+        Connections by this URL are cut, and its links end. The server inside continues.
       </Confirm>
     </>
   )

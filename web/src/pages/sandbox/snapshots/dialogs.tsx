@@ -28,7 +28,7 @@ export function MakeSnapshot({ sandbox, open, onClose, onDone }: DialogProps & {
     })
   }
   return (
-    <Dialog open={open} onClose={onClose} title="Make a snapshot" description="It keeps the files and, where the runtime can, the memory of all programs. The sandbox goes on.">
+    <Dialog open={open} onClose={onClose} title="Make a snapshot" description="It keeps the files and, where the runtime can, the memory of all programs. The sandbox continues.">
       <form className="fields" onSubmit={make}>
         <div className="fields-row">
           <Field label="Name" hint="None is needed">{(ids) => <Input {...ids} value={name} onChange={(e) => setName(e.target.value)} />}</Field>

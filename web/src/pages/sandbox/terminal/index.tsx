@@ -63,7 +63,7 @@ export default function Terminals({ sandbox, record }: TabProps) {
       {current === undefined && data === undefined && error === undefined && <Loading />}
       {current === undefined && data?.length === 0 && (
         <Empty icon={SquareTerminal} title="No terminal is open" action={mayStart && <Button look="primary" icon={Plus} busy={opening.busy} onClick={start}>Open a terminal</Button>}>
-          A terminal goes on when this page is closed, and shows what it missed when it is opened again. Others who may use the sandbox can open it by its address.
+          A terminal continues when this page is closed, and shows what it missed when it is opened again. Others who may use the sandbox can open it by its address.
         </Empty>
       )}
       {sharing !== undefined && <ShareTerminal process={sandbox.process(sharing)} onClose={() => setSharing(undefined)} />}

@@ -46,7 +46,7 @@ async function watch(): Promise<void> {
   }
 }
 
-/** Adds each report. A sandbox that is not in a report has not changed: it gets its last reading again, so that lines go on. */
+/** Adds each report. A sandbox that is not in a report has not changed: it gets its last reading again, so that lines continue. */
 async function read(signal: AbortSignal): Promise<void> {
   for await (const report of hutch.watchStats({ interval: 2, signal })) {
     const at = Date.parse(report.time) / 1000
