@@ -41,8 +41,8 @@ func TestNetworkRulesThatAreNone(t *testing.T) {
 	for text, why := range map[string]string{
 		"":                              "names nothing",
 		"*":                             "the mode open",
-		"*.*.example.com":               "at the beginning alone",
-		"api*.example.com":              "at the beginning alone",
+		"*.*.example.com":               "only at the beginning",
+		"api*.example.com":              "only at the beginning",
 		"https://example.com/":          "it is a URL",
 		"example.com/path":              "has no path",
 		"example.com:":                  "no port after the colon",

@@ -68,7 +68,19 @@ type ExposeRequest struct {
 	// token, or 16 random characters.
 	Token  string     `json:"token,omitempty"`
 	Access PortAccess `json:"access,omitempty"` // default: unchanged, or public
+	// Protocol is what the server in the sandbox speaks. Default: unchanged, or http.
+	Protocol PortProtocol `json:"protocol,omitempty"`
 }
+
+// PortProtocol is the protocol between Hutch and a server in a sandbox. Visitors use the protocol of the URL.
+type PortProtocol string
+
+const (
+	HTTPPort PortProtocol = "http"
+	// HTTPSPort is for a server that accepts only TLS. Its certificate is not checked: the connection does not leave the
+	// machine of the sandbox.
+	HTTPSPort PortProtocol = "https"
+)
 
 const (
 	MaxPortToken = 16
@@ -92,6 +104,8 @@ func (r ExposeRequest) Check() error {
 		return Errorf(Invalid, "the name %.40q cannot be used: give at most %d bytes, no control characters", r.Name, maxPortName).Naming(AboutField, "name")
 	case r.Access != "" && r.Access != PublicPort && r.Access != PrivatePort:
 		return Errorf(Invalid, "there is no access %.40q: use %q or %q", r.Access, PublicPort, PrivatePort).Naming(AboutField, "access")
+	case r.Protocol != "" && r.Protocol != HTTPPort && r.Protocol != HTTPSPort:
+		return Errorf(Invalid, "there is no protocol %.40q: use %q or %q", r.Protocol, HTTPPort, HTTPSPort).Naming(AboutField, "protocol")
 	}
 	return nil
 }
@@ -133,7 +147,9 @@ type Port struct {
 	Name      string     `json:"name,omitempty"`
 	Token     string     `json:"token"`
 	Access    PortAccess `json:"access"`
-	CreatedAt time.Time  `json:"createdAt"`
+	// Protocol is what the server in the sandbox speaks; empty for http.
+	Protocol  PortProtocol `json:"protocol,omitempty"`
+	CreatedAt time.Time    `json:"createdAt"`
 }
 
 // Label is the first part of the URL's host name; no two ports share one. It is PORT-ID-TOKEN. If the id is too long

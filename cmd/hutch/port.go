@@ -24,7 +24,7 @@ import (
 
 func newExpose(h *home, std streams) *cobra.Command {
 	var req hutch.ExposeRequest
-	var private, public, asJSON bool
+	var private, public, https, asJSON bool
 	var link time.Duration
 	c := &cobra.Command{
 		Use: "expose SANDBOX [PORT]", Short: "Give a server in a sandbox a URL",
@@ -52,6 +52,11 @@ image of the sandbox names (EXPOSE).
 				req.Access = hutch.PrivatePort
 			} else if public {
 				req.Access = hutch.PublicPort
+			}
+			if https {
+				req.Protocol = hutch.HTTPSPort
+			} else if c.Flags().Changed("https") {
+				req.Protocol = hutch.HTTPPort
 			}
 			svc, err := h.dial()
 			if err != nil {
@@ -93,6 +98,7 @@ image of the sandbox names (EXPOSE).
 	c.Flags().StringVar(&req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
 	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
 	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
+	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked")
 	durationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

@@ -201,6 +201,9 @@ func changed(old store.Exposure, req hutch.ExposeRequest) store.Exposure {
 	x.Name = cmp.Or(req.Name, old.Name)
 	x.Token = cmp.Or(req.Token, old.Token)
 	x.Access = cmp.Or(req.Access, old.Access, hutch.PublicPort)
+	if x.Protocol = cmp.Or(req.Protocol, old.Protocol); x.Protocol == hutch.HTTPPort {
+		x.Protocol = ""
+	}
 	if x.Token == "" {
 		x.Token = hutch.NewPortToken()
 	}

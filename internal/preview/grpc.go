@@ -36,6 +36,7 @@ func newCallTransport(like *http.Transport) callTransport {
 	t.ResponseHeaderTimeout = 0
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetUnencryptedHTTP2(true)
+	t.Protocols.SetHTTP2(true)
 	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: callWindow, WriteByteTimeout: silence}
 	return callTransport{t}
 }

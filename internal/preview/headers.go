@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"hutch"
 	"hutch/internal/credential"
 )
 
@@ -27,7 +28,7 @@ var ourCookies = []string{cookieName, credential.SessionCookie, credential.HostS
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL
-	u.Scheme, u.Host, u.RawQuery = "http", v.label, pr.In.URL.RawQuery
+	u.Scheme, u.Host, u.RawQuery = string(cmp.Or(v.Protocol, hutch.HTTPPort)), v.label, pr.In.URL.RawQuery
 	if v.prefix != "" {
 		u.Path = strings.TrimPrefix(u.Path, v.prefix)
 		u.RawPath = strings.TrimPrefix(u.RawPath, v.prefix)

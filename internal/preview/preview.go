@@ -15,6 +15,7 @@ package preview
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -109,7 +110,11 @@ func New(next http.Handler, opt Options) *Handler {
 	}
 	h := &Handler{next: next, opt: opt, log: opt.Log}
 	h.transport = &http.Transport{
-		DialContext:            h.dial,
+		DialContext: h.dial,
+		// A server of HTTPS in a sandbox has a certificate of its own making. Who can intercept the connection can also
+		// change the server.
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    64,
@@ -133,6 +138,8 @@ const (
 	// shorter than servers keep theirs: Node's 5 s.
 	idleTime  = 4 * time.Second
 	maxHeader = 64 << 10 // most bytes of the header of an answer
+	// handshakeTime is how long a server in a sandbox can take for the handshake of TLS.
+	handshakeTime = 20 * time.Second
 )
 
 // Close closes idle connections.

@@ -20,7 +20,10 @@ func (s *Service) Expose(_ context.Context, sandbox string, req hutch.ExposeRequ
 	if err := req.Check(); err != nil {
 		return hutch.Port{}, err
 	}
-	p := hutch.Port{SandboxID: sandbox, Port: req.Port, Name: req.Name, Token: req.Token, Access: cmp.Or(req.Access, hutch.PublicPort), CreatedAt: time.Now().UTC()}
+	p := hutch.Port{SandboxID: sandbox, Port: req.Port, Name: req.Name, Token: req.Token, Access: cmp.Or(req.Access, hutch.PublicPort), Protocol: req.Protocol, CreatedAt: time.Now().UTC()}
+	if p.Protocol == hutch.HTTPPort {
+		p.Protocol = ""
+	}
 	if p.Token == "" {
 		p.Token = hutch.NewPortToken()
 	}

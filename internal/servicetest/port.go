@@ -106,6 +106,7 @@ func (s *suite) ports() map[string]func(*testing.T) {
 		"ExposeBad": func(t *testing.T) {
 			id := s.open(t)
 			for _, req := range []hutch.ExposeRequest{
+				{Port: 80, Protocol: "ftp"},
 				{}, {Port: -1}, {Port: 65536}, {Port: 80, Token: "Upper"}, {Port: 80, Token: "a.b"}, {Port: 80, Token: strings.Repeat("a", 17)},
 				{Port: 80, Access: "secret"}, {Port: 80, Name: strings.Repeat("n", 200)}, {Port: 80, Name: "a\nb"},
 			} {
@@ -215,6 +216,12 @@ func (s *suite) testExpose(t *testing.T) {
 		t.Errorf("a private port became %s unasked", again.Access)
 	}
 	low := s.expose(t, id, hutch.ExposeRequest{Port: 1, Token: "x"})
+	if low = s.expose(t, id, hutch.ExposeRequest{Port: 1, Protocol: hutch.HTTPSPort}); low.Protocol != hutch.HTTPSPort || low.Token != "x" {
+		t.Errorf("a port of HTTPS: %+v", low)
+	}
+	if again := s.expose(t, id, hutch.ExposeRequest{Port: 1}); again != low {
+		t.Errorf("exposed again, it is %+v", again)
+	}
 	list, err := s.svc.Ports(bounded(t), id)
 	if err != nil || len(list) != 2 || list[0] != low || list[1] != second {
 		t.Errorf("the list is %+v, %v", list, err)

@@ -3,6 +3,8 @@ package e2b
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -20,6 +22,7 @@ const (
 	labelResume   = labelPrefix + "resume"   // "true": a request to a paused sandbox resumes it
 	labelClosed   = labelPrefix + "closed"   // "true": its ports need a token
 	labelHost     = labelPrefix + "host"     // Host header for its servers, with ${PORT}
+	labelHTTPS    = labelPrefix + "https"    // ports whose servers speak HTTPS, separated by spaces
 )
 
 // created is the body of a create, of both versions of the API.
@@ -123,8 +126,11 @@ func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	if n.Public != nil && !*n.Public {
 		req.Labels[labelClosed] = "true"
 	}
-	if err := n.checkHost(); err != nil {
+	if err := errors.Join(n.checkHost(), n.checkHTTPS()); err != nil {
 		return req, err
+	}
+	if len(n.HTTPS) > 0 {
+		req.Labels[labelHTTPS] = strings.Trim(fmt.Sprint(n.HTTPS), "[]")
 	}
 	if n.Host != "" {
 		req.Labels[labelHost] = n.Host

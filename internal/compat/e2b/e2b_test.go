@@ -165,7 +165,6 @@ func TestUnsupported(t *testing.T) {
 	for option, body := range map[string]string{
 		"network.egressProxy": `{"network":{"egressProxy":{"address":"x:1"}}}`,
 		"network.rules":       `{"network":{"rules":{"a":[{}]}}}`,
-		"network.httpsPorts":  `{"network":{"httpsPorts":[1]}}`,
 		"iam":                 `{"iam":{"tokens":{}}}`,
 		"gpu":                 `{"gpu":"a lot"}`,
 	} {
@@ -176,6 +175,7 @@ func TestUnsupported(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"network":{"denyOut":["example.com"]}}`, `{"network":{"maskRequestHost":"a b"}}`, `{"network":{"maskRequestHost":"a/b"}}`, `{"network":{"maskRequestHost":"a:x"}}`, `{"network":{"maskRequestHost":":1"}}`,
+		`{"network":{"httpsPorts":[0]}}`, `{"network":{"httpsPorts":[65536]}}`, `{"network":{"httpsPorts":[49983]}}`, `{"network":{"httpsPorts":["443"]}}`,
 		`{"network":{"maskRequestHost":"a\r\nCookie: b"}}`, `{"network":{"maskRequestHost":"` + strings.Repeat("a", 300) + `"}}`,
 		`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`,
 	} {

@@ -321,7 +321,7 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 	if !ok || !mayShow(s.opt.Principal(sb.Owner)) {
 		return hutch.Preview{}, false
 	}
-	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort}
+	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort, Protocol: protocolOf(sb, n)}
 	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, true
 }
 

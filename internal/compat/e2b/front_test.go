@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,26 @@ func TestMaskedHost(t *testing.T) {
 		if p, ok := s.Preview("8000-" + id); !ok || p.Host != want || networkOf(sb).Host != mask {
 			t.Errorf("%q: %v %q", mask, ok, p.Host)
 		}
+	}
+}
+
+// A sandbox keeps which of its ports speak HTTPS.
+func TestHTTPSPorts(t *testing.T) {
+	t.Parallel()
+	id := New(Options{Secret: []byte("secret")}).newID("ada")
+	req, err := (created{Network: json.RawMessage(`{"httpsPorts":[8443,443]}`)}).translate(timeoutV2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
+	s, _ := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
+	for port, want := range map[string]hutch.PortProtocol{"8443": hutch.HTTPSPort, "443": hutch.HTTPSPort, "8000": hutch.HTTPPort, "44": hutch.HTTPPort} {
+		if p, ok := s.Preview(port + "-" + id); !ok || p.Protocol != want {
+			t.Errorf("port %s: %v %q", port, ok, p.Protocol)
+		}
+	}
+	if got := networkOf(sb).HTTPS; !slices.Equal(got, []int{8443, 443}) {
+		t.Errorf("its ports are %v", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/compat/e2b/seam"
 )
 
 // network is E2B's description of a sandbox's network.
@@ -43,6 +44,39 @@ func (n network) checkHost() error {
 	return nil
 }
 
+// checkHTTPS refuses ports that no server in a sandbox can have.
+func (n network) checkHTTPS() error {
+	for _, port := range n.HTTPS {
+		if hutch.CheckPort(port) != nil || port == seam.EnvdPort {
+			return hutch.Errorf(hutch.Invalid, "network.httpsPorts has %d: give ports from 1 to 65535, and not %d, which is the sandbox's own API", port, seam.EnvdPort).Naming(hutch.AboutField, "network.httpsPorts")
+		}
+	}
+	if len(n.HTTPS) > maxHTTPS {
+		return hutch.Errorf(hutch.Invalid, "network.httpsPorts has %d ports: give %d at most", len(n.HTTPS), maxHTTPS).Naming(hutch.AboutField, "network.httpsPorts")
+	}
+	return nil
+}
+
+const maxHTTPS = 50
+
+// protocolOf is what the server at a port of a sandbox speaks.
+func protocolOf(sb hutch.Sandbox, port int) hutch.PortProtocol {
+	if slices.Contains(httpsPorts(sb), port) {
+		return hutch.HTTPSPort
+	}
+	return hutch.HTTPPort
+}
+
+// httpsPorts are the ports of a sandbox whose servers speak HTTPS.
+func httpsPorts(sb hutch.Sandbox) (ports []int) {
+	for text := range strings.FieldsSeq(sb.Labels[labelHTTPS]) {
+		if port, err := strconv.Atoi(text); err == nil {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
 const maxHost = 253 + len(":") + len(portInHost) // bytes
 
 // hostOf is the Host header that a server of a sandbox gets, empty for the visitor's.
@@ -59,8 +93,6 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 		return hutch.Network{}, unsupported("network.egressProxy")
 	case len(n.Rules) > 0:
 		return hutch.Network{}, unsupported("network.rules")
-	case len(n.HTTPS) > 0:
-		return hutch.Network{}, unsupported("network.httpsPorts")
 	}
 	closed := internet != nil && !*internet
 	allow := hutch.Rules(n.AllowOut...)
@@ -99,7 +131,7 @@ func openBut(block, allow hutch.NetworkRules) hutch.Network {
 // networkOf returns a sandbox's network in E2B's form.
 func networkOf(sb hutch.Sandbox) network {
 	public := sb.Labels[labelClosed] == ""
-	n := network{Public: &public, Host: sb.Labels[labelHost]}
+	n := network{Public: &public, Host: sb.Labels[labelHost], HTTPS: httpsPorts(sb)}
 	for _, rule := range sb.Network.Allow {
 		n.AllowOut = append(n.AllowOut, rule.String())
 	}

@@ -246,7 +246,7 @@ export class Sandbox extends SandboxFiles {
   }
 
   /** Gives a port a URL, or returns the one that it has. There need not be a server yet. */
-  exposePort(port: number, options: Abortable & { name?: string; token?: string; access?: "public" | "private" } = {}): Promise<Port> {
+  exposePort(port: number, options: Abortable & { name?: string; token?: string; access?: "public" | "private"; protocol?: "http" | "https" } = {}): Promise<Port> {
     const { signal, ...rest } = options
     return this.json("POST", ["ports"], { json: { port, ...rest }, signal, idempotent: true })
   }

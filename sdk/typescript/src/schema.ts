@@ -3663,6 +3663,11 @@ export interface components {
              * @enum {string}
              */
             access?: "public" | "private";
+            /**
+             * @description What the server in the sandbox speaks. The certificate of an https server is not checked. Default: as it was, or http.
+             * @enum {string}
+             */
+            protocol?: "http" | "https";
         };
         /** @description What a sandbox may reach. An empty one, in a request, is the server's default. */
         Network: {
@@ -3811,6 +3816,11 @@ export interface components {
             token: string;
             /** @enum {string} */
             access: "public" | "private";
+            /**
+             * @description What the server in the sandbox speaks; left out for http.
+             * @enum {string}
+             */
+            protocol?: "http" | "https";
             /** Format: date-time */
             createdAt: string;
         };

@@ -569,6 +569,8 @@ class ExposedPort:
     access: Literal["public", "private"]
     created_at: datetime
     name: str | None = None
+    #: What the server in the sandbox speaks; left out for http.
+    protocol: Literal["http", "https"] | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> ExposedPort:
@@ -580,6 +582,7 @@ class ExposedPort:
             access=v['access'],
             created_at=time_of(v['createdAt']),
             name=v.get('name'),
+            protocol=v.get('protocol'),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -592,6 +595,7 @@ class ExposedPort:
                 'access': self.access,
                 'createdAt': self.created_at,
                 'name': self.name,
+                'protocol': self.protocol,
             }
         )
         return made

@@ -136,10 +136,16 @@ class AsyncSandbox(Commands, Processes, Files):
     # Ports.
 
     async def expose_port(
-        self, port: int, *, name: str | None = None, token: str | None = None, access: Literal["public", "private"] | None = None
+        self,
+        port: int,
+        *,
+        name: str | None = None,
+        token: str | None = None,
+        access: Literal["public", "private"] | None = None,
+        protocol: Literal["http", "https"] | None = None,
     ) -> ExposedPort:
-        """Gives a port a URL, or changes what it has."""
-        body = {**body_of(name=name, token=token, access=access), "port": port}
+        """Gives a port a URL, or changes what it has. `protocol` is what the server in the sandbox speaks."""
+        body = {**body_of(name=name, token=token, access=access, protocol=protocol), "port": port}
         return ExposedPort.from_json(await self._call("POST", "/ports", body))
 
     async def unexpose_port(self, port: int) -> None:

@@ -16,10 +16,11 @@ export function ExposePort({ sandbox, port, onClose, onDone }: ExposeProps) {
   const [number, setNumber] = useState(typeof port === "number" ? String(port) : "")
   const [name, setName] = useState("")
   const [access, setAccess] = useState<Port["access"]>("public")
+  const [protocol, setProtocol] = useState<NonNullable<Port["protocol"]>>("http")
   const { busy, error, run } = useAction()
   const expose = (e: SyntheticEvent) => {
     e.preventDefault()
-    void run(() => sandbox.exposePort(Number(number), { access, ...(name === "" ? {} : { name }) })).then((done) => {
+    void run(() => sandbox.exposePort(Number(number), { access, protocol, ...(name === "" ? {} : { name }) })).then((done) => {
       if (!done) return
       onDone()
       onClose()
@@ -37,6 +38,14 @@ export function ExposePort({ sandbox, port, onClose, onDone }: ExposeProps) {
             <Select {...ids} value={access} onChange={(e) => setAccess(e.target.value as Port["access"])}>
               <option value="public">Public</option>
               <option value="private">Private</option>
+            </Select>
+          )}
+        </Field>
+        <Field label="Server" hint={protocol === "http" ? "The server in the sandbox speaks HTTP." : "The server in the sandbox speaks HTTPS. Its certificate is not checked."}>
+          {(ids) => (
+            <Select {...ids} value={protocol} onChange={(e) => setProtocol(e.target.value as NonNullable<Port["protocol"]>)}>
+              <option value="http">HTTP</option>
+              <option value="https">HTTPS</option>
             </Select>
           )}
         </Field>
