@@ -102,7 +102,10 @@ module: | go
 # they run one after the other. Of the others, those in test take longest, and
 # begin first, so that none is at work alone at the end. What fails is run once
 # more by itself, unless much fails or the race detector found something; what
-# passes only then is listed at the end, and is a fault all the same.
+# passes only then is listed at the end, and is a fault all the same. Programs that
+# tests build get the flags of the build, because packages are compiled with those
+# already.
+TESTS   = -vet=off $(RACE) -ldflags=-w -exec 'env CGO_ENABLED=0 GOFLAGS=-trimpath' -timeout 20m
 GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
 	--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
 RERUNS  = bin/tests-run-again
@@ -113,8 +116,8 @@ test: build
 	$(CHECK) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- -vet=off $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- -vet=off $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(TESTS) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(TESTS) -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
 # Every combination of suite, runtime and user, of which `make test` has those that differ.

@@ -89,9 +89,7 @@ func (b *bed) serve(t testing.TB, id, file, command string, port int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := b.WriteFile(bounded(t), id, hutch.WriteRequest{Path: file}, f); err != nil {
-		t.Fatal(err)
-	}
+	b.write(t, id, file, 0o644, f)
 	p, err := b.StartProcess(bounded(t), id, hutch.ProcessRequest{Command: command, Name: "server"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +99,14 @@ func (b *bed) serve(t testing.TB, id, file, command string, port int) {
 		var log strings.Builder
 		b.Logs(bounded(t), hutch.LogsRequest{SandboxID: id, ProcessID: p.ID}, func(o hutch.Output) error { log.Write(o.Data); return nil })
 		t.Fatalf("%s does not listen on %d: %v\n%s", command, port, err, log.String())
+	}
+}
+
+// write writes a file of a sandbox.
+func (b *bed) write(t testing.TB, id, path string, mode hutch.FileMode, content io.Reader) {
+	t.Helper()
+	if _, err := b.WriteFile(bounded(t), id, hutch.WriteRequest{Path: path, Mode: mode}, content); err != nil {
+		t.Fatal(err)
 	}
 }
 

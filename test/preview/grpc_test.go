@@ -8,9 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -28,21 +25,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// grpcServer builds the server, which needs modules that no sandbox has.
-var grpcServer = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "grpc")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "grpc")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "./testdata/grpc")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
-	}
-	return os.ReadFile(file)
-})
+// grpcServer is the program of the server.
+var grpcServer = sync.OnceValues(func() ([]byte, error) { return build("./testdata/grpc") })
 
 const grpcPort = 50051
 
@@ -54,9 +38,7 @@ func (b *bed) grpcBox(t *testing.T) string {
 		t.Fatal(err)
 	}
 	id := b.box(t, hutch.CreateRequest{ID: "calls", Limits: hutch.Limits{Memory: 1024}})
-	if _, err := b.WriteFile(bounded(t), id, hutch.WriteRequest{Path: "grpc", Mode: 0o755}, bytes.NewReader(program)); err != nil {
-		t.Fatal(err)
-	}
+	b.write(t, id, "grpc", 0o755, bytes.NewReader(program))
 	p, err := b.StartProcess(bounded(t), id, hutch.ProcessRequest{Command: fmt.Sprintf("exec ./grpc %d", grpcPort)})
 	if err != nil {
 		t.Fatal(err)
