@@ -141,7 +141,7 @@ func server(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("one server at a time")
 	}
 	d.said = &hutchtest.Buffer{}
-	d.cmd = command(ts, "hutch", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	d.cmd = command(ts, "hutch", append([]string{"serve", "--listen", "127.0.0.1:0", "--cold-compilers"}, args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = d.said, d.said
 	ts.Check(d.cmd.Start())
 	until(ts, func() error { return d.announced(ts) })

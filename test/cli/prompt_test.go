@@ -102,7 +102,7 @@ func serve(t *testing.T, runtime string, flags ...string) (env []string) {
 	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or skip
 	data, home := hutchtest.Dir(t), hutchtest.Dir(t)
 	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "HUTCH_DATA=" + data, "TERM=xterm"}
-	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--runtime", runtime, "--quiet")
+	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--runtime", runtime, "--quiet", "--cold-compilers")
 	cmd.Args = append(cmd.Args, flags...)
 	said := &hutchtest.Buffer{}
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, said, said

@@ -15,5 +15,5 @@ func serve(t *testing.T, args ...string) []string {
 	t.Helper()
 	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // the default
 	return server.Program(t, hutchtest.Dir(t), os.Environ(), append([]string{
-		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}, args...)...)
+		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, args...)...)
 }

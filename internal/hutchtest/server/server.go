@@ -24,6 +24,7 @@ import (
 // daemon does not end well.
 func Start(t testing.TB, cfg daemon.Config) (d *daemon.Daemon, c *client.Client, end func()) {
 	t.Helper()
+	cfg.Sandboxes.ColdCompilers = true // it would compile in the background for a minute
 	d, err := daemon.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func Program(t testing.TB, data string, env []string, args ...string) []string {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	cmd := exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--data", data}, args...)...)
+	cmd := exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--cold-compilers", "--data", data}, args...)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
