@@ -4,6 +4,7 @@ package builds
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -71,7 +72,7 @@ func archiveOf(write func(*tar.Writer) error) ([]byte, error) {
 	if err := errors.Join(write(w), w.Close()); err != nil {
 		return nil, err
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil }, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ package docs_test
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"errors"
 	"os"
 	"os/exec"
@@ -150,7 +151,7 @@ func python(t *testing.T, file string) {
 	if err := errors.Join(debian.WriteWith(w, "dash"), w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromFile(f.Name())
+	layer, err := tarball.LayerFromFile(f.Name(), tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		t.Fatal(err)
 	}
