@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"hutch"
@@ -213,9 +214,10 @@ func (s *suite) notArchive(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "a rar")
 }
 
-// zeros is a gzip of a tar of a file of that many zeros.
-func zeros(t *testing.T, size int64) *bytes.Buffer {
-	t.Helper()
+// bomb is a gzip of a tar of a file of 64 MiB of zeros. It is made once, because compression takes long with the race
+// detector.
+var bomb = sync.OnceValue(func() []byte {
+	const size = 64 << 20
 	var b bytes.Buffer
 	gz := gzip.NewWriter(&b)
 	w := tar.NewWriter(gz)
@@ -223,8 +225,8 @@ func zeros(t *testing.T, size int64) *bytes.Buffer {
 	io.CopyN(w, zeroReader{}, size)
 	w.Close()
 	gz.Close()
-	return &b
-}
+	return b.Bytes()
+})
 
 type zeroReader struct{}
 
@@ -235,8 +237,7 @@ func (s *suite) bombs(t *testing.T) {
 		t.Skip("without isolation there is no disk limit")
 	}
 	id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 128, Disk: 16}}).ID
-	bomb := zeros(t, 64<<20)
-	err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "x"}, bomb)
+	err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "x"}, bytes.NewReader(bomb()))
 	wantKind(t, hutch.Exhausted, err, "a bomb")
 	if got := s.run(t, id, "rm -r x; echo alive"); got != "alive\n" {
 		t.Errorf("%q", got)

@@ -132,7 +132,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.MkdirAll(images, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	disk.Shrink(t, images, "160m")
+	disk.Shrink(t, images, "186m")
 	b := newBedIn(t, dir)
 	t.Cleanup(func() { b.end() }) // before the disk goes
 	b.load(t, shell, shellBase)
