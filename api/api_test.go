@@ -357,6 +357,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Access]():         "write",
 	reflect.TypeFor[hutch.PortAccess]():     "private",
 	reflect.TypeFor[hutch.PortEventType]():  "open",
+	reflect.TypeFor[hutch.PortProtocol]():   "https",
 	reflect.TypeFor[hutch.NetworkMode]():    "open",
 	reflect.TypeFor[hutch.Verdict]():        "denied",
 	reflect.TypeFor[hutch.ScreenAct]():      "scroll",
@@ -441,8 +442,8 @@ func resolved(t *testing.T, schema any) *jsonschema.Resolved {
 	if r, ok := schemas.Load(text); ok {
 		return r.(*jsonschema.Resolved)
 	}
-	if strings.Contains(text, "$ref") {
-		whole["$defs"] = at(document(t), "components", "schemas")
+	if named := referred(document(t), schema, object{}); len(named) > 0 {
+		whole["$defs"] = named
 		b, _ = json.Marshal(whole)
 	}
 	var s jsonschema.Schema
@@ -455,6 +456,26 @@ func resolved(t *testing.T, schema any) *jsonschema.Resolved {
 	}
 	schemas.Store(text, r)
 	return r
+}
+
+// referred adds to found the schemas of the document that a part of it refers to, and those that they refer to.
+func referred(document object, part any, found object) object {
+	switch part := part.(type) {
+	case []any:
+		for _, p := range part {
+			referred(document, p, found)
+		}
+	case object:
+		ref, _ := part["$ref"].(string)
+		if name, ok := strings.CutPrefix(ref, "#/components/schemas/"); ok && found[name] == nil {
+			found[name] = at(document, "components", "schemas", name)
+			referred(document, found[name], found)
+		}
+		for _, p := range part {
+			referred(document, p, found)
+		}
+	}
+	return found
 }
 
 // TestExamplesWork makes the requests that the document gives as examples, and checks the answers against their
