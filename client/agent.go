@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 
 	"hutch"
 )
@@ -17,19 +16,18 @@ func (c *Client) RunAgent(ctx context.Context, req hutch.AgentRequest, session f
 	if session != nil {
 		pass = func(s agentSession) { session(s.ID) }
 	}
-	return beginAgents[hutch.AgentResult](ctx, c, endpoint{method: "POST", path: "/agents"}.check(req.CheckOne()), req, pass, show)
+	return beginAgents[hutch.AgentResult](ctx, c, filled("POST /agents").check(req.CheckOne()), req, pass, show)
 }
 
 // TryAgent lets req.Tries agents do the same at once, each in a copy of one sandbox, and waits for all. session, if not nil, is called with
 // the id of the tries, by which [Client.FollowTries] finds them, and with each session; show with what the agents do.
 func (c *Client) TryAgent(ctx context.Context, req hutch.AgentRequest, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
-	return beginAgents[hutch.AgentTries](ctx, c, endpoint{method: "POST", path: "/agents/tries"}.check(req.CheckTries()), req, ofTries(session), show)
+	return beginAgents[hutch.AgentTries](ctx, c, filled("POST /agents/tries").check(req.CheckTries()), req, ofTries(session), show)
 }
 
 // FollowTries follows several tries from the beginning of their prompt, and waits until all their agents have ended.
 func (c *Client) FollowTries(ctx context.Context, tries string, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
-	to := endpoint{method: "GET", path: "/agents/" + url.PathEscape(tries) + "/tries"}.check(hutch.CheckID(tries))
-	return agents[hutch.AgentTries](ctx, c, to, nil, ofTries(session), show)
+	return agents[hutch.AgentTries](ctx, c, filled("GET /agents/{tries}/tries", tries), nil, ofTries(session), show)
 }
 
 func ofTries(session func(tries string, try int, id string)) func(agentSession) {
@@ -41,22 +39,18 @@ func ofTries(session func(tries string, try int, id string)) func(agentSession) 
 
 // PromptAgent gives the agent of a session its next prompt, and waits as RunAgent does.
 func (c *Client) PromptAgent(ctx context.Context, session string, p hutch.AgentPrompt, show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
-	return agents[hutch.AgentResult](ctx, c, ofSession("POST", session, "").check(p.Check()), p, nil, show)
+	return agents[hutch.AgentResult](ctx, c, filled("POST /agents/{session}", session).check(p.Check()), p, nil, show)
 }
 
 // FollowAgent follows the last prompt of a session from its beginning, and waits until the agent has ended.
 func (c *Client) FollowAgent(ctx context.Context, session string, show func(hutch.AgentEvent) error) (hutch.AgentResult, error) {
-	return agents[hutch.AgentResult](ctx, c, ofSession("GET", session, ""), nil, nil, show)
+	return agents[hutch.AgentResult](ctx, c, filled("GET /agents/{session}", session), nil, nil, show)
 }
 
 // StopAgent ends the agent of a session, and keeps the session.
 func (c *Client) StopAgent(ctx context.Context, session string) error {
-	_, err := call[struct{}](ctx, c, ofSession("POST", session, "/stop"), nil)
+	_, err := call[struct{}](ctx, c, filled("POST /agents/{session}/stop", session), nil)
 	return err
-}
-
-func ofSession(method, session, more string) endpoint {
-	return endpoint{method: method, path: "/agents/" + url.PathEscape(session) + more}.check(hutch.CheckID(session))
 }
 
 // agentSession is the event session.

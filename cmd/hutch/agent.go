@@ -215,22 +215,25 @@ func isURL(repo string) bool {
 }
 
 func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definition, std streams) error {
-	s, err := f.open(ctx, svc, d, std)
-	if err != nil {
-		return err
-	}
+	req, repo, err := f.session(ctx, svc, std)
 	switch {
+	case err != nil:
+		return err
 	case f.tries > 1:
-		return f.tryAll(ctx, svc, s, std)
+		return f.tryAll(ctx, svc, d, req, repo, std)
 	case f.detach:
-		if _, err := s.Start(ctx, f.prompt, f.timeout); err != nil {
-			svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+		s, _, err := coding.Begin(ctx, svc, d, req, repo, f.prompt, f.timeout)
+		if err != nil {
 			return err
 		}
 		return printMade(std, s.ID, map[string]string{"sandboxId": s.ID}, f.asJSON, nil)
 	}
+	s, err := coding.Open(ctx, svc, d, req, repo)
+	if err != nil {
+		return err
+	}
 	res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(std.err, "").show)
-	if !f.remove(ctx, svc, s, err) {
+	if !f.remove(ctx, svc, s.ID, err == nil) {
 		defer fmt.Fprintf(std.err, "hutch: the session is %s: continue with `hutch agent resume %[1]s --prompt TEXT`\n", s.ID)
 	}
 	if err != nil {
@@ -241,11 +244,11 @@ func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definit
 
 // remove destroys a finished or cancelled session, if the flags say so. A session without a readable result is kept: it
 // has the only copy of the work.
-func (f *agentRun) remove(ctx context.Context, svc *client.Client, s *coding.Session, err error) bool {
-	if !f.rm || err != nil && ctx.Err() == nil {
+func (f *agentRun) remove(ctx context.Context, svc *client.Client, id string, hasResult bool) bool {
+	if !f.rm || !hasResult && ctx.Err() == nil {
 		return false
 	}
-	svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+	svc.Destroy(context.WithoutCancel(ctx), id, true)
 	return true
 }
 
@@ -271,26 +274,23 @@ func verdict(res hutch.AgentResult) error {
 	return nil
 }
 
-func (f *agentRun) open(ctx context.Context, svc *client.Client, d coding.Definition, std streams) (*coding.Session, error) {
-	env, err := environment(f.env)
-	if err != nil {
-		return nil, err
+// session returns the sandbox and the repository that the flags name.
+func (f *agentRun) session(ctx context.Context, svc *client.Client, std streams) (req hutch.CreateRequest, repo coding.Repository, err error) {
+	req = f.placement.request("")
+	if req.Env, err = environment(f.env); err != nil {
+		return req, repo, err
 	}
-	req := f.placement.request("")
-	req.Env, req.Timeout = env, hutch.InSeconds(f.keep)
-	repo := coding.Repository{GitCloneRequest: hutch.GitCloneRequest{URL: f.repo, Branch: f.ref, Username: f.username}}
+	req.Timeout = hutch.InSeconds(f.keep)
+	repo = coding.Repository{GitCloneRequest: hutch.GitCloneRequest{URL: f.repo, Branch: f.ref, Username: f.username}}
 	if isURL(f.repo) {
 		repo.Password, err = password(f.passwordIn, std.in)
 	} else {
 		repo = coding.Repository{Unpack: coding.FromFolder(f.repo)}
 	}
 	if err != nil {
-		return nil, err
+		return req, repo, err
 	}
-	if err := pullFirst(ctx, svc, &req, std); err != nil {
-		return nil, err
-	}
-	return coding.Open(ctx, svc, d, req, repo)
+	return req, repo, pullFirst(ctx, svc, &req, std)
 }
 
 // showResult prints the diff or, as JSON, the whole result.

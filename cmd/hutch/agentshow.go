@@ -74,70 +74,56 @@ func (l *locked) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// try is one of several attempts.
-type try struct {
-	Result hutch.AgentResult `json:"result"`
-	Error  string            `json:"error,omitempty"`
-}
-
-// tryAll lets agents work in copies of a session, and shows the result of each.
-func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding.Session, std streams) error {
-	defer svc.Destroy(context.WithoutCancel(ctx), first.ID, true)
-	copies, err := first.Fork(ctx, f.tries)
+// tryAll lets several agents do the same, each in a sandbox of its own, and shows the result of each.
+func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, d coding.Definition, req hutch.CreateRequest, repo coding.Repository, std streams) error {
+	begun, err := coding.Try(ctx, svc, d, req, repo, f.prompt, f.timeout, f.tries)
 	if err != nil {
 		return err
 	}
-	tries := make([]try, len(copies))
 	out := &locked{w: std.err}
-	var wg sync.WaitGroup
-	for i, s := range copies {
-		wg.Go(func() {
-			res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(out, fmt.Sprintf("%d │ ", i+1)).show)
-			if tries[i].Result = res; err != nil {
-				tries[i].Result.SandboxID, tries[i].Error = s.ID, err.Error()
-			}
-			f.remove(ctx, svc, s, err)
-		})
+	all, err := begun.Follow(ctx, func(e coding.Event) error { return newStage(out, fmt.Sprintf("%d │ ", e.Try)).show(e) })
+	if err != nil {
+		begun.Stop(ctx)
 	}
-	wg.Wait()
+	for _, t := range all.Tries {
+		f.remove(ctx, svc, t.Result.SandboxID, t.Error == "")
+	}
+	if err != nil {
+		return err
+	}
 	if !f.asJSON {
-		for i, t := range tries {
-			fmt.Fprintf(std.out, "# try %d, session %s\n", i+1, t.Result.SandboxID)
+		for _, t := range all.Tries {
+			fmt.Fprintf(std.out, "# try %d, session %s\n", t.Try, t.Result.SandboxID)
 			if err := showDiff(std.out, t.Result.Diff); err != nil {
 				return err
 			}
 		}
 	}
-	if err := writeList(std.out, f.asJSON, tries, "TRY\tSESSION\tRESULT\tFILES\tADDED\tREMOVED\tTIME\tTOKENS\tCOST", tryRows()); err != nil {
+	if err := writeList(std.out, f.asJSON, all.Tries, "TRY\tSESSION\tRESULT\tFILES\tADDED\tREMOVED\tTIME\tTOKENS\tCOST", tryRow); err != nil {
 		return err
 	}
 	if !f.rm && !f.asJSON {
 		fmt.Fprintln(std.err, "hutch: take one with `hutch agent apply SESSION FOLDER`, and remove the others with `hutch rm SESSION`")
 	}
-	return judge(tries)
+	return judge(all.Tries)
 }
 
-func tryRows() func(try) []any {
-	number := 0
-	return func(t try) []any {
-		number++
-		verdict := "done"
-		switch {
-		case t.Error != "":
-			verdict = clip(t.Error, 60)
-		case t.Result.TimedOut:
-			verdict = "time limit"
-		case !t.Result.Success:
-			verdict = fmt.Sprintf("failed (%d)", t.Result.ExitCode)
-		}
-		took := (time.Duration(t.Result.Duration) * time.Millisecond).Round(100 * time.Millisecond)
-		r := t.Result
-		return []any{number, r.SandboxID, verdict, r.Files, r.Added, r.Removed, took, r.Usage.InputTokens + r.Usage.OutputTokens, fmt.Sprintf("$%.2f", r.Usage.Cost)}
+func tryRow(t hutch.AgentTry) []any {
+	r, verdict := t.Result, "done"
+	switch {
+	case t.Error != "":
+		verdict = clip(t.Error, 60)
+	case r.TimedOut:
+		verdict = "time limit"
+	case !r.Success:
+		verdict = fmt.Sprintf("failed (%d)", r.ExitCode)
 	}
+	took := (time.Duration(r.Duration) * time.Millisecond).Round(100 * time.Millisecond)
+	return []any{t.Try, r.SandboxID, verdict, r.Files, r.Added, r.Removed, took, r.Usage.InputTokens + r.Usage.OutputTokens, fmt.Sprintf("$%.2f", r.Usage.Cost)}
 }
 
 // judge is an error if no try succeeded.
-func judge(tries []try) error {
+func judge(tries []hutch.AgentTry) error {
 	for _, t := range tries {
 		if t.Error == "" && t.Result.Success {
 			return nil

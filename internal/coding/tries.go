@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/compat"
 )
 
 const (
@@ -136,6 +137,15 @@ func (t *Tries) Follow(ctx context.Context, show func(Event) error) (hutch.Agent
 	}
 	wg.Wait()
 	return all, context.Cause(ctx)
+}
+
+// Stop ends the agents, also when their caller has gone.
+func (t *Tries) Stop(ctx context.Context) {
+	ctx, cancel := compat.Cleanup(ctx)
+	defer cancel()
+	for _, x := range t.list {
+		x.session.svc.Signal(ctx, x.session.ID, x.process, 15)
+	}
 }
 
 func (x try) follow(ctx context.Context, show func(Event) error, cancel context.CancelCauseFunc) (hutch.AgentResult, error) {
