@@ -46,7 +46,7 @@ var layers = []layer{
 	{"hutch/internal/pipe", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
 	{"hutch/internal/settings", []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
-	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable"}},
+	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable", "hutch/internal/netaddr"}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
 	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
@@ -97,7 +97,7 @@ var layers = []layer{
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/..."}},
 
 	// What a sandbox reaches.
-	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// Ready instances of any kind.
 	{"hutch/internal/pool", []string{"hutch"}},
@@ -138,16 +138,16 @@ var layers = []layer{
 	{"hutch/internal/timeline", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/verb"}},
 	{"hutch/internal/history", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
-	{"hutch/internal/openid", []string{"hutch", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
+	{"hutch/internal/openid", []string{"hutch", "hutch/internal/netaddr", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/sshkeys", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/room", "github.com/pkg/sftp"}},
-	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
+	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
@@ -165,7 +165,7 @@ var layers = []layer{
 	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "github.com/moby/moby/client"}},
 	{"hutch/internal/authority", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/authority", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
-	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
+	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/watchlink", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/store"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "hutch/internal/watchlink", "github.com/coder/websocket"}},
@@ -197,7 +197,7 @@ var layers = []layer{
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// Objects of Kubernetes become sandboxes of any service.
-	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/room"}},
+	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/room"}},
 	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
 	// Several machines as one: a service over the services of all of them.
@@ -217,7 +217,7 @@ var layers = []layer{
 	// command line.
 	{"hutch/internal/daemon", []string{
 		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
-		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/netaddr", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
 
@@ -247,7 +247,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/controller", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
-		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/pipe", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/tunnel", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
+		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/netaddr", "hutch/internal/patch", "hutch/internal/pipe", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/tunnel", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/crypto/ssh", "golang.org/x/term", sys,
 	}},
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 
 	"hutch"
 	"hutch/internal/durable"
+	"hutch/internal/netaddr"
 	"hutch/internal/servers"
 	"hutch/internal/sshd"
 )
@@ -213,15 +213,10 @@ func (s sshSetup) known(hostKey string) ([]byte, error) {
 func reachable(address, server string) string {
 	host, port, err := net.SplitHostPort(address)
 	u, bad := url.Parse(server)
-	if err != nil || bad != nil || !isLoopback(host) || isLoopback(u.Hostname()) {
+	if err != nil || bad != nil || !netaddr.IsLoopback(host) || netaddr.IsLoopback(u.Hostname()) {
 		return address
 	}
 	return net.JoinHostPort(u.Hostname(), port)
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // key returns our public key. A missing one is made.

@@ -3,9 +3,9 @@ package console
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
+
+	"hutch/internal/netaddr"
 )
 
 // A browser sends a cookie to every port of a host name. On a person's machine, other programs listen on other ports of
@@ -23,16 +23,15 @@ func (h *Handler) hasOwnHost(r *http.Request) bool {
 			return false // the browser uses the name of a proxy
 		}
 	}
-	name, _ := splitHost(r.Host)
-	ip, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
+	name, _ := netaddr.SplitHost(r.Host)
+	return netaddr.IsLoopback(name)
 }
 
 // toOwnHost redirects a browser to the console's own name, and ends a session that an earlier version left at the other
 // name.
 func (h *Handler) toOwnHost(w http.ResponseWriter, r *http.Request) {
 	u := url.URL{Scheme: "http", Host: h.opt.Host, Path: r.URL.Path, RawQuery: r.URL.RawQuery}
-	if _, port := splitHost(r.Host); port != "" {
+	if _, port := netaddr.SplitHost(r.Host); port != "" {
 		u.Host = net.JoinHostPort(h.opt.Host, port)
 	}
 	gone := newCookie(false, "")
@@ -42,12 +41,4 @@ func (h *Handler) toOwnHost(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Add("Vary", "Accept, Sec-Fetch-Mode, Sec-Fetch-Dest")
 	http.Redirect(w, r, u.String(), http.StatusFound)
-}
-
-// splitHost returns the name and the port of a Host header.
-func splitHost(host string) (name, port string) {
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		return name, port
-	}
-	return strings.Trim(host, "[]"), ""
 }

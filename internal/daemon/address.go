@@ -14,6 +14,7 @@ import (
 	"hutch/internal/authority"
 	"hutch/internal/datadir"
 	"hutch/internal/listen"
+	"hutch/internal/netaddr"
 )
 
 func (d *Daemon) openTLS(ctx context.Context) (err error) {
@@ -77,11 +78,7 @@ func family(address string) string {
 // address: listening returns the error for that.
 func OnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	return err != nil || netaddr.IsLoopback(host)
 }
 
 // URL is where the daemon answers, as this machine sees it: on loopback when it
@@ -104,7 +101,7 @@ func (d *Daemon) URL() string {
 // ConsoleURL is where a browser on this machine finds the console.
 func (d *Daemon) ConsoleURL() string {
 	u, err := url.Parse(d.URL())
-	if ip, bad := netip.ParseAddr(u.Hostname()); err != nil || bad != nil || !ip.IsLoopback() || d.tls != nil || d.cfg.Console == "" {
+	if err != nil || !netaddr.IsLoopback(u.Hostname()) || d.tls != nil || d.cfg.Console == "" {
 		return d.URL()
 	}
 	u.Host = net.JoinHostPort(d.cfg.Console, u.Port())

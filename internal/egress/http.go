@@ -13,6 +13,7 @@ import (
 
 	"hutch"
 	"hutch/internal/listen"
+	"hutch/internal/netaddr"
 )
 
 // carryHTTP forwards HTTP/1 requests, each to the requested name if that is allowed. It parses and writes each
@@ -144,11 +145,8 @@ func (x *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // hostOf returns the host of a request, in the form of names in rules.
 func hostOf(r *http.Request) string {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	host, _ := netaddr.SplitHost(r.Host)
+	if a, err := netip.ParseAddr(host); err == nil {
 		return a.String()
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))

@@ -28,6 +28,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/credential"
 	"hutch/internal/httpio"
+	"hutch/internal/netaddr"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/room"
@@ -243,10 +244,10 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 		return false
 	}
 	// Names under localhost cannot be pointed elsewhere: RFC 6761.
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if netaddr.IsLoopback(host) || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
-	if ip, err := netip.ParseAddr(host); err == nil && (ip.IsLoopback() || ip.Unmap() == localAddr(r)) {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap() == localAddr(r) {
 		return true
 	}
 	return slices.ContainsFunc(g.opt.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) ||
@@ -255,10 +256,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 
 // hostname is a Host header without its port, in lower case.
 func hostname(hostport string) string {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
-	}
+	host, _ := netaddr.SplitHost(hostport)
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 

@@ -1,11 +1,13 @@
-// Package netaddr decides which addresses the server itself connects to when a user, and not its administrator, has
-// named the host: a registry, or the endpoint of a bucket. The check is made with the address, after the name was
-// resolved.
+// Package netaddr answers questions about hosts and addresses: which ones the server itself connects to when a user, and
+// not its administrator, has named the host, such as a registry or the endpoint of a bucket; and which ones are this
+// machine. The first check is made with the address, after the name was resolved.
 package netaddr
 
 import (
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // never are addresses that no such host can have, whatever the settings allow: this network, link-local with the metadata of most
@@ -36,4 +38,18 @@ func Allowed(a netip.Addr, privateToo bool) bool {
 		return false
 	}
 	return privateToo || !slices.ContainsFunc(private, in) && !slices.ContainsFunc(embedding, in)
+}
+
+// IsLoopback reports whether a host, without a port, is localhost or a loopback address.
+func IsLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+}
+
+// SplitHost returns the parts of a Host header: a name, or an address without brackets, and the port, "" for none.
+func SplitHost(hostport string) (host, port string) {
+	if host, port, err := net.SplitHostPort(hostport); err == nil {
+		return host, port
+	}
+	return strings.Trim(hostport, "[]"), ""
 }

@@ -27,3 +27,30 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 }
+
+func TestIsLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.9.9.9": true, "::1": true, "::ffff:127.0.0.1": true,
+		"": false, "a.localhost": false, "localhost.example.com": false, "127.0.0.1.example.com": false, "127.1": false, "0.0.0.0": false,
+		"::": false, "10.0.0.1": false, "::ffff:10.0.0.1": false, "[::1]": false, "127.0.0.1:80": false,
+	} {
+		if got := IsLoopback(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}
+
+func TestSplitHost(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"example.com":    {"example.com", ""},
+		"example.com:80": {"example.com", "80"},
+		"[::1]:80":       {"::1", "80"},
+		"[::1]":          {"::1", ""},
+		"::1":            {"::1", ""},
+		"":               {"", ""},
+	} {
+		if host, port := SplitHost(text); [2]string{host, port} != want {
+			t.Errorf("%q: %q, %q", text, host, port)
+		}
+	}
+}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -29,6 +28,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"hutch"
+	"hutch/internal/netaddr"
 )
 
 // Options configure a client. Issuer, ClientID and Redirect are required.
@@ -139,15 +139,14 @@ func New(opt Options) (*Client, error) {
 // safeURL parses a URL over which codes and tokens travel: over TLS, or on this machine.
 func safeURL(flag, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && isLocal(u.Hostname())) {
 		return nil, hutch.Errorf(hutch.Invalid, "%s %q is not a URL for signing in: give one with https://, or with http:// and a name of this machine", flag, text)
 	}
 	return u, nil
 }
 
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
+func isLocal(host string) bool {
+	return strings.HasSuffix(host, ".localhost") || netaddr.IsLoopback(host)
 }
 
 // Name is the issuer's, for people.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"hutch"
 	"hutch/internal/durable"
+	"hutch/internal/netaddr"
 )
 
 // Local is the name of the server on this machine, which needs no login.
@@ -143,6 +143,5 @@ func Port(u *url.URL) string {
 
 // Loopback reports whether a URL's host is this machine's loopback.
 func Loopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
+	return netaddr.IsLoopback(u.Hostname())
 }

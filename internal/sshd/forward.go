@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
+	"hutch/internal/netaddr"
 	"hutch/internal/tunnel"
 )
 
@@ -60,11 +61,9 @@ func (c *connection) forward(ctx context.Context, offer ssh.NewChannel) {
 
 // isSandbox reports whether a host means the sandbox itself.
 func isSandbox(host string) bool {
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && (addr.Unmap().IsLoopback() || addr.IsUnspecified())
+	host = strings.Trim(strings.TrimSuffix(host, "."), "[]")
+	addr, err := netip.ParseAddr(host)
+	return netaddr.IsLoopback(host) || err == nil && addr.IsUnspecified()
 }
 
 // join copies in both directions, until both ends have finished or one of them fails.

@@ -5,10 +5,8 @@ package router
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat"
+	"hutch/internal/netaddr"
 	"hutch/internal/problem"
 	"hutch/internal/room"
 )
@@ -136,7 +135,7 @@ func readRoute(h http.Header) (route, *fault) {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.opt.Loopback && !isLoopback(r.Host) {
+	if h.opt.Loopback && !isLoopback(r) {
 		fault{http.StatusForbidden, "a router without tokens answers only under localhost or a loopback address"}.answer(w)
 		return
 	}
@@ -166,13 +165,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.forward(w, r, to, target)
 }
 
-// isLoopback reports whether a Host header names this machine.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+// isLoopback reports whether the Host header of a request names this machine.
+func isLoopback(r *http.Request) bool {
+	host, _ := netaddr.SplitHost(r.Host)
+	return netaddr.IsLoopback(host)
 }
 
 // find returns the sandbox of a request whose token can use it. Who cannot does not learn what exists.
