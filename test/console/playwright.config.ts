@@ -4,8 +4,8 @@ import { defineConfig } from "@playwright/test"
 export default defineConfig({
   testDir: "specs",
   outputDir: process.env["CONSOLE_OUTPUT"] ?? "../../bin/console-tests",
-  timeout: 60_000,
-  expect: { timeout: 20_000 },
+  timeout: 90_000,
+  expect: { timeout: 30_000 },
   workers: 2,
   forbidOnly: true,
   reporter: [["list"]],

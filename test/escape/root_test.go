@@ -57,7 +57,7 @@ func rootOfAnImage(t *testing.T, runtime string) {
 	})
 	run := func(t *testing.T, id, command, user string, limit hutch.Seconds) (string, error) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		r, err := e.Exec(ctx, id, hutch.ExecRequest{Command: command, Dir: "/", User: user, Timeout: limit}, nil)
 		return string(r.Stdout), err
@@ -69,7 +69,7 @@ func rootOfAnImage(t *testing.T, runtime string) {
 	well := func(t *testing.T, id string) {
 		t.Helper()
 		for _, id := range []string{id, beside.ID} {
-			if out, err := run(t, id, "/attack id", "", 20); err != nil || !strings.HasPrefix(out, "0 0 ") {
+			if out, err := run(t, id, "/attack id", "", 60); err != nil || !strings.HasPrefix(out, "0 0 ") {
 				t.Errorf("afterwards %s prints %q, %v", id, out, err)
 			}
 		}
