@@ -28,7 +28,9 @@ test("sign in, see a sandbox, sign out @runtimes", async ({ page, makeSandbox, e
   await checkAccessibility(page)
 
   await page.getByRole("button", { name: "Account" }).click()
+  const loaded = page.waitForEvent("load") // signing out loads the page again, so that its memory has nothing of the person
   await page.getByRole("menuitem", { name: "Sign out" }).click()
+  await loaded
   await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
   await page.reload()
   await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
