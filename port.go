@@ -77,8 +77,8 @@ type PortProtocol string
 
 const (
 	HTTPPort PortProtocol = "http"
-	// HTTPSPort is for a server that accepts only TLS. Its certificate is not checked: the connection does not leave the
-	// machine of the sandbox.
+	// HTTPSPort is for a server that accepts only TLS. Its certificate is not checked: the connection goes only from
+	// Hutch into the sandbox.
 	HTTPSPort PortProtocol = "https"
 )
 

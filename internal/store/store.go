@@ -25,7 +25,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// Record is the data needed to find a sandbox again after a restart.
+// Record is the data needed to find a sandbox again after a restart. Its names in JSON are in the stores of existing
+// servers: they stay as they are, also where they differ from the names of the fields.
 type Record struct {
 	// Key is the key of the record, which no other record has. It also names the sandbox's saved files and its first
 	// instance: the id is not enough, because two owners can use the same id.
@@ -90,7 +91,7 @@ type database interface {
 	opened(name string, doc []byte) ([]byte, error)
 	// watch passes the changes of other nodes to m, until the store is closed. A file has no other nodes.
 	watch(m *Mirror)
-	// write writes or removes a document, which is locked. A quiet change is not announced to mirrors.
+	// writeDocument writes or removes a document, which is locked. A quiet change is not announced to mirrors.
 	writeDocument(ctx context.Context, tx *sql.Tx, s *Collection, d Document, quiet bool) error
 	// putUsage writes the sum of an owner's usage, which is locked.
 	putUsage(ctx context.Context, tx *sql.Tx, owner string, doc []byte) error
