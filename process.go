@@ -101,7 +101,8 @@ type Output struct {
 	Cursor int64
 	// Lost is how many bytes before Data were dropped before they could be read.
 	Lost int64
-	// Time is when Data had been read from the process, at the latest; zero if the reader did not ask for times.
+	// Time is the latest time at which Data can have been read from the process; zero if the reader did not ask for
+	// times.
 	Time time.Time
 	// Redacted says that a secret in Data, or before it, was replaced, so the length differs from what the process
 	// wrote. Cursor counts the bytes that the process wrote.

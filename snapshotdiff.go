@@ -97,7 +97,7 @@ const (
 	BinaryFile PatchOmission = "binary" // one side is not UTF-8
 	LargeFile  PatchOmission = "large"  // one side has more than MaxPatchedFile bytes
 	LinkedFile PatchOmission = "link"   // it is one of several names of a file, and its content is under another one
-	PatchLimit PatchOmission = "limit"  // the answer has as much text as it can have
+	PatchLimit PatchOmission = "limit"  // the text of the answer has reached its limit
 )
 
 // MaxPatchedFile is the size of the largest file whose text is compared, in bytes.

@@ -58,7 +58,7 @@ type TimelineEntry struct {
 	ExitCode *int   `json:"exitCode,omitempty"` // exit code of a program that has ended
 	// Limit names the limit that ended the program: "memory" or "time".
 	Limit string `json:"limit,omitempty"`
-	// Snapshot is the id of a snapshot that was made, or that the sandbox began as.
+	// Snapshot is the id of a snapshot that was made, or that the sandbox started from.
 	Snapshot string `json:"snapshotId,omitempty"`
 	// Sandboxes are the ids of the sandboxes that the call created, or of the one that this sandbox was created from.
 	Sandboxes []string `json:"sandboxIds,omitempty"`

@@ -1044,7 +1044,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 		}
 		tags[list[0]] = true
 		if summary, _ := o.object["summary"].(string); !strings.HasSuffix(summary, ".") {
-			t.Errorf("%s: the summary %q is no sentence", o, summary)
+			t.Errorf("%s: the summary %q is not a sentence", o, summary)
 		}
 		if at(o.object, "responses", "default") == nil {
 			t.Errorf("%s: how does it fail?", o)

@@ -69,14 +69,14 @@ func TestEachTableAlone(t *testing.T) {
 	}
 }
 
-// TestFiguresThatWereNotMeasured: a host without pandas has rounds without a time.
+// TestFiguresThatWereNotMeasured: a figure can have no measurements, such as those of pandas on a host without it.
 func TestFiguresThatWereNotMeasured(t *testing.T) {
 	if v := (series{nil, nil}).at(0.5); !math.IsNaN(v) || number(v) != "" || ratio(v, 1) != "" {
 		t.Errorf("the median of nothing is %v, shown as %q and %q", v, number(v), ratio(v, 1))
 	}
 }
 
-// The bench can measure every layer in front of a call. What they cost is for the bench to say.
+// The bench can measure every layer in front of a call. The test does not check what they cost: the bench reports that.
 func TestGovernance(t *testing.T) {
 	subjects, done, err := governed(t.Context(), t.TempDir())
 	if err != nil {

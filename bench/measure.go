@@ -41,7 +41,8 @@ type figures struct {
 	clients   []clientFigure
 }
 
-// creation measures a sandbox from nothing until a command has run in it, and its destruction.
+// creation measures how long a sandbox takes from the create call until a command has run in it, and how long its
+// destruction takes.
 func (l *lab) creation(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)
 	lives := make([]lives, len(l.runtimes))

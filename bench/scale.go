@@ -19,8 +19,8 @@ type scale struct {
 	most      map[string]int // most sandboxes of a runtime, if limited
 }
 
-// scaling measures calls over MCP by the number of sandboxes alive and of
-// callers, who go through all sandboxes in turn.
+// scaling measures calls over MCP by the number of live sandboxes and of callers. The callers use all sandboxes in
+// turn.
 func (l *lab) scaling(ctx context.Context) (table, error) {
 	head := []string{"sandboxes, by callers"}
 	for _, n := range l.scale.callers {

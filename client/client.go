@@ -42,8 +42,8 @@ type Client struct {
 
 var _ hutch.Service = (*Client)(nil)
 
-// New returns a client for the server at url, which may have a path, that
-// shows token. It connects with the first call.
+// New returns a client that sends token to the server at url. The URL can have a path. The client connects with its
+// first call.
 func New(url, token string) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = t.MaxIdleConns

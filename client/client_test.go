@@ -340,10 +340,10 @@ func TestTheTokenIsShownAndTakenNowhereElse(t *testing.T) {
 	c := client.New(srv.URL+"/", "secret")
 	defer c.Close()
 	if _, err := c.Sandbox(t.Context(), "s"); err == nil {
-		t.Error("a redirect is no sandbox")
+		t.Error("a redirect is taken for a sandbox")
 	}
 	if _, err := c.Exec(t.Context(), "s", hutch.ExecRequest{Command: "true"}, client.To(nil, nil)); err == nil {
-		t.Error("a redirect is no result")
+		t.Error("a redirect is taken for a result")
 	}
 	if len(seen) != 2 || seen[0] != "Bearer secret" || seen[1] != "Bearer secret" {
 		t.Errorf("shown: %q", seen)

@@ -97,7 +97,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	if ids := a.user.ids; ids != nil && !ids.KeepGroups {
-		leaveGroups() // they would count for the user of work on files, too
+		leaveGroups() // otherwise work on files for a user would have the rights of these groups, too
 	}
 	a.files, a.readable = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)

@@ -21,7 +21,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// filesOf returns the files as the user sees them, to change and to read; without a user, as the agent does.
+// filesOf returns two views of the files with the rights of a user: f for changes, readable for reading. Without a
+// user, both have the rights of the agent.
 func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	f = &files.FS{Dir: boot.Dir, Secret: "/proc/" + strconv.Itoa(os.Getpid())}
 	if user == nil {

@@ -28,7 +28,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// fill adds n bytes, at most so many at a time, and looks at some.
+// fill adds n bytes, at most the given number at a time, and checks some of them.
 func fill(t *testing.T, l *ring, most, n int) {
 	t.Helper()
 	all := make([]byte, 0, n+most)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	killTime = 20 * time.Second // most time of a kill, within the daemon's limit
+	killTime = 20 * time.Second // longest time of a kill, within the daemon's limit
 	// hurry is how long a kill can try to stop a tree without disturbing others. A fork bomb leaves so little CPU
 	// time that a look at the process table takes seconds.
 	hurry = 300 * time.Millisecond

@@ -32,14 +32,14 @@ type Options struct {
 	Components *Components
 	// CacheAge is how long a program is used again for the same question; 0 never.
 	CacheAge time.Duration
-	// Repairs is how often a failed program goes back to the model, if the question does not say.
+	// Repairs is how often a failed program is sent back to the model, if the question does not set it.
 	Repairs int
-	// MaxTimeout is the longest that a program can run; 0 for no limit of this package.
+	// MaxTimeout is the longest time that a program can run; with 0 this package sets no limit.
 	MaxTimeout time.Duration
 	// ModelTime bounds each answer of the model; default 2 minutes.
 	ModelTime time.Duration
 	Prices    Prices
-	// Spent is called for each answer of the model; nil is not called.
+	// Spent is called for each answer of the model; can be nil.
 	Spent func(context.Context, Spent)
 	Log   *slog.Logger
 }

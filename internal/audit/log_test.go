@@ -390,7 +390,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// TestParallel: 64 callers, readers beside them, and the syncing of each second.
+// TestParallel: 64 callers write, others read, and the log is synced every second.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})

@@ -77,7 +77,7 @@ const Broker = "Broker"
 // cost. It is recorded when the answer has arrived.
 const Model = "Model"
 
-// Verbs of the console's sessions, which are no calls of hutch.Service. A refused SignIn has no token.
+// Verbs of the console's sessions, which are not calls of hutch.Service. A refused SignIn has no token.
 const (
 	SignIn  = "SignIn"
 	SignOut = "SignOut"

@@ -36,14 +36,14 @@ func TestOpenWhileOthersChange(t *testing.T) {
 	for i := range 10 {
 		registry(fmt.Sprint("b", i))
 		if _, err := r.CreateToken(t.Context(), hutch.TokenRequest{Name: fmt.Sprint("u", i)}); err != nil {
-			t.Error(err) // which the other one may hear of
+			t.Error(err) // the other server may be notified of it
 		}
 	}
 	cancel()
 	wg.Wait()
 }
 
-// A token that is not known here may be one of another server: without the store, nobody can say.
+// A token that is unknown here can be one that another server has made: without the store, this server cannot tell.
 func TestRevokeWithoutStore(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Memory)
 	if err != nil {

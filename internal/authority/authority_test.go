@@ -23,7 +23,7 @@ func TestAuthority(t *testing.T) {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	if bytes.Contains(a.Certificate(), []byte("PRIVATE")) {
-		t.Error("the certificate has the key beside it")
+		t.Error("the key is stored with the certificate")
 	}
 	if b, err := authority.Open(path, authority.Sandboxes); err != nil || !bytes.Equal(a.Certificate(), b.Certificate()) {
 		t.Errorf("it is another one when it is opened again: %v", err)

@@ -259,7 +259,7 @@ func TestSecretNames(t *testing.T) {
 	}
 }
 
-// Who waits to use a box is seen, so that a hibernation gives up for it.
+// A caller that waits to use a box is noticed, so that a hibernation can be cancelled for it.
 func TestLockToUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, hutch.Sandbox{})
@@ -270,7 +270,7 @@ func TestLockToUse(t *testing.T) {
 		}()
 		synctest.Wait()
 		if !b.Awaited() {
-			t.Error("nobody seems to wait")
+			t.Error("no caller seems to wait")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -280,7 +280,7 @@ func TestLockToUse(t *testing.T) {
 		b.Unlock()
 		synctest.Wait()
 		if b.Awaited() {
-			t.Error("somebody seems to wait still")
+			t.Error("a caller still seems to wait")
 		}
 	})
 }

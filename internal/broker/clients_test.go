@@ -33,7 +33,7 @@ public class Client { public static void main(String[] a) throws Exception {
 	System.out.print(new String(c.getInputStream().readAllBytes())); } }`
 )
 
-// TestClients uses real clients, which know nothing of a broker and trust what the host image makes them trust.
+// TestClients uses real clients, which are not configured for a broker and trust what the host image makes them trust.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	repository := git(t)

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// expand returns the tar stream in a file of a size, or nil for a file that is no archive.
+// expand returns the tar stream in a file of a size, or nil for a file that is not an archive.
 func expand(ctx context.Context, r io.Reader, size, ratio int64) (plain io.Reader, kind string, err error) {
 	head := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := head.Peek(6)

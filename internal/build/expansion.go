@@ -211,7 +211,7 @@ func afterPair(n *parser.Node) *parser.Node {
 // plain is a name without special characters.
 var plain = regexp.MustCompile(`^[\p{L}\p{N}_.-]+$`)
 
-// setting is a name and its value. A label is no variable.
+// setting is a name and its value. A label is not a variable.
 func setting(name, text string, variable bool) instruction {
 	if !plain.MatchString(name) {
 		name = ""

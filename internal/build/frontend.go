@@ -29,7 +29,7 @@ const (
 	frontendName   = "hutch-read-dockerfile"
 	frontendMemory = 1 << 30         // bytes beyond its memory at the start
 	frontendTime   = 60              // seconds of a processor
-	frontendWait   = 3 * time.Minute // most time until the next message
+	frontendWait   = 3 * time.Minute // longest time until the next message
 )
 
 func init() {

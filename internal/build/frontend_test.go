@@ -85,7 +85,8 @@ func TestFrontendErrors(t *testing.T) {
 	}
 }
 
-// The frontend asks nobody: BuildKit's would ask the SSH server of a repository for its keys, whatever address that is.
+// The frontend makes no connections: BuildKit's own would ask the SSH server of a repository for its keys, at any
+// address.
 func TestFrontendHasNoNetwork(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -151,7 +151,7 @@ func newTestTree(t *testing.T, shared *budget) *tree {
 
 func plenty() *budget { return &budget{bytes: math.MaxInt64 / 2, entries: math.MaxInt / 2} }
 
-// What is in an archive, but is no content of files, is bounded, too.
+// What an archive contains besides the content of files is bounded, too: paths and targets of links.
 func TestHostileEntries(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]tar.Header{
@@ -202,7 +202,7 @@ func TestTreesTogether(t *testing.T) {
 	}
 }
 
-// bomb is a tar archive of 300 bytes with bzip2. Its only entry is of a kind that nobody knows, and has 300 MiB of zeros.
+// bomb is a tar archive of 300 bytes with bzip2. Its only entry is of an unknown type, and has 300 MiB of zeros.
 const bomb = "QlpoOTFBWSZTWaUm6QoFfj7bgMmAQAB1AAAQ4AAeQAAIIABwUwmmgNMQRKINA0Gn3GuFUAVVEyBBAVVE285ttvS2oggKqiQJBkEvQ6hKlL2la3h97jGPdABAVVE/MUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1kOCeLfAV+OQADAAAAIIAAwgE1GQqAlqQqAlzFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1kOCeLfAV+OQADAAAAIIAAwgE1GQqAlqQqAlzFBWSZTWfBhf5MBLBlABMAAAQAACCAAMMwFKaZFApGxRQKR4u5IpwoSGYBCYiA="
 
 func TestBomb(t *testing.T) {

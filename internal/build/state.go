@@ -11,7 +11,7 @@ import (
 // state is the files after an operation.
 type state struct {
 	key   string // the same for the same files
-	image string // digest of the image with its layers; empty for files that are no image, and for no files
+	image string // digest of the image with its layers; empty for files that are not an image, and without files
 
 	root  string // digest of the image at the bottom of its view; empty for none
 	trees []*layer

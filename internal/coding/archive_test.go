@@ -282,7 +282,7 @@ func TestSlowArchive(t *testing.T) {
 	}
 }
 
-// TestLeavingWhileItComes: when the client goes away in the middle of its archive, nothing is left.
+// TestLeavingWhileItComes: when the client disconnects in the middle of its archive, nothing is left.
 func TestLeavingWhileItComes(t *testing.T) {
 	t.Parallel()
 	c, svc := serve(t)
@@ -313,7 +313,7 @@ func TestLeavingWhileItComes(t *testing.T) {
 	}
 }
 
-// leaving is what the client does not send, because it goes.
+// leaving is the part of the body that the client does not send, because it disconnects.
 type leaving struct {
 	leave func()
 	ctx   context.Context

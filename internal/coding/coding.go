@@ -1,10 +1,10 @@
 // Package coding runs coding agents, such as Claude Code, on repositories in sandboxes.
 //
-// The idea that makes it small: a session with an agent is a sandbox with a label, and everything that is done with it
-// is a verb that [hutch.Service] has already. To begin is to create the sandbox and to clone or unpack the repository.
-// A prompt is a background process, so it outlives the connection, and its output can be followed again. To try
-// several ways is to fork. Nothing is kept beside the sandbox: a session that sleeps, wakes, is copied or goes does so
-// as a sandbox.
+// A session with an agent is a sandbox with a label, and everything that is done with it is a verb that [hutch.Service]
+// has already, so this package is small. A session begins when the sandbox is created and the repository is cloned or
+// unpacked in it. A prompt is a background process, so it outlives the connection, and its output can be followed
+// again. Several tries are forks of the sandbox. Nothing is kept outside of the sandbox, so a session sleeps, wakes, is
+// copied and is destroyed as a sandbox is.
 //
 // Three things keep what is inside from reaching further:
 //
@@ -14,7 +14,7 @@
 //   - What the agent has changed comes out as one text, a difference. [hutch/internal/patch] reads it, and applies it
 //     to a folder only as a whole.
 //
-// The difference is made by a second repository, beside the agent's own: it knows the files as they were before the
+// The difference is made by a second repository, outside of the agent's own: it has the files as they were before the
 // first prompt. So it does not matter what the agent does with branches, commits, filters and settings of git.
 package coding
 
@@ -243,7 +243,7 @@ func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Ses
 	return &Session{svc: svc, definition: d, ID: id}, nil
 }
 
-// Fork makes sessions that begin with what this one is now, or none. They are there for as long as this one was to be.
+// Fork makes sessions that are copies of this one, or makes none. They live as long as the original was to live.
 func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
 	return s.fork(ctx, count, func(int) map[string]string { return map[string]string{Label: s.definition.Name} })
 }

@@ -362,7 +362,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBeginLeavesNothing: a session whose first prompt cannot begin is of use to nobody.
+// TestBeginLeavesNothing: a session whose first prompt cannot begin is destroyed, because it is of no use.
 func TestBeginLeavesNothing(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -375,7 +375,7 @@ func TestBeginLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestWorksAlone: the sandbox of an agent that nobody follows does not sleep before the agent's time is over.
+// TestWorksAlone: the sandbox of an agent that no client follows does not sleep before the agent's time is over.
 func TestWorksAlone(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -475,7 +475,7 @@ func (stubborn) Update(context.Context, string, hutch.UpdateRequest) (hutch.Sand
 	return hutch.Sandbox{}, hutch.Errorf(hutch.Exhausted, "not now")
 }
 
-// TestForks: copies are there as long as their original was to be, and all or none of them.
+// TestForks: copies live as long as their original was to live. Either all of them are made or none.
 func TestForks(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}

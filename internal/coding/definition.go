@@ -21,17 +21,18 @@ type Definition struct {
 	Image string `yaml:"image"`
 	// Command is a line for bash that runs in the repository, with the prompt as its standard input.
 	Command string `yaml:"command"`
-	// Resume is the line for every prompt after the first. Default: Command, which then knows nothing of the first.
+	// Resume is the line for every prompt after the first. Default: Command; the agent then does not remember the
+	// earlier prompts.
 	Resume string `yaml:"resume,omitempty"`
 	// Format is what Command prints: claude, codex, gemini, opencode, or text, which is the default.
 	Format string `yaml:"format,omitempty"`
-	// Keys are what the agent needs for its model. They never are in the sandbox.
+	// Keys are what the agent needs for its model. They are never in the sandbox.
 	Keys []Key `yaml:"keys,omitempty"`
 	// Env is for all programs in the sandbox.
 	Env map[string]string `yaml:"env,omitempty"`
-	// Allow are rules for the network, beside the hosts of the keys.
+	// Allow are rules for the network, in addition to the hosts of the keys.
 	Allow []string `yaml:"allow,omitempty"`
-	// Memory and Disk are in MiB, for a sandbox of an image. One of a template has what the template says.
+	// Memory and Disk are in MiB, for a sandbox of an image. A sandbox of a template has the limits of the template.
 	Memory int `yaml:"memory,omitempty"`
 	Disk   int `yaml:"disk,omitempty"`
 }

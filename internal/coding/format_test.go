@@ -130,7 +130,7 @@ func TestLinesTakeRoom(t *testing.T) {
 	}
 }
 
-// TestLongLog: what an agent prints beside its stream is bounded as what it says is.
+// TestLongLog: what an agent prints outside of its stream has the same bound as the stream.
 func TestLongLog(t *testing.T) {
 	t.Parallel()
 	longest := 0

@@ -54,9 +54,9 @@ func isForm(r *http.Request) bool {
 //	POST /agents/tries            an AgentRequest: begins several sessions
 //	GET  /agents/{tries}/tries    follows them again
 //
-// The answer is an AgentResult or, of several tries, AgentTries, when the agents have ended or, with Accept text/event-stream, events:
-// session, with its id; event, an AgentEvent; and last end or error. The agents work on when the client leaves. What the API does is verbs
-// of svc, so it gives a token no more than the verbs do.
+// The answer is an AgentResult or, of several tries, AgentTries, when the agents have ended or, with Accept
+// text/event-stream, events: session, with its id; event, an AgentEvent; and last end or error. The agents continue
+// when the client disconnects. What the API does is verbs of svc, so it gives a token no more than the verbs do.
 //
 // The body of a request that begins is JSON, or a form with the parts request, in JSON, and archive, with the files.
 func NewHandler(svc Service) http.Handler { return newHandler(svc, pingTime) }

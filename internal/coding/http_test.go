@@ -72,7 +72,7 @@ func TestOverHTTP(t *testing.T) {
 		t.Errorf("leaving gave %v", err)
 	}
 	if _, err := c.PromptAgent(t.Context(), id, hutch.AgentPrompt{Definition: d, Prompt: "true"}, nil); !errors.Is(err, hutch.Conflict) {
-		t.Errorf("after the client left, a second prompt gave %v: does the agent work on?", err)
+		t.Errorf("after the client left, a second prompt gave %v: does the agent continue?", err)
 	}
 	if err := c.StopAgent(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -174,15 +174,15 @@ func TestAnswerInJSON(t *testing.T) {
 	}
 }
 
-// full is a body that the server has no room for.
+// full is a body that exceeds the server's memory budget.
 type full struct{}
 
 func (full) Read([]byte) (int, error) {
 	return 0, hutch.Errorf(hutch.Exhausted, "there is no room")
 }
 
-// TestBodiesTakeRoom: a short text in JSON can become much, which the caller's share of memory bounds; and a body for which
-// there is no room is told as that.
+// TestBodiesTakeRoom: a short JSON text can become large when it is decoded, which the caller's memory budget bounds.
+// The error for a body that exceeds the budget says so.
 func TestBodiesTakeRoom(t *testing.T) {
 	t.Parallel()
 	h := coding.NewHandler(nil)

@@ -18,13 +18,14 @@ const (
 	labelTry   = "hutch.agent.try" // the number of a try, from 1
 )
 
-// Tries are sessions that begin as copies of one, and whose agents do the same. Only the sandboxes and their labels are kept.
+// Tries are sessions that start as copies of one session, and whose agents all get the same prompt. Only the sandboxes
+// and their labels are kept.
 type Tries struct {
 	ID   string
 	list []try
 }
 
-// try is one of them. err is why its agent cannot be followed.
+// try is one of these sessions. err is why its agent cannot be followed.
 type try struct {
 	number  int
 	session *Session
@@ -117,8 +118,8 @@ func (t *Tries) Begun() hutch.AgentTries {
 	return all
 }
 
-// Follow passes on what the agents do, from the beginning, until all have ended. It returns what came of each. The agents work on if ctx
-// ends or show fails; show is called by several goroutines.
+// Follow passes on what the agents do, from the beginning, until all have ended. It returns the result of each. The
+// agents continue if ctx ends or show fails; show is called by several goroutines.
 func (t *Tries) Follow(ctx context.Context, show func(Event) error) (hutch.AgentTries, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

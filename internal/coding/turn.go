@@ -195,8 +195,8 @@ func (s *Session) Stop(ctx context.Context) error {
 	return s.svc.Signal(ctx, s.ID, p.ID, 15)
 }
 
-// Follow passes on what the agent does, from the beginning of a prompt, until it has ended. The agent works on if ctx ends
-// or show fails.
+// Follow passes on what the agent does, from the beginning of a prompt, until it has ended. The agent continues if ctx
+// ends or show fails.
 func (s *Session) Follow(ctx context.Context, process string, show func(Event) error) (hutch.AgentResult, error) {
 	d := decoder{read: formats[s.definition.format()], show: show, take: caller.From(ctx).Budget.Take}
 	if show == nil {
@@ -225,8 +225,8 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 	return res, s.addDiff(ctx, &res)
 }
 
-// atItsLimit reports whether a process worked for as long as it could. One that was killed for its memory, or that chose
-// its exit code, did not.
+// atItsLimit reports whether a process ran as long as its time limit allows. A process that was killed for its memory,
+// or that chose its exit code, ended earlier.
 func atItsLimit(p hutch.Process) bool {
 	_, limit := timesOf(p)
 	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limit-1 // the clock can have been adjusted

@@ -58,7 +58,7 @@ type Archive struct {
 type Options struct {
 	Path string // a file or a folder, absolute; empty for everything
 	Text bool   // add patches
-	// Take reports whether so many bytes more can be held in memory.
+	// Take reports whether that many more bytes can be held in memory.
 	Take func(n int) bool
 }
 
@@ -90,7 +90,8 @@ func keyOf(name string) (k key) {
 	return k
 }
 
-// state is what is compared of a file, beside its path. The digest is of its content, or of the target of a symlink.
+// state is what is compared of a file, in addition to its path. The digest is of its content, or of the target of a
+// symlink.
 type state struct {
 	digest   [sha256.Size]byte
 	size     int64
@@ -192,7 +193,7 @@ func (c *comparison) noteBefore(e *entry) {
 		return
 	}
 	x := c.changes[e.key]
-	if x == nil && there { // there was no room for it
+	if x == nil && there { // it did not fit into the memory budget
 		return
 	}
 	if x == nil {
@@ -234,7 +235,7 @@ func (c *comparison) compareTexts(x *change, before, after content) {
 	x.Patch = patch
 }
 
-// add adds a change to the answer; nil if there is no room for it.
+// add adds a change to the answer; nil if it does not fit into the memory budget.
 func (c *comparison) add(e *entry) *change {
 	size := len(e.info.Path) + len(e.info.Target)
 	if len(c.changes) == maxChanges || c.names+size > maxNames || len(e.info.Path) > hutch.MaxPath || len(e.info.Target) > hutch.MaxPath {

@@ -172,7 +172,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzArchives: no bytes make a comparison panic or keep more than it may.
+// FuzzArchives: no archive makes a comparison panic, or keep more than its limit.
 func FuzzArchives(f *testing.F) {
 	f.Add(pack(f, file{name: "a", content: "1"}, file{name: "b", kind: tar.TypeLink, link: "a"}), pack(f, file{name: "a", kind: tar.TypeSymlink, link: "b"}))
 	f.Fuzz(func(t *testing.T, a, b []byte) {

@@ -115,7 +115,7 @@ func (m *Remembered[T]) Get(ctx context.Context) (T, bool) {
 	return found.value, ok && time.Now().Before(found.until)
 }
 
-// Put remembers the value of the caller.
+// Put remembers a value for the caller.
 func (m *Remembered[T]) Put(ctx context.Context, value T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -168,7 +168,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestStalledClient: a client that reads nothing of a file does not keep its connection.
+// TestStalledClient: a client that does not read a file loses its connection.
 func TestStalledClient(t *testing.T) {
 	t.Parallel()
 	files := built()

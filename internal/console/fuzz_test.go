@@ -7,8 +7,8 @@ import (
 	"hutch/internal/console"
 )
 
-// FuzzCookie sends arbitrary cookies beside a session that somebody else has: none opens anything, and none that a
-// neighbour adds makes the session's own one act for somebody else.
+// FuzzCookie sends arbitrary cookies while another user has a session. None gives access, and none that another host of
+// the domain adds makes the session's own cookie act for another user.
 func FuzzCookie(f *testing.F) {
 	s := newSite(f, console.Options{})
 	p := s.page()
@@ -27,7 +27,7 @@ func FuzzCookie(f *testing.F) {
 			t.Errorf("%q: %d %s", line, w.Code, w.Body)
 		}
 		if w := p.request("POST", "/v1/x", "", "Cookie", p.cookie+"; "+line); w.Code == 200 && w.Body.String() != "local by console" || w.Code != 200 && w.Code != 401 && w.Code != 403 {
-			t.Errorf("beside a session, %q: %d %s", line, w.Code, w.Body)
+			t.Errorf("with another session, %q: %d %s", line, w.Code, w.Body)
 		}
 	})
 }

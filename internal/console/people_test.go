@@ -82,7 +82,7 @@ func (p *page) arrive(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 	_, rest, _ := strings.Cut(p.request("GET", "/console/session", "", "X-Hutch-CSRF", "").Body.String(), `"csrf":"`)
 	if p.csrf, _, _ = strings.Cut(rest, `"`); p.csrf == "" {
-		t.Fatalf("nobody is signed in: %d %v", w.Code, w.Header())
+		t.Fatalf("no user is signed in: %d %v", w.Code, w.Header())
 	}
 }
 
@@ -120,7 +120,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// TestPeopleForged: nobody is signed in by a link, whatever it says, and no link leads elsewhere.
+// TestPeopleForged: no link signs a person in or leads to another site, whatever it contains.
 func TestPeopleForged(t *testing.T) {
 	t.Parallel()
 	s, at := newPeopleSite(t)
@@ -173,8 +173,8 @@ func TestPeopleForged(t *testing.T) {
 	}
 }
 
-// TestPeopleRenewed: a session outlives its token as long as the issuer renews that, and takes what is open with it when
-// the issuer does so no more.
+// TestPeopleRenewed: a session outlives its token as long as the issuer renews the token. When the issuer no longer
+// does so, the session ends with all its open streams.
 func TestPeopleRenewed(t *testing.T) {
 	t.Parallel()
 	s, at := newPeopleSite(t)
@@ -233,7 +233,7 @@ func (s *shared) Delete(ctx context.Context, key string) error {
 	return s.collection.Delete(ctx, key)
 }
 
-// hear calls a function with what another server changes.
+// hear calls a function with each change by another server.
 func (s *shared) hear(ctx context.Context, hear func(string, []byte) error) error {
 	go func() {
 		for {

@@ -28,10 +28,10 @@ const (
 // Principal returns the principal of a request's session, for the guard. It returns nil if the request has no session,
 // or an ended one, and an error if the request may not use its session.
 //
-// A browser adds the cookie to every request that it makes, so the cookie alone proves little. The request must come
-// from a page of this origin, which the browser's headers or the value of [cookie.csrf] show; a request that changes
-// something must have that value in any case. Answers for a session never run: they are no script, frame, style or
-// worker of the console's origin, even if a program in a sandbox made their content.
+// A browser adds the cookie to every request that it makes, so the cookie is not enough. The request must come from a
+// page of this origin, which the browser's headers or the value of [cookie.csrf] show; a request that changes something
+// must have that value in any case. Answers for a session never run: they are not a script, frame, style or worker of
+// the console's origin, even if a program in a sandbox made their content.
 func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	c, err := h.cookieOf(r)
 	if err != nil || c == nil {

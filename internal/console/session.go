@@ -33,7 +33,7 @@ const (
 	maxSessions = 10_000
 )
 
-// Tokens knows the tokens that people sign in by.
+// Tokens checks the tokens that people sign in with.
 type Tokens interface {
 	// Check returns the principal of a token; its error is of kind Denied when the token is not valid.
 	Check(ctx context.Context, token string) (*caller.Principal, error)

@@ -259,7 +259,7 @@ func TestForgery(t *testing.T) {
 	}
 }
 
-// TestSignInFromElsewhere: no other page signs a browser in, as somebody of its choice.
+// TestSignInFromElsewhere: a page of another origin cannot sign a browser in as a user of its choice.
 func TestSignInFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -325,7 +325,7 @@ func (e endedMeanwhile) Check(ctx context.Context, token string) (*caller.Princi
 	return who, e.end(e.Registry, who.ID)
 }
 
-// TestTokenEndsInSignIn: a token that ends while somebody signs in by it begins no session.
+// TestTokenEndsInSignIn: a token that ends while a person signs in with it begins no session.
 func TestTokenEndsInSignIn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*auth.Registry, string) error{
@@ -366,7 +366,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestRestart: sessions outlive the server, unless their token ends meanwhile; what is stored opens nothing.
+// TestRestart: sessions outlive the server, unless their token ends meanwhile. What is stored is of no use to sign in.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -391,7 +391,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestIdleStreams: what is open for a session ends when no request came for 12 hours. One that came keeps it open.
+// TestIdleStreams: the streams of a session end when it has made no request for 12 hours. A request keeps them open.
 func TestIdleStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,11 +450,11 @@ func TestDamagedSessions(t *testing.T) {
 		t.Errorf("%d lines in the log: %s", n, log.String())
 	}
 	if w := p.request("POST", "/v1/x", ""); w.Code != 200 {
-		t.Errorf("a session beside damaged ones: %d %s", w.Code, w.Body)
+		t.Errorf("a session next to damaged ones: %d %s", w.Code, w.Body)
 	}
 }
 
-// TestSignOutBesideAnotherCookie: a cookie that a neighbour in the domain has set keeps nobody signed in.
+// TestSignOutBesideAnotherCookie: a cookie that another host of the domain has set does not keep a user signed in.
 func TestSignOutBesideAnotherCookie(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -474,7 +474,7 @@ func TestSignOutBesideAnotherCookie(t *testing.T) {
 				t.Errorf("%s: %d %s", both, w.Code, w.Body)
 			}
 			if w := ada.request("GET", "/v1/x", ""); w.Code != 401 {
-				t.Errorf("after signing out beside %s: %d", planted, w.Code)
+				t.Errorf("after signing out with the cookie %s: %d", planted, w.Code)
 			}
 			ada.cookie = ""
 		}
@@ -507,7 +507,7 @@ func TestTwoCookies(t *testing.T) {
 		t.Error(set)
 	}
 	if w := tls.request("POST", "/v1/x", "", "Cookie", eve.cookie+"; "+tls.cookie); w.Code != 200 || w.Body.String() != "local by console" {
-		t.Errorf("over TLS, beside a cookie of a neighbour: %d %s", w.Code, w.Body)
+		t.Errorf("over TLS, with a cookie of another host: %d %s", w.Code, w.Body)
 	}
 	if w := tls.request("GET", "/console/session", "", "Cookie", eve.cookie); w.Code != 401 {
 		t.Errorf("over TLS, only the cookie of a neighbour: %d %s", w.Code, w.Body)
@@ -517,7 +517,7 @@ func TestTwoCookies(t *testing.T) {
 	}
 }
 
-// TestCookieAndToken: a request that shows a token acts by it, whatever its cookie.
+// TestCookieAndToken: a request with a token has the rights of the token, whatever its cookie.
 func TestCookieAndToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -551,7 +551,7 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// lines counts what goes on record.
+// lines counts the records of the audit log.
 type lines struct{ n int }
 
 func (l *lines) Begin(ctx context.Context, _ audit.Operation) (context.Context, func(audit.Outcome), error) {
@@ -600,7 +600,7 @@ func TestManySessions(t *testing.T) {
 	}
 }
 
-// TestSignInAgain: a browser has one session; signing in as somebody else ends the one before.
+// TestSignInAgain: a browser has one session; signing in as another user ends the previous one.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})

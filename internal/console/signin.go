@@ -237,7 +237,7 @@ func (h *Handler) endAtIssuer(ended *session) string {
 func isHTTPS(origin string) bool { return strings.HasPrefix(origin, "https://") }
 
 // endSessions ends the session whose value the page sends. The browser can have sent further cookies: a neighbour in
-// the domain can set one, and must not keep anyone signed in by it.
+// the domain can set one, and must not keep anyone signed in with it.
 func (h *Handler) endSessions(r *http.Request, shown string) (ended *session, err error) {
 	live := false
 	for _, c := range h.cookiesOf(r) {

@@ -33,8 +33,8 @@ func filesOf(folder string) string { return folder + "/" + filesFolder }
 // says that no program but Hutch can have made the root.
 //
 // Each conversation is moved into the stage first, already in today's layout. When all are there, the mark is written,
-// and they are moved back. So a conversation in the root is of the earlier layout as long as there is no mark, and of
-// today's as soon as there is one.
+// and they are moved back. So as long as there is no mark, the conversations in the root have the earlier layout, and
+// after that today's.
 func upgrade(root string, own bool) error {
 	marked, err := exists(filepath.Join(root, layoutMark))
 	if err != nil {
@@ -121,9 +121,8 @@ func isEarlier(root string, folders []string, own bool) bool {
 	return false
 }
 
-// hasFilesFolder reports whether a conversation's folder seems to have today's
-// layout. A folder "files" beside other entries can be one that a program made
-// in /data, if Hutch made the folder: it makes them with mode 0700.
+// hasFilesFolder reports whether a conversation's folder seems to have today's layout. If Hutch made the conversation's
+// folder, which then has mode 0700, a folder "files" next to other entries can be one that a program made in /data.
 func hasFilesFolder(folder string) bool {
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) == 0 {

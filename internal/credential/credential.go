@@ -101,8 +101,8 @@ func inAuthorization(value string) string {
 	return name
 }
 
-// parameterOf returns the name of the parameter that can hold the token of a request. Other programs use Jupyter's name
-// for other things, so it counts only where Jupyter's clients call.
+// parameterOf returns the name of the parameter that can hold the token of a request. Jupyter's name counts only below
+// /jupyter/, because other programs use that name for other things.
 func parameterOf(u *url.URL) string {
 	if strings.HasPrefix(u.Path, "/jupyter/") && !u.Query().Has(parameter) {
 		return jupyterParameter

@@ -36,7 +36,7 @@ func installation(t *testing.T, url string) func() Config {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
@@ -286,7 +286,8 @@ func anotherDatabase(t *testing.T) string {
 	return url
 }
 
-// A server whose database goes away says so, does what needs none, and works on when it is back.
+// A server that loses its database reports that, still does what needs no database, and recovers when the database is
+// back.
 func TestServerWithoutItsDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, link := t.Context(), pgtest.NewLink(t, pgtest.New(t))

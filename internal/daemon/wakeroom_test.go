@@ -76,7 +76,8 @@ func file(t *testing.T, c *client.Client) (string, error) {
 	return string(r.Stdout), err
 }
 
-// A sandbox does not wake on a node that has promised its memory to others, and takes its promise when it does.
+// A sandbox does not wake on a node whose memory is promised to other sandboxes. When it wakes, its own memory is
+// promised, too.
 func TestWakingTakesRoom(t *testing.T) {
 	t.Parallel()
 	c, _, beside, other := crowded(t, "")
@@ -91,19 +92,19 @@ func TestWakingTakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := file(t, c); hutch.KindOf(err) != hutch.Exhausted {
-		t.Errorf("without a bucket it wakes for the room of another node: %q, %v", out, err)
+		t.Errorf("without a bucket it wakes because another node has free memory: %q, %v", out, err)
 	}
 	if _, err := c.Destroy(t.Context(), beside, true); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := file(t, c); err != nil || out != "kept\n" {
-		t.Fatalf("it does not wake on a node with room: %q, %v", out, err)
+		t.Fatalf("it does not wake on a node with free memory: %q, %v", out, err)
 	}
 	if n := promised(t, c, at); n != 600 {
 		t.Errorf("after it woke, the node promises %d MiB", n)
 	}
 	if _, err := c.Create(t.Context(), hutch.CreateRequest{ID: "fourth", Limits: hutch.Limits{Memory: 600}}); err != nil || nodeOf(t, c, "fourth") == at {
-		t.Errorf("a create took the room of a sandbox that woke: %v", err)
+		t.Errorf("a create took the memory promised to a sandbox that woke: %v", err)
 	}
 }
 

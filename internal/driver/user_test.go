@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// The agent's id is nobody else's: an image that gives it to its user is refused, and its group is left out.
+// Only the agent can have the agent's id: an image whose user has that id is refused, and its group is left out.
 func TestSetAnyUser(t *testing.T) {
 	t.Parallel()
 	var boot wire.Boot

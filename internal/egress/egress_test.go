@@ -235,7 +235,7 @@ func TestRedirect(t *testing.T) {
 	in := newWorld(t).inside("", allowedName)
 	_, err := in.get("http://api.example.com/redirect")
 	if none, ok := errors.AsType[*net.DNSError](err); !ok || !none.IsNotFound {
-		t.Errorf("a redirect to where nobody may go: %v", err)
+		t.Errorf("a redirect to an address that is not allowed: %v", err)
 	}
 }
 
@@ -330,7 +330,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := in.dial(t.Context(), "tcp", shared+":9"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("without a listener: %v", err)
 	}
 	if c := in.last(); c.Verdict != hutch.Allowed || c.Reason != "connection refused" || c.Host != allowedName {
 		t.Errorf("on record as %+v", c)

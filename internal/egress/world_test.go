@@ -202,7 +202,7 @@ func (w *world) answer(b []byte) []byte {
 	return packed
 }
 
-// inside is a program in a sandbox: it has a resolver and connections, and knows nothing about the gateway.
+// inside is a program in a sandbox: it has a resolver and connections, and does not know that there is a gateway.
 type inside struct {
 	*world
 	g *Gateway

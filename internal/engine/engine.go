@@ -51,7 +51,7 @@ type Options struct {
 	Memory       Memory
 	Types        []hutch.InstanceType // default hutch.InstanceTypes
 	MaxSandboxes int                  // default 100
-	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 is no ceiling
+	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 means no ceiling
 	ExecTimeout  time.Duration        // time limit of a command without its own; default 30 s
 	MaxTimeout   time.Duration        // longest a command may ask for; default 24 h
 	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace

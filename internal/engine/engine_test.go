@@ -23,7 +23,7 @@ import (
 	"hutch/internal/store"
 )
 
-// bench is an engine on a fake driver, and what it stands on.
+// bench is an engine on a fake driver, with its driver, store and options.
 type bench struct {
 	*engine.Engine
 	driver *fake.Driver
@@ -127,7 +127,7 @@ func TestOneIDIsOneSandbox(t *testing.T) {
 	}
 }
 
-// waits is a context that says when something waits for its end.
+// waits is a context that calls begun when something waits for its end.
 type waits struct {
 	context.Context
 	begun func()
@@ -138,7 +138,7 @@ func (w waits) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestCancelledCreate: a caller that goes away takes no other caller of the same sandbox with it.
+// TestCancelledCreate: when a caller disconnects, other callers that create the same sandbox are not affected.
 func TestCancelledCreate(t *testing.T) {
 	begun := make(chan struct{})
 	var images atomic.Int32

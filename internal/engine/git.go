@@ -176,8 +176,8 @@ const (
 	maxErrors = 64 << 10 // of the kept standard error, in bytes
 )
 
-// run runs a command. An exit code other than 0 is no error. It is an error if
-// something else ended the program; its output until then is returned too.
+// run runs a command. An exit code other than 0 is not an error. It is an error if the program was ended by something
+// else; its output until then is returned too.
 func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 	start := wire.Start{
 		ID: hutch.NewID("g"), Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,

@@ -64,7 +64,8 @@ func (l folder) Close() error {
 	return os.RemoveAll(l.path)
 }
 
-// want waits until so many layers were made and closed: what a sandbox held is closed soon after its status shows its end.
+// want waits until the given numbers of layers were made and closed: the layers of a sandbox are closed soon after its
+// status shows that it has ended.
 func (d *sharing) want(t *testing.T, made, closed int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -183,7 +184,7 @@ func TestLayerOfAFailedCreate(t *testing.T) {
 	}
 }
 
-// Copies that wait hold the layer as others do, and who gets one holds it then.
+// Copies that wait hold the layer as sandboxes do. A sandbox that is made from such a copy then holds it.
 func TestLayersOfThePool(t *testing.T) {
 	b, d := share(t)
 	b.end(t)

@@ -200,7 +200,7 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	inst, agent, since := s.BeginSleep(cancel)
-	if expires := s.Record().Sandbox.ExpiresAt; expires != nil { // then there is nothing to keep
+	if expires := s.Record().Sandbox.ExpiresAt; expires != nil { // expired files need not be kept
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadline(ctx, *expires)
 		defer stop()
@@ -245,11 +245,11 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 	return instance.Destroy(inst)
 }
 
-// askToEnd is the signal that asks a process to end, unless it has another.
+// askToEnd is SIGTERM, which asks a process to end unless it has a stop signal of its own.
 const askToEnd = 15
 
-// endProcesses ends background processes: it asks them first, then kills them. A process with a stop signal has work to
-// do at its end, and gets Docker's time for it.
+// endProcesses ends background processes: it asks them first, then kills them. A process with a stop signal of its own
+// has work to do at its end, and gets as long as Docker gives it: 10 s.
 func (e *lifecycle) endProcesses(agent *wire.Client, live []wire.Process) error {
 	grace := 3 * time.Second
 	if slices.ContainsFunc(live, func(p wire.Process) bool { return p.StopSignal != 0 }) {
@@ -319,7 +319,7 @@ func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	if !s.RunsIn(inst) {
 		return
 	}
-	e.account(e.ctx, s, inst) // some report it even when they are dead
+	e.account(e.ctx, s, inst) // some instances report their usage even when they are dead
 	agent, ok := s.Fail(inst, reason)
 	if !ok {
 		return

@@ -119,7 +119,7 @@ func TestSandboxesOfAnOwner(t *testing.T) {
 	}
 }
 
-// Who has their sandboxes sleep has no more of them, and fills no disk with them.
+// Sandboxes that sleep count towards their owner's limit, so an owner cannot fill the disk with them.
 func TestSandboxesThatSleepCount(t *testing.T) {
 	b := start(t, nil)
 	ctx := caller.WithOwner(t.Context(), caller.Owner{ID: "ada", MaxSandboxes: 1})
@@ -143,8 +143,8 @@ func TestSandboxesThatSleepCount(t *testing.T) {
 	}
 }
 
-// Snapshots are their owner's, unless they are shared: then all may begin as
-// them, and no other owner deletes them.
+// Only their owner can use snapshots, unless they are shared: then every owner can start sandboxes from them, but only
+// the owner can delete them.
 func TestSnapshotsOfAnOwner(t *testing.T) {
 	b := start(t, nil)
 	sb, err := b.Create(as(t, "ada"), hutch.CreateRequest{})
@@ -177,7 +177,7 @@ func TestSnapshotsOfAnOwner(t *testing.T) {
 	}
 }
 
-// A brief list asks no agent: it knows nothing of what runs inside.
+// A brief list asks no agent, so it does not contain what runs inside.
 func TestBriefListAsksNoAgent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "busy"})

@@ -25,7 +25,7 @@ func pooled(t *testing.T, p engine.Pool) *bench {
 	return b
 }
 
-// ready waits until so many instances are ready.
+// ready waits until n instances are ready.
 func (b *bench) ready(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); b.PoolState().Ready != n; time.Sleep(time.Millisecond) {
@@ -264,8 +264,8 @@ func changing(stale *atomic.Bool) func(context.Context, string) (image.Root, err
 	}
 }
 
-// template is a sandbox with a file, and a snapshot of it that others begin as;
-// some have asked for that, and as many as in a burst are ready.
+// template makes a sandbox with a file, and a snapshot of it from which other sandboxes start. It creates two sandboxes
+// from the snapshot, so that the pool makes as many copies ready.
 func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRequest) hutch.Snapshot {
 	t.Helper()
 	sb, err := b.Create(ctx, hutch.CreateRequest{Limits: hutch.Limits{Memory: 700}}) // not of the pool, where the fake has no tar
@@ -323,7 +323,7 @@ func TestPoolOfTemplates(t *testing.T) {
 	}
 }
 
-// Copies are for those who may begin as the first, and go to the caller that asks.
+// Only owners that can use a snapshot get its copies. A copy belongs to the owner that asked for it.
 func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
 	ada := caller.WithOwner(t.Context(), caller.Owner{ID: "ada"})
@@ -371,8 +371,7 @@ func TestPoolOfTemplatesIsBounded(t *testing.T) {
 	b.ready(t, 0)
 }
 
-// Who asks for much of one kind leaves the usual one its room, and what cannot be
-// made holds up no caller.
+// Many creates of one kind leave space in the pool for the usual kind, and a kind that cannot be made delays no caller.
 func TestPoolIsShared(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	for range 6 {

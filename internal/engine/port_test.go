@@ -10,8 +10,8 @@ import (
 	"hutch"
 )
 
-// The servers of a sandbox have so many connections and no more; each that is
-// closed, and each that came to nothing, makes room.
+// The number of connections to the servers of a sandbox is bounded. A connection that is closed, or that failed, no
+// longer counts.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 512
 	b := start(t, nil)
@@ -51,12 +51,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	open[0].Close()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // the agent has a limit, too, and learns of it later
+	// The agent has a limit, too, and notices later that the connection is closed.
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		if open[0], err = b.DialPort(t.Context(), sb.ID, port); err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("one was closed, and there is no room: %v", err)
+			t.Fatalf("one was closed, but no other can be opened: %v", err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestNobodyResumes(t *testing.T) {
 	}
 }
 
-// Resumable commands of a sandbox are bounded; those that ended make way.
+// The number of resumable commands of a sandbox is bounded; those that have ended are removed for new ones.
 func TestResumableCommandsAreBounded(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -76,7 +76,7 @@ func TestResumableCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// A command that nobody reads keeps no sandbox awake when all are put to sleep.
+// A command without a reader does not keep its sandbox awake when all sandboxes are put to sleep.
 func TestSleepAllEndsResumableCommands(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

@@ -273,7 +273,7 @@ func TestOwnersDoNotWaitForSaves(t *testing.T) {
 	}
 }
 
-// A save in passing ends when a caller wants the lifecycle lock, so that nobody waits for a slow one.
+// A save in the background ends when a caller wants the lifecycle lock, so that no caller waits for a slow save.
 func TestSaveGivesWay(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		s, err := volume.Open(t.TempDir(), volume.Options{})
@@ -343,8 +343,8 @@ func TestDestroyOnExitIsNotSerial(t *testing.T) {
 	}
 }
 
-// A sandbox begins with what the bucket of its volume has, and what it saves goes there; a reader beside it changes
-// neither. Without its bucket, the volume is in no new sandbox.
+// A sandbox starts with what the bucket of its volume has, and what it saves is written to the bucket. A second sandbox
+// that only reads changes neither. Without its bucket, the volume cannot be in a new sandbox.
 func TestVolumeOfABucket(t *testing.T) {
 	service := s3.Start(t)
 	objects := func() (list []string) {
@@ -401,7 +401,7 @@ func TestVolumeOfABucket(t *testing.T) {
 	}
 }
 
-// soon waits until something is so.
+// soon waits until a condition is true.
 func soon(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {

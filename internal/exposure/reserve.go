@@ -15,7 +15,7 @@ const (
 	MaxReserved = 1000
 )
 
-// reservation is the owner of a label, and the end of the reservation.
+// reservation says which owner has reserved a label, and until when.
 type reservation struct {
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
@@ -63,7 +63,8 @@ func (t *Table) Reserve(owner string, x store.Exposure) {
 	t.reserved[keyOf(x)] = reservation{owner, time.Now().Add(reservedFor).UTC()}
 }
 
-// reserveLocked reserves a label, and gives up others for it.
+// reserveLocked reserves a label. It removes reservations that have expired and, if the owner has too many, the one
+// among those not in use that would expire first.
 func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error {
 	now := time.Now()
 	r := reservation{owner, now.Add(reservedFor).UTC()}

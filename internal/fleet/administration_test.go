@@ -8,7 +8,8 @@ import (
 	"hutch/internal/fleet"
 )
 
-// TestAdministration: any node shows and changes all of them. A drain without a bucket says of each sandbox why it stays.
+// TestAdministration: every node can list and change all nodes. A drain without a bucket reports for each sandbox why
+// it stays.
 func TestAdministration(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 )
 
-// register makes nodes with room for so many sandboxes of 512 MiB, and a lease.
+// register makes nodes with memory for the given number of sandboxes of 512 MiB each, and a lease.
 func register(t testing.TB, nodes int, each int64) *Directory {
 	t.Helper()
 	d, err := OpenDirectory(t.Context(), pgtest.New(t))
@@ -253,7 +253,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestRestoredDatabase: a node that runs while the database is restored from a backup serves no more; after a start it does.
+// TestRestoredDatabase: a node that runs while the database is restored from a backup stops serving. After a restart it
+// serves again.
 func TestRestoredDatabase(t *testing.T) {
 	t.Parallel()
 	store := pgtest.New(t)
@@ -299,7 +300,8 @@ func TestRestoredDatabase(t *testing.T) {
 	}
 }
 
-// TestNameOfARemovedNode: a process that was removed, and whose name another machine has now, is none of the two.
+// TestNameOfARemovedNode: the process of a removed node, whose name another machine has now, is neither the old nor the
+// new node.
 func TestNameOfARemovedNode(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)
@@ -327,8 +329,8 @@ func TestNameOfARemovedNode(t *testing.T) {
 	}
 }
 
-// TestLeaseOfABusyNode: a lease is renewed while calls have all other connections, and while the directory is told at length
-// what is here.
+// TestLeaseOfABusyNode: a lease is renewed while calls use all other connections, and while a long report of the node's
+// sandboxes is written to the directory.
 func TestLeaseOfABusyNode(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)

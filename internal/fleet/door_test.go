@@ -55,7 +55,7 @@ func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status 
 // server is the header of a call of the server itself, which sees the sandboxes of every owner.
 var server = base64.RawURLEncoding.EncodeToString([]byte("{}"))
 
-// TestStrangers: who has no certificate, one of another authority, or one of a node that was removed, gets nothing.
+// TestStrangers: a client without a certificate, or with one of another authority or of a removed node, gets nothing.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -88,7 +88,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestStolenCertificate: what a node had before it was removed makes nobody the machine that has its name now.
+// TestStolenCertificate: with the certificate of a removed node, no machine can pass for the node that has its name
+// now.
 func TestStolenCertificate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -238,7 +239,7 @@ func TestASecondFleet(t *testing.T) {
 	if _, err := fleet.Found(t.Context(), b.dir, "again", b.store, b.key); hutch.KindOf(err) != hutch.Conflict {
 		t.Errorf("a second fleet on the same database: %v", err)
 	}
-	// The database alone makes nobody a node.
+	// Access to the database is not enough to become a node.
 	d := openDirectory(t, pgtest.New(t))
 	if _, err := fleet.Found(t.Context(), d, "x", "", "no key"); hutch.KindOf(err) != hutch.Invalid {
 		t.Errorf("a key that is none: %v", err)

@@ -37,7 +37,7 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// TestEnterStrangers: the database without the key makes nobody a node, nor does a name that is none.
+// TestEnterStrangers: a machine cannot become a node with the database but without the key, or with an invalid name.
 func TestEnterStrangers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -76,8 +76,8 @@ func TestEnterUnfinished(t *testing.T) {
 	}
 }
 
-// TestEnterReplace: a node takes the place of one that is away, whose certificate is then good for nothing, and whose sandboxes are
-// gone. One that is alive is not replaced.
+// TestEnterReplace: a node replaces a node of its name that is away. The certificate of the old node is then invalid,
+// and its sandboxes are lost. A node that is alive is not replaced.
 func TestEnterReplace(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)

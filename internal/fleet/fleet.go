@@ -341,7 +341,8 @@ func (f *Fleet) ResumeExec(ctx context.Context, sandbox, exec string, cursor int
 	return inMillis(res, err)
 }
 
-// inMillis rounds the duration of a command as doors do, so every node reports the same.
+// inMillis rounds the duration of a command to milliseconds, as calls to other nodes do, so the answer is the same on
+// every node.
 func inMillis(res hutch.ExecResult, err error) (hutch.ExecResult, error) {
 	res.Duration = res.Duration.Truncate(time.Millisecond)
 	return res, err
@@ -721,7 +722,7 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 	return d, plain(err)
 }
 
-// beside refuses to compare a snapshot with what is on another node, or only in the bucket.
+// beside refuses to compare a snapshot with a sandbox or snapshot that is on another node, or only in the bucket.
 func (f *Fleet) beside(ctx context.Context, all []placed, i int, req hutch.SnapshotDiffRequest) error {
 	node := all[i].node
 	if req.To != "" {

@@ -56,7 +56,8 @@ func (f founding) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// TestFoundedOnce: of servers that start first at once, one founds the fleet, and the others are told to join.
+// TestFoundedOnce: of servers that start at the same time, one founds the fleet, and the others get an error that says
+// how to join.
 func TestFoundedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFounding(t)
@@ -92,7 +93,7 @@ func TestFoundingInterrupted(t *testing.T) {
 	t.Parallel()
 	f := newFounding(t)
 
-	// The database fails in the middle: nothing of the fleet is there.
+	// The database fails in the middle: no part of the fleet exists.
 	f.exec(t, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'it fails'; END $$`,
 		`CREATE TRIGGER fail BEFORE INSERT ON fleet_nodes EXECUTE FUNCTION fail()`)
 	if _, err := f.found(t.Context(), "a"); err == nil {

@@ -47,7 +47,7 @@ type Identity struct {
 
 const (
 	certificateLife = 10 * 365 * 24 * time.Hour // removing a node's row revokes its certificate
-	skew            = 24 * time.Hour            // most difference between the clocks of nodes
+	skew            = 24 * time.Hour            // largest difference between the clocks of nodes
 )
 
 // domain is the parent of the nodes' names in certificates. It does not resolve (RFC 2606).

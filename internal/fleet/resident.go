@@ -193,7 +193,7 @@ func (r *resident) free(ctx context.Context, name Name) {
 	gone, err := r.isGone(ctx, name)
 	if err == nil && gone {
 		r.mu.Lock()
-		delete(r.held, name) // another node can have it as soon as the directory knows
+		delete(r.held, name) // another node can take this id as soon as the directory frees it
 		r.leaving[name] = true
 		r.mu.Unlock()
 		err = r.f.dir.free(ctx, r.f.node.info.ID, name)

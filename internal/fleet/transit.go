@@ -15,17 +15,19 @@ import (
 	"hutch/internal/travel"
 )
 
-// Sandboxes that travel, in the directory. A row of fleet_holders has an image while the sandbox sleeps and the bucket has its
-// present state. Here is false while only the bucket has it: node is then the node that is to fetch it. Beside that it can have a checkpoint,
-// an image of an earlier state, which becomes the image when its node has been away for some time.
+// Sandboxes that travel, in the directory. A row of fleet_holders has an image while the sandbox sleeps and the bucket
+// has its present state. Here is false while only the bucket has it: node is then the node that is to fetch it. In
+// addition, it can have a checkpoint, an image of an earlier state, which becomes the image when its node has been away
+// for some time.
 //
 //	awake ── sleeps, image written ──► image ── handOver, or take from a dead node ──► image, not here
 //	  ▲     the node is away, checkpoint │  ▲                                                ▲│
 //	  │ ────────────────── take ─────────┼──┼────────────────────────────────────────────────┘│
 //	  └──────────── waking ──────────────┘  └───────────────────── arrived ───────────────────┘
 //
-// Each arrow is one statement whose condition names the node that has the sandbox before. So a second node, such as one that was
-// considered dead, changes nothing and learns so. The sandbox's record in the store belongs to the same node, or to none meanwhile.
+// Each arrow is one statement whose condition names the node that has the sandbox before. So a statement of a second
+// node, such as one that was considered dead, changes no row, which tells that node that it no longer has the sandbox.
+// The sandbox's record in the store belongs to the same node or, during a change, to none.
 const transitSchema = `
 DO $$ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'fleet_holders'::regclass AND attname = 'image') THEN

@@ -54,12 +54,12 @@ func TestReportWhileWaking(t *testing.T) {
 	}
 	f.resident.report(t.Context())
 	if _, err := f.Waking(t.Context(), "", "b"); !isFull(err) {
-		t.Fatalf("two sandboxes wake where there is room for one: %v", err)
+		t.Fatalf("two sandboxes wake on a node with memory for one: %v", err)
 	}
 	done() // it could not wake
 	f.resident.report(t.Context())
 	if done, err = f.Waking(t.Context(), "", "b"); err != nil {
-		t.Fatalf("the room of a sandbox that could not wake is not free: %v", err)
+		t.Fatalf("the memory of a sandbox that could not wake is not free: %v", err)
 	}
 	here.list[1].Status = hutch.Running
 	f.resident.report(t.Context())

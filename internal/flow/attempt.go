@@ -24,13 +24,13 @@ const (
 	RunLabel  = "flow.run"
 	StepLabel = "flow.step"
 
-	// spareTime is how much longer than its step a sandbox lives, if no runner destroys it.
+	// spareTime is how long after the time limit of its step a sandbox is destroyed, if no runner has destroyed it.
 	spareTime = time.Hour
 	// patience is how long a server can be away before a step fails.
 	patience = 5 * time.Minute
 	// destroyTime bounds the destruction of a sandbox.
 	destroyTime = 30 * time.Second
-	// graceTime is how long a resumed run has at least to collect a step that ended while no runner was running.
+	// graceTime is the least time that a resumed run has to collect a step that ended while no runner was running.
 	graceTime = time.Minute
 )
 

@@ -214,7 +214,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestFilesStayInTheFolder: files beside the workflow are copied, links are not, and none leads out of the folder.
+// TestFilesStayInTheFolder: files next to the workflow are copied, links are not, and no path leads out of the folder.
 func TestFilesStayInTheFolder(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	store, run := begin(t, "steps:\n  - {name: a, files: [data], run: 'find data -type f -o -type l | sort; cat data/in/a.txt'}\n")
@@ -230,7 +230,7 @@ func TestFilesStayInTheFolder(t *testing.T) {
 	}
 }
 
-// TestBadFiles: what is wrong with a workflow is said in words for its author.
+// TestBadFiles: the error of a wrong workflow is written for its author.
 func TestBadFiles(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
@@ -328,8 +328,8 @@ func (p *program) kill(cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-// TestKilledInTheMiddle: the runner is killed, then the server. Who resumes follows the step that still runs: it has
-// run once only.
+// TestKilledInTheMiddle: the runner is killed, then the server. A resumed run follows the step that still runs, so the
+// step runs only once.
 func TestKilledInTheMiddle(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	p := &program{t: t, data: hutchtest.Dir(t)}

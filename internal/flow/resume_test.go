@@ -108,8 +108,8 @@ func (r recorded) Destroy(ctx context.Context, id string, force bool) (hutch.Des
 	return r.Service.Destroy(ctx, id, force)
 }
 
-// TestResultBeforeDestruction: the result of a step is on disk before its sandbox goes. A runner that is killed in
-// between does not run the step again.
+// TestResultBeforeDestruction: the result of a step is on disk before its sandbox is destroyed. A runner that is killed
+// in between does not run the step again.
 func TestResultBeforeDestruction(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	store, run := begin(t, "steps: [{name: a, run: 'true'}]")
@@ -129,7 +129,8 @@ func TestResultBeforeDestruction(t *testing.T) {
 	}
 }
 
-// TestOpenReadsUnderTheLock: who waits for the lock of a run continues with what the runner before recorded at last.
+// TestOpenReadsUnderTheLock: a runner that has waited for the lock of a run continues with the last state that the
+// previous runner recorded.
 func TestOpenReadsUnderTheLock(t *testing.T) {
 	store, run := begin(t, "steps: [{name: a, run: 'true'}]")
 	id := run.State().ID

@@ -49,7 +49,7 @@ func (h *History) export() []savedRow {
 	return rows
 }
 
-// load reads the file. Unreadable samples are dropped: they are no reason not to start.
+// load reads the file. Unreadable samples are dropped, so that the server can start without them.
 func (h *History) load() {
 	if h.file == "" {
 		return

@@ -101,10 +101,9 @@ func program(name string) string {
 	return beside
 }
 
-// Working returns the drivers that can create sandboxes now, the wanted one first,
-// and the inhabited ones, which have sandboxes already. The latter are needed to
-// find these sandboxes again, even if the disk is too full to create others. The
-// runtimes docker and kubernetes are among them only if they are wanted or inhabited.
+// Working returns the drivers that can create sandboxes now, the wanted one first. It also returns the drivers named in
+// inhabited, which have sandboxes already: they are needed to find these sandboxes again, even if the disk is too full
+// to create others. The runtimes docker and kubernetes are returned only if they are wanted or inhabited.
 func Working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := Prefer(all, want)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 		{"", "native", "", []string{"native"}},
 		{"docker", "", "docker", []string{"docker"}},
 		{"docker", "docker", "", []string{"docker"}},
-		{"docker", "gvisor", "", []string{"gvisor"}}, // it works, and nobody has chosen it
+		{"docker", "gvisor", "", []string{"gvisor"}}, // it works, but was not chosen
 		{"docker", "", "", nil},
 		{"native", "", "", []string{"native"}},
 		{"native", "", "gvisor", nil},

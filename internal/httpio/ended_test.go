@@ -11,7 +11,8 @@ import (
 	"hutch/internal/httpio"
 )
 
-// TestReadAfterTheAnswer: who still reads the body of a request that was answered gets an error, by HTTP/2 too.
+// TestReadAfterTheAnswer: a handler that still reads the body of a request that was answered gets an error, over HTTP/2
+// too.
 func TestReadAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan *httpio.Body, 1)

@@ -107,7 +107,7 @@ const (
 	// AgentPath is where a skeleton has an empty file over which a driver that
 	// must run the agent from inside binds it.
 	AgentPath = "/.hutch/agent"
-	// MeetingPath is the folder where such a driver and the agent meet.
+	// MeetingPath is the folder of the socket between such a driver and the agent.
 	MeetingPath = "/.hutch/run"
 )
 

@@ -206,8 +206,8 @@ func (s *skeleton) mask() error {
 	return nil
 }
 
-// masked returns the paths inside where the host has, or could have, a file to be masked. A path that leads into the
-// skeleton is not the host's.
+// masked returns the paths inside at which the host has, or could have, a file that must be masked. It leaves out paths
+// that lead into the skeleton, because the files there are not the host's.
 func (r Root) masked() (paths []string) {
 	for _, shown := range r.Binds {
 		for _, name := range masks {
@@ -220,8 +220,8 @@ func (r Root) masked() (paths []string) {
 	return paths
 }
 
-// bare returns the paths inside, free of links, that have to be masked and show something. An empty folder needs no
-// mask, which would cost a mount.
+// bare returns the masked paths that contain no symbolic links and show something. An empty folder gets no mask,
+// because each mask costs a mount.
 func (r Root) bare() (paths []string) {
 	for _, path := range r.masked() {
 		host := r.onHost(path)

@@ -18,7 +18,7 @@
 // The files of a sandbox that is awake are in its instance, and so not in the backup. Its record is, and the restored server says that the
 // sandbox is lost.
 //
-// # A restore is whole or not there
+// # A restore is complete or has no effect
 //
 // [Restore] writes to the folder "restoring" in the data folder. When all of it was read, verified and written to the disk, that folder becomes
 // "restored", and then its content moves up. [Finish] continues after an interruption: a server calls it when it starts.

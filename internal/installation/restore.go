@@ -34,7 +34,8 @@ const lostFound = "lost+found"
 // besides can be in a data folder that is to be restored: it was not backed up.
 var besides = []string{"images", datadir.Embedded, restoring, lostFound}
 
-// Restore puts a backup into an empty data folder. On an error nothing of the backup is there. key is nil for the key in the backup.
+// Restore puts a backup into an empty data folder. On an error no part of the backup is in the folder. key is nil for
+// the key in the backup.
 func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder) (m Manifest, err error) {
 	f, err := openFile(file)
 	if err != nil {
@@ -237,7 +238,7 @@ func keepKey(half string, key *secret.Key) error {
 	return nil
 }
 
-// giveTo gives what root has restored to the owner of the data folder.
+// giveTo makes the owner of the data folder the owner of everything in dir, if this process is root.
 func giveTo(data datadir.Folder, dir string) error {
 	info, err := os.Stat(string(data))
 	if err != nil || os.Geteuid() != 0 {
@@ -255,7 +256,7 @@ func giveTo(data datadir.Folder, dir string) error {
 	})
 }
 
-// moveUp moves what is restored to its place. It can be repeated.
+// moveUp moves the restored files to their final folder. It can be repeated.
 func moveUp(data datadir.Folder) error {
 	entries, err := os.ReadDir(data.Path(restored))
 	if err != nil {

@@ -32,7 +32,7 @@ type Options struct {
 	Least   map[pool.Kind]int // how many of a kind the pool has even when no caller asks
 	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
 	Memory  Memory
-	Uses    *atomic.Int32 // uses of sandboxes that are under way: the pool makes way for them
+	Uses    *atomic.Int32 // calls to sandboxes that are under way: the pool waits for them for a while
 	Log     *slog.Logger
 }
 
@@ -44,7 +44,7 @@ type Maker struct {
 	pool      *pool.Pool[*Spare]
 	snaps     *snapshots.Catalog
 	slots     chan struct{} // holds a token for each instance that is being made
-	beginning atomic.Int32  // sandboxes that are being made: the pool makes way for them
+	beginning atomic.Int32  // sandboxes that are being made: the pool waits until there are none
 
 	memory sync.Mutex // guards looked and scarce
 	looked time.Time  // when the memory was last checked

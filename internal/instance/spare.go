@@ -160,8 +160,8 @@ func (m *Maker) currentRoots() map[string]image.Root {
 	return roots
 }
 
-// patience is how long the keeper of the pool makes way for calls that are
-// under way: some never end.
+// patience is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
+// calls never end.
 const patience = 500 * time.Millisecond
 
 // calm waits until making an instance delays no caller. It is false when the engine closes.

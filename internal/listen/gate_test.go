@@ -137,7 +137,7 @@ func TestShareOfAnOwner(t *testing.T) {
 		}
 	}
 	if !ended(idle, 10*time.Second) {
-		t.Error("an idle connection did not make room for one in use")
+		t.Error("an idle connection was not closed for a connection in use")
 	}
 	if _, status := h.visit(t, "/ada?wait"); status != 429 {
 		t.Errorf("over the share: %d", status)

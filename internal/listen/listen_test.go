@@ -164,7 +164,7 @@ func TestAuto(t *testing.T) {
 		t.Errorf("certificate %d", got)
 	}
 	if !ca.checked.Load() {
-		t.Error("nobody checked the domain")
+		t.Error("the domain was not checked")
 	}
 	again := serve(t, listen.Auto("hutch.test", folder, "http://127.0.0.1:1/nobody"))
 	if got := serial(t, again, a.pool()); got != 99 {

@@ -144,7 +144,7 @@ func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	return triedReply(all), nil
 }
 
-// triedReply shows tries beside each other. They share the length of an answer.
+// triedReply shows tries next to each other. They share the length of an answer.
 func triedReply(all hutch.AgentTries) reply {
 	most := maxShown / len(all.Tries)
 	best := 0

@@ -79,8 +79,8 @@ func (s *server) addTools() {
 
 type properties = map[string]*jsonschema.Schema
 
-// result returns the schema of a structured result. In the modern era a failure takes the result's place, and clients
-// check it against this schema too.
+// result returns the schema of a structured result. In the modern era a failed call returns its error as the structured
+// result, and clients check it against this schema too.
 func result[T any]() *jsonschema.Schema {
 	s := schema[T](nil)
 	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}

@@ -18,8 +18,8 @@ const (
 	maxImageBytes = 4 << 20
 )
 
-// runCode runs code in a context and formats its values as a prompt would print them; images are returned beside the
-// text.
+// runCode runs code in a context and formats its values as a prompt would print them; images are returned in addition
+// to the text.
 func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	began := time.Now()
 	p := &prompt{out: out}

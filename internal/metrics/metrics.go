@@ -27,8 +27,8 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
-	// Fleet reports what this server knows as a node of a fleet, and false if it is not one. With an error, what is known without the
-	// database is there. Nil leaves it out.
+	// Fleet reports what this server knows as a node of a fleet, and false if it is not one. With an error, it has what
+	// is known without the database. Nil leaves it out.
 	Fleet func(context.Context) (Fleet, bool, error)
 	// Answers gets what models answer; nil leaves it out.
 	Answers *Answers

@@ -153,7 +153,7 @@ func (l *link) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
 	return packets.Len(), nil
 }
 
-// write writes a packet. If there is no room, the packet is lost, as on any network.
+// write writes a packet. If the queue is full, the packet is lost, as on any network.
 func (l *link) write(p *stack.PacketBuffer) tcpip.Error {
 	parts := p.AsSlices()
 	var err error

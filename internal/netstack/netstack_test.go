@@ -490,8 +490,8 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestFloodsArePaced: a flood is charged to the sandbox. One with a tenth of a core gets a tenth of the work, and the
-// more work a packet takes, the fewer packets are accepted.
+// TestFloodsArePaced: the work for a flood is charged to the sandbox. A sandbox with a tenth of a core gets a tenth of
+// a core's work, and the more work a packet takes, the fewer packets are accepted.
 func TestFloodsArePaced(t *testing.T) {
 	const packets, cores, seconds = 20_000, 0.1, 2
 	work := leastOf(packets*cores) * (seconds + 0.2) // plus the allowed burst

@@ -11,8 +11,8 @@ import (
 	"hutch"
 )
 
-// An owner's images take no more disk than its room, whichever way they come; other owners have their own, and the
-// server has no such bound.
+// An owner's images take no more disk space than the limit, however they were added. Each owner has its own limit, and
+// images of the server have none.
 func TestRoom(t *testing.T) {
 	w := newWorld(t)
 	w.open(Options{Limits: Limits{Room: 5 << 20 / 2}})
@@ -30,7 +30,7 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.pull("b:1", PullOptions{Owner: "ann"}); !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "image prune") {
-		t.Errorf("more than the room: %v", err)
+		t.Errorf("over the disk space of the owner: %v", err)
 	}
 	if files := w.files(partialDir, tempDir); len(files) != 0 {
 		t.Errorf("what was refused left %v", files)
@@ -45,7 +45,7 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := w.store.Load(t.Context(), &archive, LoadOptions{Owner: "ann"}); !errors.Is(err, hutch.Exhausted) {
-		t.Errorf("loaded over the room: %v, %v", list, err)
+		t.Errorf("loaded over the disk space of the owner: %v, %v", list, err)
 	}
 	if err := w.store.Remove("ann", w.ref("a:1")); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Pulls at once share the room: each takes its part before its first layer comes.
+// Pulls at the same time share the space: each reserves its part before its first layer arrives.
 func TestRoomOfPullsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.open(Options{Limits: Limits{Room: 5 << 20 / 2}})
@@ -79,7 +79,7 @@ func TestRoomOfPullsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if fine.Load() < 1 || fine.Load() > 2 || fine.Load()+full.Load() != 4 {
-		t.Errorf("%d pulls have room, and %d have not", fine.Load(), full.Load())
+		t.Errorf("%d pulls fit into the disk space, and %d do not", fine.Load(), full.Load())
 	}
 	if left := w.store.roomLeft("ann"); left < 0 {
 		t.Errorf("%d bytes are left", left)

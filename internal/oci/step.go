@@ -20,8 +20,8 @@ import (
 )
 
 // A step is an image without a name that a build leaves behind: the layers up to one of its steps. It is found again by
-// its keys, and by nothing else. It is counted, kept and removed like other images, and it is the first to go when its
-// owner needs the room.
+// its keys, and by nothing else. It is counted, kept and removed like other images, and it is the first to be removed
+// when its owner needs disk space.
 
 // mostSteps is how many steps of one owner are kept, and mostKeys how many keys of one step.
 const (
@@ -390,7 +390,7 @@ func (s *Store) DropStepRoots(owner string, digests []string) {
 	}
 }
 
-// sharedRootLocked reports whether an image that is no step has the root of a step.
+// sharedRootLocked reports whether an image that is not a step has the root of a step.
 func (s *Store) sharedRootLocked(step *record) bool {
 	file := rootFile(step.Layers)
 	for _, r := range s.records {
@@ -427,7 +427,7 @@ func (s *Store) dropStepLocked(r *record) error {
 	return err
 }
 
-// stepRoomLocked makes room for one more step of an owner by removing the step that was not used for the longest.
+// stepRoomLocked makes space for one more step of an owner by removing the least recently used step.
 func (s *Store) stepRoomLocked(owner string) error {
 	count := 0
 	for k, r := range s.records {

@@ -656,7 +656,7 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// The last one who leaves ends the transfer.
+// The transfer ends when the last of its callers leaves.
 func TestPullIsLeft(t *testing.T) {
 	w := newWorld(t)
 	w.push("a:1", plainImage(t))
@@ -768,7 +768,7 @@ func TestTagsAndRemoval(t *testing.T) {
 	}
 }
 
-// A name that two records have is the newer one's; a record without its folder's name does not count.
+// A name that two records have belongs to the newer record; files that are not records are ignored.
 func TestKilledWhileNaming(t *testing.T) {
 	w := newWorld(t)
 	w.push("a:1", imageOf(t, layerOf(t, "a", "1")))
@@ -838,7 +838,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// The tree that a runtime has unpacked beside a root goes with the root and counts. One that is being unpacked stays.
+// A tree that a runtime has unpacked next to a root counts towards the disk space and is removed with the root. A tree
+// that is being unpacked stays.
 func TestTreeGoesWithTheRoot(t *testing.T) {
 	w := newWorld(t)
 	w.push("i:1", imageOf(t, layerOf(t, "a", "text")))

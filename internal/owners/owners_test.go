@@ -42,7 +42,8 @@ func (images) Images(context.Context) ([]hutch.Image, error)      { return nil, 
 func (backups) Backups(context.Context) ([]hutch.Backup, error)   { return nil, nil }
 func (secrets) Secrets(context.Context) ([]hutch.Secret, error)   { return nil, nil }
 
-// What is gone already is no error. Everything else is, also if something that was not found is the cause.
+// It is not an error if something is gone already. Every other failure is an error, even if its cause is that something
+// was not found.
 func TestDeleteOwnerErrors(t *testing.T) {
 	gone := hutch.Errorf(hutch.NotFound, "there is no such sandbox")
 	for _, c := range []struct{ destroy, want error }{

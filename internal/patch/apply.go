@@ -17,8 +17,8 @@ import (
 	"hutch"
 )
 
-// maxFile bounds a file that is changed, in bytes, and maxAll the new content of all files. The size of the patch is no
-// bound: the change of a binary file can be a thousand times smaller than the new content.
+// maxFile bounds a file that is changed, in bytes, and maxAll the new content of all files. The size of the patch is
+// not a bound: the change of a binary file can be a thousand times smaller than the new content.
 const maxFile = 256 << 20
 
 var maxAll = 1 << 30

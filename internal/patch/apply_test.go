@@ -81,7 +81,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a change for which there is no room is not made in part.
+// TestFullDisk: a change that does not fit on the disk is not made in part.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

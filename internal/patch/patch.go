@@ -51,7 +51,8 @@ func (f File) Deleted() bool { return f.NewMode == "" }
 // Sum is the size of a diff, in numbers.
 type Sum struct{ Files, Added, Removed int }
 
-// Count refuses the same diffs as Parse, and keeps nothing: a line of two bytes costs no more than that.
+// Count refuses the same diffs as Parse. Unlike Parse it keeps no files, so that a diff with many short lines needs
+// little memory.
 func Count(text []byte) (s Sum, err error) {
 	err = each(text, func(f File) {
 		s = Sum{s.Files + 1, s.Added + f.Added, s.Removed + f.Removed}

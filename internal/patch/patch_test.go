@@ -20,7 +20,7 @@ import (
 // tree is a folder, as what is at each path.
 type tree map[string]string
 
-// Kinds that are no plain file begin with these.
+// Kinds that are not a plain file begin with these.
 const (
 	link    = "link:"
 	program = "#!"
@@ -436,7 +436,7 @@ func FuzzParse(f *testing.F) {
 		p.Apply(inner)
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) != 1 {
-			t.Errorf("%d entries beside the folder, %v", len(entries), err)
+			t.Errorf("%d entries next to the folder, %v", len(entries), err)
 		}
 	})
 }

@@ -148,7 +148,8 @@ func TestAnothersIsAsIfItNeverWas(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	all := slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing]())
-	own := []string{"Create", "CreateTemplate", "Sandboxes"} // these name no sandbox of another owner; test/tenants has templates
+	// These cannot name another owner's sandbox. test/tenants tests templates.
+	own := []string{"Create", "CreateTemplate", "Sandboxes"}
 	all = slices.DeleteFunc(all, func(m reflect.Method) bool { return slices.Contains(own, m.Name) })
 	before := map[string]error{}
 	for _, m := range all {

@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// openHTTPS serves a preview of a server that speaks HTTPS, with a certificate that nobody knows.
+// openHTTPS serves a preview of a server that speaks HTTPS, with a certificate that no authority has signed.
 func openHTTPS(t *testing.T, inside http.HandlerFunc) *bed {
 	t.Helper()
 	server := httptest.NewUnstartedServer(inside)

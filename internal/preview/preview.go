@@ -111,8 +111,8 @@ func New(next http.Handler, opt Options) *Handler {
 	h := &Handler{next: next, opt: opt, log: opt.Log}
 	h.transport = &http.Transport{
 		DialContext: h.dial,
-		// A server of HTTPS in a sandbox has a certificate of its own making. Who can intercept the connection can also
-		// change the server.
+		// An HTTPS server in a sandbox has a self-signed certificate. A program that can intercept the connection can
+		// also change the server.
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,

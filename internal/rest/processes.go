@@ -36,8 +36,8 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, err)
 }
 
-// logs answers with the output of a background process: the present output or, as events or over a WebSocket, also
-// later output.
+// logs answers with the output of a background process: the output so far or, as events or over a WebSocket, also later
+// output.
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request) {
 	req, err := logsRequest(r)
 	switch {

@@ -41,7 +41,7 @@ func (h *Handler) recording(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 	default:
 		h.describe(r, err)          // for the log
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		panic(http.ErrAbortHandler) // the client must see that the recording is incomplete
 	}
 }
 

@@ -474,8 +474,8 @@ func TestOtherOriginsGetNoWebSocket(t *testing.T) {
 	}
 }
 
-// A page of an allowed origin opens a WebSocket with a subprotocol, which the server selects. A token that is beside it
-// is not repeated.
+// A page of an allowed origin opens a WebSocket with a subprotocol, which the server selects. A token that is sent with
+// it is not repeated.
 func TestPagesOpenWebSockets(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &scripted.Service{}, rest.Options{Origins: []string{"https://app.example", "http://[::1]:8080"}})

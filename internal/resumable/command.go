@@ -48,8 +48,8 @@ var (
 	errUnattended = hutch.Errorf(hutch.Conflict, "the command was stopped, because nobody resumed it in time")
 )
 
-// Add makes a command with a first reader. The oldest command that has ended and
-// has no reader makes way.
+// Add makes a command with a first reader. If the table is full, the oldest command that has ended and has no reader is
+// removed.
 func (t *Table) Add(opt Options) (*Command, *Reader, error) {
 	x := &Command{
 		id: hutch.NewID("x"), grace: opt.Grace, log: newLog(opt.Take),

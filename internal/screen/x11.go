@@ -34,7 +34,7 @@ func queryPointer(conn net.Conn) (image.Point, byte, error) {
 	if _, err := io.ReadFull(in, setup); err != nil {
 		return image.Point{}, 0, err
 	}
-	// Before the first screen are the vendor's name, padded to four bytes, and the formats of pixmaps.
+	// The vendor's name, padded to four bytes, and the formats of pixmaps come before the first screen.
 	root := 32 + (int(order.Uint16(setup[16:]))+3)/4*4 + 8*int(setup[21])
 	if root+4 > size {
 		return image.Point{}, 0, lie("X has no screen")

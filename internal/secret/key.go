@@ -18,7 +18,7 @@ import (
 // Key is the key that encrypts a vault: an age identity, so `age -d` can read the file too.
 type Key struct{ identity *age.X25519Identity }
 
-// Derive returns a key of 32 bytes for another purpose, which says nothing of this one.
+// Derive returns a key of 32 bytes for another purpose, from which this key cannot be computed.
 func (k *Key) Derive(purpose string) []byte {
 	b, _ := hkdf.Key(sha256.New, []byte(k.identity.String()), nil, "hutch "+purpose, 32) // fails only for keys of many KB
 	return b

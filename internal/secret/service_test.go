@@ -558,7 +558,7 @@ func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
-// A reader of the output since a time sees nothing of a secret whose beginning is older.
+// A reader of the output since a time sees no part of a secret that began before that time.
 func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
 	t.Parallel()
 	whole := of("old ", value[:5], value[5:]+" new\n")

@@ -131,7 +131,7 @@ func (s *suite) templateNames(t *testing.T) {
 	}
 }
 
-// A template can have several names. A name moves when that is asked for, and a template goes with its last name.
+// A template can have several names. A name moves on request, and a template is deleted with its last name.
 func (s *suite) templateTags(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	v1 := s.template(t, hutch.TemplateRequest{Name: name + ":v1", From: id, FilesOnly: true})
@@ -195,7 +195,7 @@ func (s *suite) templateTags(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "a bad name")
 }
 
-// A template that does not become ready is not there, and the error has what its program said.
+// A template that does not become ready is not kept, and the error contains what its program printed.
 func (s *suite) templateFails(t *testing.T) {
 	for start, word := range map[string]string{
 		"echo no such thing; exit 3": `exit code 3 before it was ready; at last it printed "no such thing"`,

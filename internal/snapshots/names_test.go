@@ -93,7 +93,7 @@ func drafted(t *testing.T, c *Catalog, v hutch.Snapshot) *Snapshot {
 	return s
 }
 
-// A name is not given while a snapshot is made that is to have it, and a snapshot has a bounded number.
+// A name is reserved while a snapshot with that name is made, and the number of names of a snapshot is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
@@ -154,7 +154,7 @@ func TestUnfinishedMove(t *testing.T) {
 	}
 }
 
-// A snapshot from before names were in a file keeps its name.
+// A snapshot that was made before names were in a file keeps its name.
 func TestNameOfTheManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

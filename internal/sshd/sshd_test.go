@@ -372,8 +372,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestStrangers: what is no key, or opens nothing, does not get in. A revoked token, a deleted key and another owner's
-// key end what is under way, or reach nothing.
+// TestStrangers: a client with an invalid or unknown key does not get in. A revoked token, a deleted key and another
+// owner's key end what is under way, or reach nothing.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -527,7 +527,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestSilence: a stranger who says nothing, or no end of nonsense, is cut off.
+// TestSilence: a client that sends nothing, or nonsense without end, is disconnected before it has signed in.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	h := patient(t, time.Second)

@@ -137,7 +137,7 @@ func TestCollections(t *testing.T) {
 	})
 }
 
-// A change is all or none, and what it reads is what is there.
+// A change is applied completely or not at all, and it reads the current records.
 func TestChange(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
 		ctx, collection := t.Context(), open().Collection("a")

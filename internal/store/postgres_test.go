@@ -266,7 +266,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What the engine gave up is not there, and what was acknowledged is.
+	// The store does not have what the engine gave up, and has what was acknowledged.
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		all, err := far.All(ctx)
 		if err == nil && len(all) == 2 && all[0].Key == "later0" && all[1].Key == "later1" {
@@ -342,7 +342,7 @@ func TestCutOffInAChange(t *testing.T) {
 	}
 }
 
-// A database that shuts a running server out is no fault of those who call the server.
+// If the database refuses the logins of a running server, that is not reported as an error of the callers.
 func TestShutOut(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)

@@ -8,15 +8,15 @@ import (
 	"hutch/internal/problem"
 )
 
-// Run is the body of a run call, with the standard input, which hutch.RunRequest does not have in JSON. As events,
-// output has the form of a command's; a value is a result, an error of the code an exception, a request for input an
-// input, and the last event is end with the hutch.RunResult, or error with problem details. Over a WebSocket everything
-// except the output is a [RunNote].
+// Run is the body of a run call. It adds the standard input, which hutch.RunRequest does not have in JSON. In a stream
+// of events, output has the same form as that of a command; a value is sent as the event result, an error of the code
+// as exception, and a request for input as input. The last event is end, with the hutch.RunResult, or error, with
+// problem details. Over a WebSocket everything except the output is a [RunNote].
 type Run struct {
 	hutch.RunRequest
 	Text   string `json:"stdin,omitempty"`
 	Binary []byte `json:"stdinBase64,omitempty"`
-	Open   bool   `json:"openStdin,omitempty"` // it follows; WebSocket only
+	Open   bool   `json:"openStdin,omitempty"` // the input follows; WebSocket only
 }
 
 // RunNote is a server's text message about a run. One field is set; End and

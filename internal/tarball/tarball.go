@@ -101,7 +101,7 @@ type packer struct {
 	root           string
 	user           int
 	folders, files uint64          // devices
-	first          map[file]string // names of files that have several
+	first          map[file]string // the first names of files that have several names
 	mounts         []uint64        // devices of the user's folders that are mounts
 	mounted        []string        // their paths
 	buffer         []byte          // buffer of the file that is read

@@ -148,7 +148,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// TestFullBucket: what could not be written leaves nothing, and nobody waits for it.
+// TestFullBucket: an image that could not be written leaves no object, and Write returns.
 func TestFullBucket(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}, failing: true}
 	_, err := travel.Write(t.Context(), m, key, "x", "a", func(w io.Writer) error { _, err := w.Write(noise(4 << 20)); return err })

@@ -121,7 +121,7 @@ func TestAnswersBefore(t *testing.T) {
 	}
 }
 
-// TestOtherProtocols: what is no such request passes as it is, piece by piece, whoever speaks first.
+// TestOtherProtocols: data that is not such a request passes unchanged, piece by piece, whichever side sends first.
 func TestOtherProtocols(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{

@@ -134,7 +134,7 @@ func (s *Store) pushAndPull(ctx context.Context, k key, rec record, b *bucket.Bu
 	}
 	rec, err := s.copyOf(k)
 	if err != nil || rec.unsynced() {
-		return err // it was saved meanwhile: the next exchange is soon
+		return err // it was saved meanwhile: the next exchange follows soon
 	}
 	if l, err = s.list(ctx, b); err != nil {
 		return err

@@ -213,7 +213,7 @@ func filesIn(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestManyEntries: a million empty files are refused by their number, soon.
+// TestManyEntries: an archive of a million empty files is refused as soon as it has more files than the limit.
 func TestManyEntries(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.entries = 10_000
@@ -418,7 +418,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		t.Errorf("names of 4000 bytes: %v", err)
 	}
 	if _, err := service.WriteVolume(ctx, "data", "", bytes.NewReader(archive(t, "f=1"))); hutch.KindOf(err) != hutch.Exhausted {
-		t.Errorf("another upload beside it: %v", err)
+		t.Errorf("a second upload with the same budget: %v", err)
 	}
 	end()
 	ctx, end = begin()
@@ -427,7 +427,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		t.Errorf("after it: %v", err)
 	}
 	if err := service.ReadVolume(ctx, "data", "", io.Discard); hutch.KindOf(err) != hutch.Exhausted {
-		t.Errorf("a download beside that: %v", err)
+		t.Errorf("a download with the same budget: %v", err)
 	}
 	if got := content(t, s, ""); got != "f=1" {
 		t.Errorf("the volume has %q", got)

@@ -49,8 +49,9 @@ type Options struct {
 	}
 	// Holder returns the principal of an owner's live token, or nil if there is none. Required.
 	Holder func(owner string) *caller.Principal
-	// Claim counts the connection of a request towards the viewers of an owner's terminals; it returns false if they are
-	// too many. Viewers have no token, so they would else take the room of everybody who signs in. nil accepts all.
+	// Claim counts the connection of a request towards the viewers of an owner's terminals; it returns false if there
+	// are too many. Viewers have no token, so without Claim they would use the connections that are kept for people who
+	// sign in. nil accepts all.
 	Claim      func(ctx context.Context, owner string) bool
 	Collection *store.Collection // where links are stored; nil keeps them in memory only
 	Observer   audit.Observer
@@ -297,8 +298,8 @@ var errNoLink = hutch.Errorf(hutch.NotFound, "the link leads to no terminal: it 
 
 var errExpired = hutch.Errorf(hutch.Denied, "the link to this terminal has expired: ask its sender for a new one")
 
-// Watch returns the terminal of a link, and a context for reading it in the name of the link's maker. It ends with the
-// link and its token. Call done when it is read no more.
+// Watch returns the terminal of a link, and a context for reading it in the name of the link's maker. The context ends
+// with the link and its token. Call done after the last read.
 func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, link hutch.TerminalLink, done func(), err error) {
 	e, who, err := l.enter(secret)
 	if err != nil {

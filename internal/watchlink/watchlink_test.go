@@ -241,7 +241,7 @@ func TestLinkEndsWithItsSandbox(t *testing.T) {
 	made := w.made
 	for what, now := range map[string]time.Time{"no sandbox": {}, "another one": made.Add(time.Nanosecond)} {
 		w.made = now
-		for range 30 { // those who are refused are no viewers
+		for range 30 { // viewers that are refused do not count
 			if err := watch(l); !errors.Is(err, hutch.NotFound) {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -249,7 +249,8 @@ func TestLinkEndsWithItsSandbox(t *testing.T) {
 	}
 }
 
-// Viewers have no token. Their connections count for the owner of the link, so that no links fill the room of all strangers.
+// Viewers have no token. Their connections count for the owner of the link, so that links cannot use up the connections
+// for clients without a token.
 func TestViewersCountForTheOwner(t *testing.T) {
 	w, full, owner := newWorld(t), false, ""
 	l, err := watchlink.Open(t.Context(), watchlink.Options{

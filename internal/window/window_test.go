@@ -71,10 +71,10 @@ func TestOverTheWindow(t *testing.T) {
 	}
 	// Consumed bytes count only after the sender knows.
 	if n, err := s.q.Read(make([]byte, 10)); n != 10 || err != nil || s.q.Add(full[:1]) {
-		t.Error("there is room that nobody was told of")
+		t.Error("the window has space that the sender does not know of")
 	}
 	if _, err := s.q.Read(make([]byte, size/4)); err != nil || <-s.told != 10+size/4 || !s.q.Add(full[:10]) {
-		t.Error("there is no room after what was told")
+		t.Error("the window has no space after the sender was notified")
 	}
 }
 

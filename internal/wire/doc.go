@@ -19,13 +19,11 @@
 //
 // # Proof
 //
-// Both sides know the token, and neither ever sends it. Each sends a random
-// number, and then the HMAC-SHA256 by the token of its own side's name and both
-// numbers. The agent proves itself first: to a program that has replaced it, the
-// daemon says nothing but its own random number. No request is read before the
-// daemon's proof. What comes after that is neither encrypted nor signed: who can
-// pass on all bytes between the two can read them, so no program inside must be
-// able to put itself there.
+// Both sides know the token, and neither ever sends it. Each sends a random number, and then the HMAC-SHA256 by the
+// token of its own side's name and both numbers. The agent proves itself first: to a program that has replaced it, the
+// daemon says nothing but its own random number. No request is read before the daemon's proof. What comes after that is
+// neither encrypted nor signed: a program that passes on all bytes between the two can read them, so no program inside
+// must be able to do that.
 //
 // # Frames
 //
@@ -51,7 +49,7 @@
 //	                             with a [ContextInfo] of run
 //	1  stdout                    8 bytes cursor after the data, then the data
 //	2  stderr                    likewise
-//	g  gap, 8 bytes              so many bytes of output are no longer kept
+//	g  gap, 8 bytes              this many bytes of output are no longer kept
 //	t  time, 8 bytes             Unix time in ms at which the output that follows
 //	                             had been read; in an attach with Times only
 //	w  window, 8 bytes           so many bytes of stdin, in all, have been

@@ -110,7 +110,7 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, _ := agent(t, func(p *peer) {
-				p.r.Next() // the hello: who leaves before it breaks the connection
+				p.r.Next() // the hello: a client that leaves before it breaks the connection
 				c.script(p)
 			})
 			_, err := client.Ping(t.Context())

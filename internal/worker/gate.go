@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gate counts running calls, and admits no more once it is closed.
+// gate counts running calls, and admits no new ones after it is closed.
 type gate struct {
 	mu      sync.Mutex
 	running int

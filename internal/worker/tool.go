@@ -92,5 +92,5 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// isBinary reports whether bytes are no text, as grep decides it.
+// isBinary reports whether bytes are not text, by the same test as grep.
 func isBinary(b []byte) bool { return bytes.IndexByte(b[:min(len(b), 8<<10)], 0) >= 0 }

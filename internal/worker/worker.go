@@ -197,7 +197,7 @@ func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWo
 	return err
 }
 
-// stopItem ends a work item that is no session.
+// stopItem ends a work item that is not a session.
 func (w *worker) stopItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()

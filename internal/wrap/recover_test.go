@@ -19,7 +19,7 @@ var errOther = errors.New("another")
 
 func (broken) Signal(context.Context, string, string, int) error { return errOther }
 
-// TestRecovering: a verb that panics is an error to who called it, and what does not panic stays as it is.
+// TestRecovering: the caller of a verb that panics gets an error. Other calls are not changed.
 func TestRecovering(t *testing.T) {
 	t.Parallel()
 	told := errors.New("told")

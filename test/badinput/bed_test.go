@@ -93,7 +93,7 @@ func (b *bed) watch(t *testing.T) (stop func()) {
 				return
 			}
 			if listed > slow || took > 2*slow {
-				t.Errorf("meanwhile a list took %v, a command beside it %v", listed, took-listed)
+				t.Errorf("meanwhile a list took %v, and a command after it %v", listed, took-listed)
 			}
 			select {
 			case <-ctx.Done():

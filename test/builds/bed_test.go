@@ -110,7 +110,7 @@ func newBed(t testing.TB, change ...func(*daemon.Config)) *bed {
 	return b
 }
 
-// newBedIn is a server with its data in a folder. Who calls it ends it.
+// newBedIn returns a server with its data in a folder. The caller ends the server.
 func newBedIn(t testing.TB, dir string, change ...func(*daemon.Config)) *bed {
 	t.Helper()
 	data, err := datadir.Open(filepath.Join(dir, "data"))

@@ -115,8 +115,8 @@ func addFile(w *tar.Writer, dir, path string) error {
 	return err
 }
 
-// BenchmarkTwenty says what twenty images on one base take on disk, beside the base and their own layers of 1 MiB, and
-// what their root file systems take, which the server drops when nobody uses them:
+// BenchmarkTwenty reports how much disk space twenty images on one base take, without the base and their own layers of
+// 1 MiB, and how much their root file systems take, which the server drops when no sandbox uses them:
 //
 //	go test ./test/builds -run '^$' -bench Twenty -benchtime 1x
 func BenchmarkTwenty(b *testing.B) {

@@ -81,7 +81,7 @@ func (b *bed) duringRun(t *testing.T, ceiling hutch.Network) {
 	}
 }
 
-// A client that goes away ends its build, also one that asked for no events.
+// A build ends when its client disconnects, even if the client did not ask for events.
 func TestClientGoes(t *testing.T) {
 	b := newShellBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func TestClientGoes(t *testing.T) {
 	b.until(t, 0)
 }
 
-// post asks for a build as any program can.
+// post requests a build over plain HTTP, without the client.
 func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -125,7 +125,7 @@ func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 	return err
 }
 
-// until waits until there are so many sandboxes.
+// until waits until there are n sandboxes.
 func (b *bed) until(t *testing.T, want int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -99,7 +99,7 @@ func ask(t *testing.T, in io.Writer, answers *bufio.Scanner, request string) jso
 			Result, Error json.RawMessage
 		}
 		if err := json.Unmarshal(answers.Bytes(), &a); err != nil {
-			t.Fatalf("this is no message: %q: %v", answers.Bytes(), err)
+			t.Fatalf("this is not a message: %q: %v", answers.Bytes(), err)
 		}
 		if a.Error != nil {
 			t.Fatalf("refused: %s", a.Error)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pytest runs the tests of a folder, and returns how each ended, by name. A test that fails is no error here.
+// pytest runs the tests of a folder, and returns how each ended, by name. A test that fails is not an error here.
 func pytest(t *testing.T, python, dir string, env []string, args ...string) map[string]expectation {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.xml")

@@ -45,7 +45,7 @@ func runPython(t *testing.T, python, script string, env ...string) string {
 	return string(out)
 }
 
-// checkLines fails the test unless a program printed so many lines that begin with "ok ".
+// checkLines fails the test unless a program printed n lines that begin with "ok ".
 func checkLines(t *testing.T, out string, want int) {
 	t.Helper()
 	if got := strings.Count("\n"+out, "\nok "); got != want {

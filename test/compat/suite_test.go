@@ -115,8 +115,8 @@ func loadBase(t *testing.T, url, token, chain string) {
 	}
 }
 
-// baseDockerfile has E2B's user, who can use sudo without a password. The packages leave the configuration of PAM to
-// scripts that have not run.
+// baseDockerfile adds E2B's user, who can use sudo without a password. It also writes the configuration of PAM: the
+// packages leave that to their install scripts, which have not run.
 const baseDockerfile = `FROM e2bdev/base
 RUN echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/user && chmod 0440 /etc/sudoers.d/user && mkdir -p /etc/pam.d && \
   for kind in auth account password session session-noninteractive; do echo "${kind%-*} required pam_permit.so" >/etc/pam.d/common-$kind; done
@@ -138,7 +138,7 @@ func fillBase(w *tar.Writer) error {
 
 func tail(text string, most int) string { return text[max(0, len(text)-most):] }
 
-// run runs a program; that tests fail is no failure of the program.
+// run runs a program. It is not a failure of the program that tests fail.
 func run(t *testing.T, dir string, env []string, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)

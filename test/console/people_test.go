@@ -28,7 +28,7 @@ func TestPeople(t *testing.T) {
 		"--oidc-client-id", issuer.Client, "--oidc-client-secret-file", secret, "--oidc-name", "Example <b>ID</b>")
 	playwright(t, url, "people")
 	if at.Ends.Load() == 0 {
-		t.Error("nobody signed out of the issuer")
+		t.Error("no user signed out of the issuer")
 	}
 }
 

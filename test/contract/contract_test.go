@@ -38,7 +38,8 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// oneRuntime has the runtime whose sandboxes start sooner: the layers in front of an engine are the same for all runtimes.
+// oneRuntime returns the runtime whose sandboxes start faster, or all runtimes in a full test. One is enough because
+// the layers in front of an engine are the same for all runtimes.
 func oneRuntime() []string {
 	if hutchtest.Full() {
 		return hutchtest.Runtimes

@@ -121,7 +121,7 @@ func TestVolumes(t *testing.T) {
 				t.Errorf("after its sandbox, the volume has %.100q", got)
 			}
 
-			// A copy of a snapshot can have a volume, beside the files that it begins with.
+			// A copy of a snapshot can have a volume, in addition to the files that it starts with.
 			create(hutch.CreateRequest{ID: "copy", Snapshot: snap.ID, Volumes: []hutch.VolumeMount{{Name: "data", Path: "/data/v"}}})
 			if got := sh(t, c, "copy", "cat data/f /data/v/f; echo third > /data/v/f"); got != "second\nsecond\n" {
 				t.Errorf("a copy has %q", got)

@@ -43,7 +43,7 @@ func TestRunnerOfDocker(t *testing.T) {
 	for _, language := range []string{"other", "ruby"} {
 		for end := time.Now().Add(time.Minute); !d.has(t, language); time.Sleep(200 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("the image is no runner: %s", d.session(t)("tools/call", `{"name":"sandbox.list_runners","arguments":{}}`))
+				t.Fatalf("the image is not a runner: %s", d.session(t)("tools/call", `{"name":"sandbox.list_runners","arguments":{}}`))
 			}
 		}
 	}

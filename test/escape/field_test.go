@@ -57,7 +57,7 @@ func newField(t *testing.T, runtime string) *field {
 	return f
 }
 
-// settle starts the neighbour's sandbox, which runs beside all attacks.
+// settle starts the neighbour's sandbox, which runs during all attacks.
 func (f *field) settle(t *testing.T) {
 	t.Helper()
 	id := f.sandbox(t, hutch.CreateRequest{ID: "neighbour"})

@@ -100,8 +100,8 @@ func (f *field) put(t *testing.T, id, path, text string) {
 	}
 }
 
-// No process survives the end of the command that started it, even if it is no descendant, is in no session and bears
-// no mark.
+// No process survives the end of the command that started it, even if it is not a descendant of that command, is not in
+// its session and does not have its mark in the environment.
 func TestNothingOutlivesItsEnd(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -116,7 +116,7 @@ func TestNothingOutlivesItsEnd(t *testing.T) {
 }
 
 // The same holds if a program kills the command's first process, through which descendants are found, as soon as it
-// sees the end coming.
+// notices that the command is being ended.
 func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, end := range ends {

@@ -36,7 +36,7 @@ func rootImage(t *testing.T) image.Root {
 }
 
 // TestRootOfAnImage: root inside a sandbox reaches neither the agent nor what limits the sandbox. Whatever it does to
-// its own sandbox, the agent answers, and so do the daemon and the sandbox beside it.
+// its own sandbox, the agent answers, and so do the daemon and another sandbox.
 func TestRootOfAnImage(t *testing.T) {
 	t.Parallel()
 	for _, runtime := range hutchtest.Runtimes {

@@ -377,7 +377,7 @@ func TestANodeDies(t *testing.T) {
 	if _, err := a.hutch(t, "node", "rm", "c"); err == nil {
 		t.Error("a node that lives and holds sandboxes was removed")
 	}
-	// So that nothing stays behind, it is emptied first; then it is removed, and serves nobody.
+	// Its sandboxes are destroyed first, so that none is left on it. Then the node is removed, and serves no caller.
 	if _, err := b.Destroy(t.Context(), id, true); err != nil {
 		t.Fatal(err)
 	}

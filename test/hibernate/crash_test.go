@@ -332,7 +332,7 @@ func victim(t *testing.T, dir, runtime, name string, n int) int {
 
 const ready = "ready to be killed\n"
 
-// upTo reads until there is text, or no more.
+// upTo reads up to the given text, or to the end.
 func upTo(r interface{ Read([]byte) (int, error) }, text string) string {
 	var said strings.Builder
 	for b := make([]byte, 1); !strings.HasSuffix(said.String(), text); {
@@ -397,7 +397,7 @@ func open(t *testing.T, dir, runtime string, change ...func(*engine.Options)) ro
 	return r
 }
 
-// leftovers lists what an empty room leaves on the host: files, processes, mounts and control groups.
+// leftovers lists what an engine without sandboxes leaves on the host: files, processes, mounts and control groups.
 func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	t.Helper()
 	r.emptied(t)

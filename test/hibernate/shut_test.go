@@ -15,7 +15,7 @@ func TestFilesThatNobodyMayRead(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			if runtime == "native" && os.Geteuid() != 0 {
-				t.Skip("without root, nobody inside may read them")
+				t.Skip("without root, no program inside can read them")
 			}
 			var r room
 			r.Engine = hutchtest.Engine(t, runtime, func(o *engine.Options) { r.dir = o.Dir })

@@ -34,7 +34,7 @@ func TestProgramOfAnImage(t *testing.T) {
 			t.Fatalf("waiting for its health: %+v, %+v, %v", res, h, err)
 		}
 
-		// Its sandbox is stopped, because nobody uses it.
+		// Its sandbox is stopped, because it is idle.
 		idle := hutch.Seconds(0.1)
 		if _, err := b.Update(t.Context(), sb.ID, hutch.UpdateRequest{SleepAfter: &idle}); err != nil {
 			t.Fatal(err)

@@ -228,7 +228,7 @@ func (e *engine) serves(t *testing.T, build string) {
 	}
 	check("an upgrade")
 	if dead := e.docker(t, "docker exec hutch sh -c 'grep -l ^State:.Z /proc/[0-9]*/status || true'"); dead != "" {
-		t.Errorf("dead processes that nobody waits for: %q", dead)
+		t.Errorf("dead processes whose parent does not wait for them: %q", dead)
 	}
 	e.docker(t, documented(t, "docker rm -f hutch"))
 }

@@ -188,7 +188,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestBucket: the keys of a bucket are of the Secret, and a Secret without them is no error.
+// TestBucket: the keys of a bucket come from the Secret, and a Secret without them is not an error.
 func TestBucket(t *testing.T) {
 	for name, preset := range presets(t) {
 		for _, with := range []bool{true, false} {
@@ -286,7 +286,7 @@ func TestPodMonitor(t *testing.T) {
 	}
 }
 
-// TestBadPreset: a preset that is none is refused, and not run with what is left of the manifest.
+// TestBadPreset: an unknown preset is refused, and the manifest is not applied without it.
 func TestBadPreset(t *testing.T) {
 	if !slices.Contains([]string{"unprivileged"}, readYAML(t, chart+"/values.yaml")["preset"].(string)) {
 		t.Error("the default preset is not unprivileged")

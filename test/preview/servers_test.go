@@ -314,7 +314,7 @@ func TestHangingConnections(t *testing.T) {
 				conns = append(conns, c)
 			}
 			if res, err := b.Exec(bounded(t), id, hutch.ExecRequest{Command: "echo alive"}, nil); err != nil || string(res.Stdout) != "alive\n" {
-				t.Errorf("a command beside %d connections: %q, %v", len(conns), res.Stdout, err)
+				t.Errorf("a command during %d connections: %q, %v", len(conns), res.Stdout, err)
 			}
 			for _, c := range conns {
 				c.Close()

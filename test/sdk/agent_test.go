@@ -55,7 +55,7 @@ func triesSteps(of func(calls, context.Context, arguments, func(string, int, str
 	}
 }
 
-// wholeTries is one whose answer is what came of each.
+// wholeTries makes tries whose answer is the result of each.
 func wholeTries(of func(calls, context.Context, arguments, func(string, int, string), func(hutch.AgentEvent) error) (hutch.AgentTries, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		res, err := of(c, ctx, a, nil, nil)
@@ -63,7 +63,7 @@ func wholeTries(of func(calls, context.Context, arguments, func(string, int, str
 	}
 }
 
-// tried is what came of tries, whose differences are bytes.
+// tried is the result of tries, with the differences as bytes.
 func tried(all hutch.AgentTries) any {
 	list := []any{}
 	for _, t := range all.Tries {

@@ -160,7 +160,7 @@ func (r *runner) once(t *testing.T, st step) error {
 	return r.look(st, got)
 }
 
-// try makes a call. Arguments that are no request of the client are its error.
+// try makes a call. If the arguments are not a valid request, the result is the client's error.
 func try(f call, c calls, ctx context.Context, a arguments) (got any, err error) {
 	defer func() {
 		if e, ok := recover().(*hutch.Error); ok {

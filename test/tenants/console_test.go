@@ -98,7 +98,7 @@ func (b *browser) page(t *testing.T, method, path, body string, header ...string
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// TestConsole: by the console, eve has what her token has: nothing of ada's.
+// TestConsole: over the console, eve can do what her token allows, and cannot reach anything of ada's.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	c := openConsole(t)
@@ -124,7 +124,7 @@ func TestConsole(t *testing.T) {
 	if a := eve.page(t, "GET", "/v1/sandboxes", "", "X-Hutch-CSRF", ada.csrf); a.status != 403 {
 		t.Errorf("eve's cookie with ada's value: %d %s", a.status, a.body)
 	}
-	// A file of the sandbox is no script of the console, though it comes from the same origin.
+	// A file of the sandbox cannot be a script of the console, although it comes from the same origin.
 	if a := ada.page(t, "GET", "/v1/sandboxes/crate/files/content?path=page.js", "", "Sec-Fetch-Dest", "script", "X-Hutch-CSRF", "", "Origin", ""); a.status != 403 || strings.Contains(a.body, "alert") {
 		t.Errorf("a file as a script: %d %s", a.status, a.body)
 	}
@@ -200,7 +200,8 @@ func TestCookieOpensOnlyTheAPI(t *testing.T) {
 	}
 }
 
-// TestSessionsAreOnRecord: who signed in and out is in the audit log, and what was done by a session says so; no secret is.
+// TestSessionsAreOnRecord: the audit log has who signed in and out, and which calls were made in a session, but no
+// secret.
 func TestSessionsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	c := openConsole(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTemplates: eve learns nothing of ada's template and its sandbox, cannot begin as it by any field, makes none that
-// reaches more than her token may, and shares none.
+// TestTemplates: eve learns nothing about ada's template and its sandbox, cannot start a sandbox from it by any field,
+// makes no template that reaches more than her token may, and shares none.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -62,7 +62,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestSnapshotDiffs: eve compares nothing of ada's, by whatever name, and learns not whether it is there.
+// TestSnapshotDiffs: eve cannot compare ada's snapshots, by any name, and does not learn whether they exist.
 func TestSnapshotDiffs(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTimelines: eve cannot read the timeline of ada's sandbox, also when it is shared with her and when it is gone, and learns nothing of
-// ada's secrets from her own. Ada sees what eve did.
+// TestTimelines: eve cannot read the timeline of ada's sandbox, also when it is shared with her and when it is
+// destroyed, and learns nothing about ada's secrets from her own timeline. Ada sees what eve did.
 func TestTimelines(t *testing.T) {
 	t.Parallel()
 	h := open(t)

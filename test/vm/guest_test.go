@@ -180,7 +180,7 @@ func contract(t *testing.T, attr *syscall.SysProcAttr, tests, name string, args 
 	}
 }
 
-// work creates a folder with the agent, as native's tests expect it.
+// work creates a folder with a link to the agent, as the tests of native expect.
 func work(t *testing.T, uid int) string {
 	t.Helper()
 	dir := fmt.Sprint("/tmp/work-", uid)

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// tested are the packages whose tests run in the machine, beside this one's.
+// tested are the packages whose tests run in the virtual machine, in addition to the tests of this package.
 var tested = []string{"../../internal/linux/cgroup", "../../internal/driver/native", "../../internal/driver/gvisor"}
 
 // pattern names the tests to run in the machine, for when one of them fails.

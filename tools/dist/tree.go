@@ -20,7 +20,7 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// tree is files by their path, relative to a prefix such as /usr.
+// tree maps paths, relative to a prefix such as /usr, to files.
 type tree map[string]file
 
 // pages are the man pages and the completions of a hutch.

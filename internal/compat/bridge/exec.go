@@ -33,7 +33,7 @@ func (c command) request(session string, longest time.Duration) (hutch.ExecReque
 	}
 	req := hutch.ExecRequest{Command: hutch.CommandLine(c.Argv...), StreamOnly: true, SessionID: session, Timeout: hutch.InSeconds(longest)}
 	if c.Timeout != nil && *c.Timeout > 0 {
-		// A limit over the server's is refused by the service, which names the longest one.
+		// The service refuses a timeout over the server's limit; its error names that limit.
 		req.Timeout = hutch.Seconds(math.Min(*c.Timeout/1000, 1e9))
 	}
 	if c.Dir == nil || *c.Dir == "" {

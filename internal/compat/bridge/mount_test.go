@@ -15,7 +15,7 @@ type (
 	verbs       = hutch.Service
 	volumeVerbs = hutch.Volumes
 
-	// labelled is one sandbox, in which mounts meet before any of them is noted.
+	// labelled is one sandbox, for which several mounts are checked before any of them is noted.
 	labelled struct {
 		verbs
 		meet   sync.WaitGroup

@@ -219,7 +219,7 @@ func TestUploads(t *testing.T) {
 	s.want(404, "GET", "/templates/web/files/"+hash, "") // no build waits any more
 }
 
-// Archives that come at the same time share the bound of their owner, and an old one goes by itself.
+// Archives that arrive at the same time share the limit of their owner, and an old one is removed by itself.
 func TestUploadsAreBounded(t *testing.T) {
 	t.Parallel()
 	u := newUploads(t.TempDir())
@@ -232,7 +232,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	io.WriteString(out, "x") // which is read after all of part was charged
 	for range 2 {
 		if err := u.put("ada", "web", "two", strings.NewReader(part)); hutch.KindOf(err) != hutch.Exhausted {
-			t.Errorf("beside another that comes: %v", err)
+			t.Errorf("while another one arrives: %v", err)
 		}
 	}
 	if err := u.put("eve", "web", "two", strings.NewReader(part)); err != nil {
@@ -321,15 +321,16 @@ func TestBuildsAreBounded(t *testing.T) {
 	if got := s.end(at); got["status"] != buildFailed || !strings.Contains(got["reason"].(map[string]any)["message"].(string), "shutting down") {
 		t.Errorf("%v", got)
 	}
-	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // the one that ended is forgotten
+	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // the build that has ended is forgotten
 	s.want(429, "POST", "/v3/templates", `{"name":"web"}`)
 	s.builds.all[0].since = time.Now().Add(-waitingLong - time.Second)
 	gone := s.builds.all[0].id
-	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // nobody starts one that waits for long
+	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // a build that was not started for a long time is forgotten
 	s.want(404, "GET", "/templates/web/builds/"+gone+"/status", "")
 }
 
-// A template that the administrator shares has no name that the caller's own has, and nobody else deletes it.
+// If a template that the administrator shares has the same name as one of the caller's own, the caller's own has the
+// name. Only the administrator can delete a shared one.
 func TestSharedTemplates(t *testing.T) {
 	t.Parallel()
 	s, _ := openBuilds(t)

@@ -399,7 +399,7 @@ func TestContextsWithTheTrafficToken(t *testing.T) {
 	}
 }
 
-// An id leads to its owner's sandbox alone: another owner can make a sandbox of the same id.
+// An id leads only to its owner's sandbox: another owner can make a sandbox of the same id.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	s := open(t)

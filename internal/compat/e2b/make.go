@@ -195,7 +195,7 @@ func (f *follower) explain(err error) error {
 	return hutch.Errorf(e.Kind, "failed to run command '%s': command failed: %s", f.line.Command, because)
 }
 
-const readyTime = 5 * time.Minute // most time for a template's start command
+const readyTime = 5 * time.Minute // longest time for a template's start command
 
 // program is the program of a template. E2B runs a command repeatedly to check whether it is ready; ours waits for a
 // line. A start command that ends well before that is allowed.

@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// usage counts its readings. An owner's sandbox has another one's id.
+// usage counts its readings. Two owners have a sandbox of the same id.
 type usage struct {
 	hutch.Accounts
 	list []hutch.Usage

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// find returns the record of the sandbox that the path names. An id that no sandbox can have is no sandbox's.
+// find returns the record of the sandbox that the path names. An id that is not valid is not found.
 func (s *Server) find(r *http.Request) (hutch.Sandbox, error) {
 	id := r.PathValue("id")
 	if hutch.CheckID(id) != nil {

@@ -208,7 +208,7 @@ func TestShutdown(t *testing.T) {
 	<-a.ended
 }
 
-// TestClientLeaves: a question ends when its client goes away, streamed or not.
+// TestClientLeaves: a question ends when its client disconnects, streamed or not.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"question":"x"}`, `{"question":"x","stream":true}`} {
@@ -248,7 +248,8 @@ func (long) Ask(_ context.Context, q hutch.Question, out func(hutch.AnswerEvent)
 	return hutch.Answer{Output: strings.Repeat("x", 1<<20)}, nil
 }
 
-// TestAnswersShareARoom: an answer that waits for its client counts as memory of the caller, streamed or not.
+// TestAnswersShareARoom: an answer that waits for its client counts towards the caller's memory budget, streamed or
+// not.
 func TestAnswersShareARoom(t *testing.T) {
 	t.Parallel()
 	h := execute.NewHandler(long{}, execute.Options{})

@@ -77,7 +77,7 @@ func TestStoreIsBounded(t *testing.T) {
 		t.Error("the oldest submission is still there, or more than that is gone")
 	}
 	if _, err := add("ada", 15<<20, false); err == nil {
-		t.Error("a submission was accepted that only one that runs could make room for")
+		t.Error("a submission was accepted although only running ones could be removed for it")
 	}
 	little, _ := add("eve", 1000, true)
 	for i := range 10 {

@@ -239,7 +239,7 @@ func (s *script) WriteFile(context.Context, string, hutch.WriteRequest, io.Reade
 	return hutch.FileInfo{}, nil
 }
 
-// TestRefused: what is wrong with a submission is said in the shape that clients read, and nothing runs.
+// TestRefused: the error of a wrong submission has the form that clients read, and nothing runs.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	svc := &script{&scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -132,7 +132,8 @@ func TestTokenEnds(t *testing.T) {
 	}
 }
 
-// Others can share their sandboxes with a caller, with labels that they choose. No kernel of the caller is there.
+// Other owners can share their sandboxes with a caller, with labels that they choose. None of these sandboxes has a
+// kernel of the caller.
 func TestSandboxesOfOthers(t *testing.T) {
 	t.Parallel()
 	const theirs = "00112233-4455-6677-8899-aabbccddeeff"

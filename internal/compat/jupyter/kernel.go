@@ -47,7 +47,7 @@ type kernel struct {
 	history []input
 	size    int        // bytes of history
 	ends    *time.Time // end of the sandbox, as known to the goroutine that handles the requests
-	stayed  time.Time  // when that goroutine last put off that end
+	stayed  time.Time  // when that goroutine last postponed that end
 	ran     bool       // the interpreter has run code
 	lost    bool       // its state was lost, and no client has been informed yet
 	gone    bool

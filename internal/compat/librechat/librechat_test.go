@@ -488,6 +488,6 @@ func TestEnds(t *testing.T) {
 	}
 	list, err := svc.Sandboxes(context.Background(), hutch.Filter{})
 	if err != nil || len(list) != 1 {
-		t.Errorf("%d sandboxes are left beside the store: %v", len(list)-1, err)
+		t.Errorf("%d sandboxes are left in addition to the store: %v", len(list)-1, err)
 	}
 }

@@ -45,7 +45,7 @@ func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// ignored are folders of caches and packages, which are no results.
+// ignored are folders of caches and packages, which are not results.
 var ignored = []string{"__pycache__", "node_modules", ".cache", ".git"}
 
 // look lists the regular files of the working folder, by their relative names.

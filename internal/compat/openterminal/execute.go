@@ -101,7 +101,7 @@ func (c *call) execute() (any, error) {
 	}
 	p, err := c.svc.StartProcess(c.ctx, c.sandbox, start)
 	if about, _ := hutch.AsError(err).About(); err != nil && hutch.KindOf(err) == hutch.Exhausted && about == hutch.AboutSandbox {
-		c.svc.CleanProcesses(c.ctx, c.sandbox) // ended ones can stand in the way
+		c.svc.CleanProcesses(c.ctx, c.sandbox) // processes that have ended can count towards the limit
 		p, err = c.svc.StartProcess(c.ctx, c.sandbox, start)
 	}
 	if err != nil {

@@ -8,7 +8,7 @@
 //
 // Terminals are for people, on Open WebUI's page. Their WebSockets bring the token in their first message: see [Front].
 //
-// The proxy, prompts and notebooks are not there; the routes are refused with status 501.
+// The proxy, prompts and notebooks are not supported; their routes are refused with status 501.
 package openterminal
 
 import (

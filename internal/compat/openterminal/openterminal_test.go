@@ -155,7 +155,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestManyLines: an answer has a bounded number of entries, and nothing of the output is left out.
+// TestManyLines: an answer has a bounded number of entries, but contains all output.
 func TestManyLines(t *testing.T) {
 	t.Parallel()
 	u := user{serve(t, fakeengine.Start(t)), "ada", ""}

@@ -19,12 +19,12 @@ import (
 	"hutch/internal/compat"
 )
 
-// A terminal is a background process with a name, so it is listed and ended as any process is. As with the original, it ends when the
-// client that is attached to it goes.
+// A terminal is a background process with a name, so it is listed and ended as any process is. As with the original, it
+// ends when the client that is attached to it disconnects.
 const (
 	maxTerminals = 5           // of a user, at once; a sandbox has ten background processes, and commands are among them
 	maxFrame     = 1 << 20     // bytes of a client's message
-	lonely       = time.Minute // after which a terminal without a client makes room for a new one
+	lonely       = time.Minute // after which a new terminal can replace one without a client
 	killSignal   = 9
 
 	terminalName = "open terminal "

@@ -158,7 +158,7 @@ func closed(t *testing.T, conn *websocket.Conn) (websocket.StatusCode, string) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
@@ -350,8 +350,8 @@ func TestMostTerminals(t *testing.T) {
 	ada.create()
 }
 
-// TestHostileTerminal: escape sequences and bytes that are no text arrive as they are; a flood, and a client that does not read it, hold
-// up neither other clients nor the server, and the client is cut off.
+// TestHostileTerminal: escape sequences and bytes that are not text arrive unchanged. Neither a flood nor a client that
+// does not read it delays other clients or the server, and that client is disconnected.
 func TestHostileTerminal(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 2*time.Second)
@@ -399,7 +399,7 @@ func TestFirstMessagesHaveAShare(t *testing.T) {
 	}
 }
 
-// TestSilentClient: one that connects and says nothing has no more than a connection for a while.
+// TestSilentClient: a client that connects and sends nothing gets only a connection, which is closed after a while.
 func TestSilentClient(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)

@@ -134,7 +134,7 @@ func TestExecute(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestEnds: how a program ended is said in Piston's words, and nothing of it stays.
+// TestEnds: the answer says in Piston's terms how a program ended, and no sandbox is left.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

@@ -21,7 +21,7 @@ var (
 const (
 	maxKept = 4 << 20   // bytes of output that an action keeps
 	little  = 128 << 10 // bytes that it keeps when memory is short
-	overlap = 4 << 10   // bytes in which a match can cross pieces of output
+	overlap = 4 << 10   // the longest match, in bytes, that is found across two pieces of output
 )
 
 // leftOut replaces the middle of long output.

@@ -171,7 +171,8 @@ func isLoopback(r *http.Request) bool {
 	return netaddr.IsLoopback(host)
 }
 
-// find returns the sandbox of a request whose token can use it. Who cannot does not learn what exists.
+// find returns the sandbox of a request whose token can use it. A caller that cannot use it does not learn whether it
+// exists.
 func (h *Handler) find(r *http.Request, to route) (Target, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

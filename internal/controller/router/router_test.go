@@ -186,7 +186,7 @@ func TestWhoGetsIn(t *testing.T) {
 	run(403, "not in this namespace", "Authorization", "Bearer other")
 	run(403, "not in this namespace", "X-Sandbox-Namespace", "") // which is default
 	run(404, "no object", "X-Sandbox-Namespace", "x", "Authorization", "Bearer x")
-	run(404, "no object", "X-Sandbox-ID", "box-u1") // an id of the server is no name
+	run(404, "no object", "X-Sandbox-ID", "box-u1") // an id of the server is not a valid name
 	run(404, "no object", "X-Sandbox-UID", "u2")
 	if ran {
 		t.Error("a command ran")

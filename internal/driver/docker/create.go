@@ -56,7 +56,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return i, nil
 }
 
-// prepare gives the engine an image that it does not have, if that can take long.
+// prepare imports an image that the engine does not have, if the import can take long.
 func (d *Driver) prepare(ctx context.Context, root image.Root) error {
 	if root.EROFS == "" {
 		return nil

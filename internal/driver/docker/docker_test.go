@@ -66,8 +66,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has. An image can set
-// every label for its containers, so labels alone lead to no container, image or folder.
+// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has. An image can
+// set every label for its containers, so the driver does not rely on labels alone to find containers, images and
+// folders.
 func TestOthersAreSpared(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)
@@ -154,7 +155,8 @@ func inEngine(t *testing.T, api *client.Client) string {
 	return strings.Join(names, " ")
 }
 
-// TestNoEngine: an engine that cannot be used is named, with what to do; nothing of it is needed where nothing was made.
+// TestNoEngine: the finding names an engine that cannot be used, and its fix. Sweep needs no engine if nothing was
+// made.
 func TestNoEngine(t *testing.T) {
 	for host, want := range map[string]string{
 		"unix:///nonexistent/docker.sock": "/nonexistent/docker.sock", "tcp://192.0.2.1:2375": "on this host", "nonsense": "nonsense",

@@ -21,11 +21,11 @@ import (
 	"hutch/internal/image"
 )
 
-// A container needs an image of Docker's. Ours holds the skeleton of a host image: its links, its /etc and the mount
-// points, without the folders that are bound over it. For another image it holds everything, as in Hutch's store: the
-// engine asks no registry.
+// A container needs a Docker image. For a host image, that Docker image holds the skeleton: its links, its /etc and the
+// mount points, without the folders that are bound over them. For another image it holds all files, from Hutch's store,
+// so the engine asks no registry.
 
-// private is a folder that only root can enter, and meeting the folder in it with the socket of daemon and agent.
+// private is a folder that only root can enter, and meeting the folder in it with the socket between daemon and agent.
 const private, meeting = "/.hutch/private", "/.hutch/private/run"
 
 // image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
@@ -158,7 +158,7 @@ func importFailure(r io.Reader) error {
 	}
 }
 
-// writeImage writes the root of an image, and the folder where daemon and agent meet.
+// writeImage writes the root of an image, and the folder of the socket between daemon and agent.
 func writeImage(out io.Writer, root image.Root) error {
 	root.Files = slices.Clone(root.Files)
 	for _, path := range []string{private, meeting} {

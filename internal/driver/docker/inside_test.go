@@ -16,8 +16,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// TestSecretsAndTheWayToThem: the engine does not know the token or the environment, and the user inside has no way to the
-// folder where daemon and agent meet, to the engine, or to a device.
+// TestSecretsAndTheWayToThem: the engine does not know the token or the environment, and the user inside has no way to
+// the folder of the socket between daemon and agent, to the engine, or to a device.
 func TestSecretsAndTheWayToThem(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)

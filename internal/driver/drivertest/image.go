@@ -147,7 +147,7 @@ func imageDiskLimit(t *testing.T, s *suite) {
 	p.wantProbe(t, "", "write", "/workspace/small", "fits")
 }
 
-// Instances of one image see nothing of each other, and change nothing of the image.
+// Instances of one image cannot see each other's files, and cannot change the image.
 func imageIsShared(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t, ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")}), image.EROFSOptions{})
 	sum := fileSum(t, s.Root.EROFS)

@@ -31,7 +31,7 @@ type Faults struct {
 	Archive func(id string) error // before anything is written
 	// Converse, when set, answers every connection in place of the agent.
 	Converse func(id string, conn net.Conn)
-	// Through, when set, stands between the engine and the agent: it returns the connection that the engine gets.
+	// Through, when set, wraps the connection to the agent: it returns the connection that the engine gets.
 	Through func(id string, conn net.Conn) net.Conn
 }
 
@@ -151,8 +151,8 @@ func (d *Driver) linkTar(home string) error {
 // writeTar writes the tar program of all instances. The engine saves a sandbox's files with the tar inside, which must not
 // touch the host's files: this tar knows only the folder of the instance that it is called in.
 //
-// It is written once, before anything runs: the kernel refuses to execute a file that somebody has open for writing, and a
-// child has it open until it executes its program.
+// It is written once, before anything runs: the kernel refuses to execute a file that any process has open for writing,
+// and a new child has it open until it executes its program.
 func writeTar(dir string) error {
 	real, err := exec.LookPath("tar")
 	if err != nil {

@@ -35,7 +35,7 @@ func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
 	return dialFD(ctx, fd, agentSocket)
 }
 
-// openMeeting opens a file of the folder where daemon and agent meet, as a path only.
+// openMeeting opens a file of the folder with the socket between daemon and agent, as a path only.
 func (i *instance) openMeeting(name string) (int, error) {
 	gofer := i.procs.Gofer
 	path := fmt.Sprintf("/proc/%d/root", gofer.PID)

@@ -19,8 +19,8 @@ type folder struct {
 
 func (p folder) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
-// meeting is the folder that is shown inside as the one where daemon and agent meet. It
-// stays empty: the gofer covers it by a small file system in memory.
+// meeting is the folder that is shown inside as the one with the socket between daemon and agent. It stays empty: the
+// gofer covers it by a small file system in memory.
 func (p folder) meeting() string { return filepath.Join(p.dir, "run") }
 
 func (p folder) config() string { return filepath.Join(p.dir, "config.json") }

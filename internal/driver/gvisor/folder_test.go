@@ -260,7 +260,7 @@ func TestFilterIsOnlyOfPrograms(t *testing.T) {
 	}
 }
 
-// A handle with another program's process, or without sense, finds nothing.
+// A handle that names another program's process, or that is not valid, finds no instance.
 func TestRecoverOfAStrangersProcess(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

@@ -47,8 +47,9 @@ func TestImageIsFreed(t *testing.T) {
 	}
 }
 
-// An instance can be saved any number of times. The agent listens again after each save, and gVisor gives the files of the
-// sockets before back only when it has many of them: they must fit into the folder where daemon and agent meet.
+// An instance can be saved any number of times. The agent listens again after each save, and gVisor gives the files of
+// the sockets before back only when it has many of them: they must fit into the folder of the socket between daemon and
+// agent.
 func TestManySaves(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

@@ -48,8 +48,9 @@ func (i *instance) pids(ctx context.Context) int {
 	return max(0, n-inside.Threads)
 }
 
-// backing returns the sizes of the files that hold the memory and the written files inside. Both have no name: they
-// are found among the sentry's open files.
+// backing returns the disk space of two files of the sentry: memory is that of the file that holds the memory of the
+// sandbox, disk that of the file that holds what its programs have written. Neither file has a name, so they are found
+// among the sentry's open files.
 func (p process) backing() (memory, disk int64) {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
 	for _, fd := range fds {

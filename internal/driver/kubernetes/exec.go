@@ -98,7 +98,7 @@ func (p *pipes) fail(err error) {
 		p.err = err
 	}
 	p.mu.Unlock()
-	p.in.Close() // the end of the input is no error there
+	p.in.Close() // the end of the input is not an error there
 	p.out.CloseWithError(err)
 }
 

@@ -110,7 +110,8 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestNoCluster: a cluster that cannot be reached is named, with what to do; and nothing of it is needed where nothing was made.
+// TestNoCluster: the finding names a cluster that cannot be reached, and its fix. Sweep needs no cluster if nothing was
+// made.
 func TestNoCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, file := range []string{"/nonexistent", write(t, `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`)} {

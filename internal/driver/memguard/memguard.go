@@ -10,8 +10,8 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// Limits are the memory limits of an instance, in bytes, beside the one that the user gave, which is for the programs
-// inside.
+// Limits are the memory limits of an instance, in bytes, in addition to the limit of the user, which is for the
+// programs inside.
 type Limits struct {
 	Soft int64 `json:"soft"` // adds what the instance takes for itself: above it, programs are ended
 	Hard int64 `json:"hard"` // adds a reserve, so that the instance lives on until they are
@@ -20,7 +20,7 @@ type Limits struct {
 // overhead is what an instance may take for itself.
 const overhead = 64 << 20
 
-// LimitsOf returns the limits for the one that the user gave.
+// LimitsOf returns the limits that follow from the limit of the user.
 func LimitsOf(limit int64) Limits {
 	soft := limit + overhead
 	return Limits{Soft: soft, Hard: soft + 128<<20 + limit/8}

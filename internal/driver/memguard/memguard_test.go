@@ -142,7 +142,7 @@ func TestCollects(t *testing.T) {
 	}
 }
 
-// TestNoGarbageEver: where there is no garbage, no time is lost for it the next time either.
+// TestNoGarbageEver: if there is never garbage to collect, the guard acts without a delay each time.
 func TestNoGarbageEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, over := limits.Soft+mib, time.Now()

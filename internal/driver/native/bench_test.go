@@ -25,8 +25,8 @@ func spec(root image.Root, id string) driver.Spec {
 	}
 }
 
-// BenchmarkCreate measures a cold create up to the agent's first answer, beside
-// the namespaces that it is made of.
+// BenchmarkCreate measures a cold create up to the agent's first answer and, for comparison, the creation of its
+// namespaces.
 func BenchmarkCreate(b *testing.B) {
 	b.Run("instance", func(b *testing.B) { benchCreate(b, false) })
 	b.Run("network", func(b *testing.B) { benchCreate(b, true) })

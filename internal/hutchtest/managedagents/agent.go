@@ -105,7 +105,7 @@ func (a *API) Interrupt(id string) {
 // AttachMemory attaches a memory store to a session.
 func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory = true }) }
 
-// HealthCheck queues an item that is no session.
+// HealthCheck queues an item that is not a session.
 func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
 // Terminate ends a session for good.

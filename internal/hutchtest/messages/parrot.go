@@ -31,7 +31,7 @@ func Parrot(r Request) Answer {
 	return Text(parts[min(answered, len(parts)-1)])
 }
 
-// Flags starts a [Parrot], and returns the flags of a `hutch serve` that asks it.
+// Flags starts a [Parrot], and returns the flags that make `hutch serve` use it as the model.
 func Flags(t testing.TB) []string {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "key")

@@ -1,5 +1,5 @@
-// Package wallclock lets the wall clock of a single program jump, as when somebody
-// sets the time of a machine. The program's monotonic clock and its timers continue.
+// Package wallclock lets the wall clock of a single program jump, as when an administrator sets the time of a machine.
+// The program's monotonic clock and its timers continue.
 //
 // Go programs read the clock with code that the kernel maps into each process
 // (vdso(7)). This package replaces that code in one process, before its first

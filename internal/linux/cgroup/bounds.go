@@ -7,8 +7,8 @@ import (
 )
 
 // Bounds returns the memory limit of this process's groups, and the free part of it, for the group with the least free
-// memory. Both are 0 if no visible group has a limit. The limit includes the groups that this process makes, if they
-// are below, as in a container.
+// memory. Both are 0 if no visible group has a limit. The limit also holds for groups that this process makes, if they
+// are children of its own group, as in a container.
 func Bounds() (limit, free int64) { return tightest(home()) }
 
 // home are the groups in which this process began.

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Users makes a user namespace below that of this process, with the same ids for users and groups, and returns a
-// descriptor of it. It belongs to the effective user of this process. The caller needs CAP_SETUID and CAP_SETGID, and
-// for the id 0 CAP_SETFCAP.
+// Users makes a user namespace that is a child of this process's own, with the same ids for users and groups, and
+// returns a descriptor of it. It belongs to the effective user of this process. The caller needs CAP_SETUID and
+// CAP_SETGID, and for the id 0 CAP_SETFCAP.
 //
-// A process makes the namespace and is killed before this returns: a process with threads cannot make one that it does
-// not enter.
+// A child process makes the namespace and is killed before Users returns. This process cannot make it: it would have to
+// enter the new namespace, which the kernel refuses to a process with threads.
 func Users(ids []ID) (fd int, err error) {
 	runtime.LockOSThread() // the child is like this thread
 	defer runtime.UnlockOSThread()

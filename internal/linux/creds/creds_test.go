@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can act as somebody else")
+		t.Skip("only root can act as another user")
 	}
 }
 

@@ -45,7 +45,7 @@ func TestKillAndWait(t *testing.T) {
 			t.Errorf("%v, dead: %v", err, p.Dead())
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("nobody was told")
+		t.Fatal("no process was notified")
 	}
 	if err := p.Kill(); err != nil {
 		t.Errorf("kill of the dead: %v", err)

@@ -124,15 +124,14 @@ var conditions = map[string][]bpf.Instruction{
 	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a line. The rest
 	// reveal the host's disks: where a file is on them, and their names.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
-	// Who has opened a file, and in whose way a program can be: of files that the
-	// host has for everyone.
-	// F_SETSIG chooses which signal the kernel sends to another process; see faults.
+	// These reveal which other sandboxes have opened a file of the host, or let a program delay them. F_SETSIG chooses
+	// which signal the kernel sends to another process; see faults.
 	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, unix.F_SETSIG, setDelegation),
 	// These calls choose what a signal says of its origin; see faults.
 	"rt_sigqueueinfo":   unless(1, unix.EPERM, faults...),
 	"rt_tgsigqueueinfo": unless(2, unix.EPERM, faults...),
 	"pidfd_send_signal": unless(1, unix.EPERM, faults...),
-	// Whether another sandbox has read the same file lately.
+	// This flag reveals whether another sandbox has read the same file lately.
 	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	// Huge pages are reserved by the host's administrator, and are not counted anywhere.

@@ -35,7 +35,7 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 })
 
 // FilterApart is [Filter] where commands live in a user namespace of their own, which the agent enters for each. It
-// allows setns to those who know the pass.
+// allows setns to programs that know the pass.
 func FilterApart(p Pass) ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -51,9 +51,8 @@ func (p Pass) enter(machine *arch.Info) []rule {
 	return all.list(unknown)
 }
 
-// Ancestry returns a filter that allows everything but to leave the tree of
-// processes that one was started in, in the same form: for a kernel that is the
-// sandbox's own. It allows clone3 to those who know the pass.
+// Ancestry returns a filter that allows everything but to leave the tree of processes that one was started in, in the
+// same form: for a kernel that is the sandbox's own. It allows clone3 to programs that know the pass.
 func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
 
 // AncestryApart is [Ancestry] for programs that can be root inside, in a user namespace

@@ -186,12 +186,12 @@ func TestOtherABIs(t *testing.T) {
 	}
 }
 
-// Only who knows the pass may call clone3 under the filter of ancestry.
+// Only a program that knows the pass can call clone3 under the filter of ancestry.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()
 	if pass == NewPass() || pass[0] == 0 || pass[1] == 0 {
-		t.Errorf("%x is no secret", pass)
+		t.Errorf("%x is not a secret", pass)
 	}
 	args := func(i int, flip uint64) [6]uint64 {
 		a := [6]uint64{4096, 64, pass[0], pass[1]}
@@ -249,7 +249,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Only who knows the pass enters the namespace of commands, and everything else is as under the usual filter.
+// Only a program that knows the pass can enter the namespace of commands. Everything else is as under the usual filter.
 func TestFilterApart(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()

@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 func TestUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can start programs as somebody else")
+		t.Skip("only root can start programs as another user")
 	}
 	c := shell("id -u; id -g; id -G; grep CapEff /proc/self/status")
 	c.User = &spawn.User{UID: 12345, GID: 54321, Groups: []int{77, 78}}
@@ -175,7 +175,7 @@ func TestUser(t *testing.T) {
 func TestReadAll(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can start programs as somebody else")
+		t.Skip("only root can start programs as another user")
 	}
 	shut := filepath.Join(t.TempDir(), "shut")
 	if err := os.WriteFile(shut, []byte("read\n"), 0); err != nil {

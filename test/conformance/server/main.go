@@ -1,7 +1,7 @@
 //go:build conformance
 
-// Command server is Hutch's MCP server for the conformance suite: with the suite's tools beside ours, and without a
-// token, because the suite sends none. It prints its address, and ends when its standard input does.
+// Command server is Hutch's MCP server for the conformance suite: with the suite's tools in addition to ours, and
+// without a token, because the suite sends none. It prints its address, and ends when its standard input does.
 package main
 
 import (

@@ -72,7 +72,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 	w.eventually("the command is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 	if code, _ := w.open("process.Process/Start", bash("true"), "Connect-Timeout-Ms", "soon").failure(); code != "invalid_argument" {
-		t.Errorf("a limit that is no number: %s", code)
+		t.Errorf("a limit that is not a number: %s", code)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// asked does work on files as the sandbox's own user, and notes for whom it was asked for.
+// asked works on files as the sandbox's own user, and notes which user the request named.
 type asked struct {
 	hutch.Service
 	mu sync.Mutex

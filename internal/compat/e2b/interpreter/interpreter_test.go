@@ -210,7 +210,7 @@ func TestResultLine(t *testing.T) {
 	}
 }
 
-// Characters that come in pieces are put together, and bytes that are none are replaced.
+// Characters that arrive in pieces are put together, and bytes that are not characters are replaced.
 func TestCutCharacters(t *testing.T) {
 	w := httptest.NewRecorder()
 	l := &lines{w: w}

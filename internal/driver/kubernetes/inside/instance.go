@@ -17,7 +17,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors of the second process, beside the boot message at 0.
+// Descriptors of the second process, in addition to the boot message at 0.
 const (
 	listenFD  = 3
 	controlFD = 4

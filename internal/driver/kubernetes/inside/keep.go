@@ -15,9 +15,9 @@ import (
 	"hutch/internal/tarball"
 )
 
-// The files of an instance can be kept without its agent, whose protocol another version of the daemon may not speak. The
-// second process does that beside the agent: on a request, which comes with a descriptor, it stops all programs and
-// writes their folders to the descriptor.
+// The files of an instance can be kept without its agent, whose protocol another version of the daemon may not speak.
+// The second process does that in addition to the agent's work: on a request, which comes with a descriptor, it stops
+// all programs and writes their folders to the descriptor.
 
 // files asks the second process for the files.
 func (p *pod) files(w io.Writer) error {

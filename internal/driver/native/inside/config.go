@@ -9,7 +9,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors that an instance starts with, beside null devices at 0, 1 and 2. The trees of [Bind] follow.
+// Descriptors that an instance starts with, in addition to null devices at 0, 1 and 2. The trees of [Bind] follow.
 const (
 	listenFD = 3 // the socket on which the agent listens
 	configFD = 4 // input from [Send]

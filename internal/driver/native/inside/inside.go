@@ -84,7 +84,7 @@ func showAgent(c Config) error {
 
 // begin is the start of the second program, before it becomes the agent.
 func begin() (wire.Boot, error) {
-	// The name that ps shows; exec took it from Program.
+	// Set the name that ps shows: exec has derived it from Program, which is a number.
 	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {
 		return wire.Boot{}, err
 	}

@@ -29,7 +29,8 @@ var Capabilities = []uintptr{
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE, unix.CAP_SETFCAP, unix.CAP_FSETID,
 }
 
-// becomeRoot becomes the instance's root, if it has one. Until the daemon mapped ids, this process ran as nobody.
+// becomeRoot becomes the instance's root, if it has one. Until the daemon mapped ids, this process ran as the user
+// nobody.
 func becomeRoot(c Config) error {
 	if !c.Privileged {
 		return nil

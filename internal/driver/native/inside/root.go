@@ -208,7 +208,7 @@ func (b *builder) fillSys() {
 	}
 }
 
-// bootID identifies one boot of the machine, and so the machine.
+// bootID identifies one boot of the machine, and therefore the machine, so instances get a random one.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
 // makeOwn creates the folder of covering files.
@@ -225,7 +225,7 @@ func (b *builder) sealOwn() {
 	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
 }
 
-// newUUID is a random one.
+// newUUID returns a random UUID.
 func newUUID() string {
 	var u [16]byte
 	rand.Read(u[:])
