@@ -147,6 +147,9 @@ func (i *instance) open(ctx context.Context, purpose byte) (net.Conn, error) {
 		}
 		if _, err := stream.Write([]byte{purpose}); err != nil {
 			stream.Close()
+			if session.IsClosed() {
+				continue
+			}
 			return nil, err
 		}
 		return stream, nil
@@ -156,14 +159,17 @@ func (i *instance) open(ctx context.Context, purpose byte) (net.Conn, error) {
 // keepOpen opens a stream for a purpose, and again whenever use returns, until ctx is done or the pod has ended.
 func (i *instance) keepOpen(ctx context.Context, purpose byte, use func(net.Conn)) {
 	for {
-		stream, err := i.open(ctx, purpose)
-		if err != nil {
-			return
+		if stream, err := i.open(ctx, purpose); err == nil {
+			stop := context.AfterFunc(ctx, func() { stream.Close() })
+			use(stream)
+			stop()
+			stream.Close()
 		}
-		stop := context.AfterFunc(ctx, func() { stream.Close() })
-		use(stream)
-		stop()
-		stream.Close()
+		select {
+		case <-i.done:
+			return
+		default:
+		}
 		if !pause(100*time.Millisecond, ctx.Done()) {
 			return
 		}
