@@ -22,7 +22,7 @@ func (e *Engine) execResumable(ctx context.Context, id string, req hutch.ExecReq
 	}
 	run, free := caller.OwnBudget(context.WithoutCancel(ctx))
 	run, cancel := context.WithCancelCause(run)
-	x, r, err := s.execs.Add(resumable.Options{Grace: e.opt.ExecGrace, Take: caller.From(run).Budget.Take, Free: free, Cancel: cancel})
+	x, r, err := s.execs.Add(resumable.Options{Grace: e.opt.ExecGrace, Take: caller.From(run).Budget.TakeSpare, Free: free, Cancel: cancel})
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}

@@ -95,13 +95,19 @@ func (l *outputLog) append(ctx context.Context, p piece) error {
 // fitsLocked reports whether more can be appended without losing unread output, and with at least half of the log for
 // output that a reader already got.
 func (l *outputLog) fitsLocked(cost int64) bool {
-	for l.weight+cost-l.base > l.size && l.size < maxAhead+maxBehind && l.take(logStep) {
+	for l.wantsMoreLocked(cost) && l.take(logStep) {
 		l.size += logStep
 	}
 	if l.weight+cost-l.handed > min(l.size/2, maxAhead) {
 		return false
 	}
 	return l.reader == nil || l.weight+cost-l.reader.weight <= l.size
+}
+
+// wantsMoreLocked reports whether a larger log would keep more of what was read, or let the program print further ahead.
+func (l *outputLog) wantsMoreLocked(cost int64) bool {
+	kept, unread := l.weight+cost-l.base, l.weight+cost-l.handed
+	return l.size < maxAhead+maxBehind && kept > l.size || l.size < 2*maxAhead && unread > l.size/2
 }
 
 // waitLocked waits for a change, without the lock.

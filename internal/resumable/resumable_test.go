@@ -72,6 +72,30 @@ func TestKeepsWhatTheReaderGot(t *testing.T) {
 	}
 }
 
+// A program that nobody reads can print 512 KiB, and half of the smallest log when memory is short.
+func TestAheadOfItsReader(t *testing.T) {
+	for what, c := range map[string]struct {
+		take func(int) bool
+		want int
+	}{
+		"memory":    {func(int) bool { return true }, 512 << 10},
+		"no memory": {func(int) bool { return false }, 64 << 10},
+	} {
+		t.Run(what, func(t *testing.T) {
+			log := newLog(c.take)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			piece, got := make([]byte, 4<<10), 0
+			for log.add(ctx, hutch.Output{Stream: hutch.Stdout, Data: piece, Cursor: int64(got + len(piece))}) == nil {
+				got += len(piece)
+			}
+			if got > c.want || got < c.want*9/10 {
+				t.Errorf("it could print %d bytes, not %d less the record of the pieces", got, c.want)
+			}
+		})
+	}
+}
+
 func TestOneReaderAtATime(t *testing.T) {
 	var table Table
 	x, first, _ := start(t, &table, time.Minute)

@@ -77,6 +77,22 @@ func (t *Tab) Take(n int) bool {
 	return true
 }
 
+// TakeSpare is Take for memory that its holder can do without. It leaves half of the owner's share, and half of the
+// total, to what others need.
+func (t *Tab) TakeSpare(n int) bool {
+	if t == nil {
+		return true
+	}
+	r := t.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.holders == 0 || n > r.total/2-r.sum || n > r.share/2-r.taken[t.owner] {
+		return false
+	}
+	t.noteLocked(n)
+	return true
+}
+
 // aValue estimates the decoded size of a value in a JSON list or object, without its text, in bytes.
 const aValue = 200
 

@@ -43,6 +43,32 @@ func TestShares(t *testing.T) {
 	}
 }
 
+func TestTakeSpare(t *testing.T) {
+	t.Parallel()
+	r := New(100, 60)
+	first, end := r.Open("a")
+	defer end()
+	other, endOther := r.Open("b")
+	defer endOther()
+	for _, step := range []struct {
+		take func(int) bool
+		n    int
+		want bool
+		why  string
+	}{
+		{first.TakeSpare, 31, false, "over half of the owner's share"},
+		{first.TakeSpare, 30, true, "half of the share"},
+		{first.Take, 10, true, "needed, and within the share"},
+		{other.TakeSpare, 11, false, "over half of the total"},
+		{other.TakeSpare, 10, true, "half of the total"},
+		{(*Tab)(nil).TakeSpare, 1 << 30, true, "of no request"},
+	} {
+		if got := step.take(step.n); got != step.want {
+			t.Errorf("take %d: %v, %s", step.n, got, step.why)
+		}
+	}
+}
+
 // A call that outlives its request keeps the request's memory until it ends.
 func TestHold(t *testing.T) {
 	t.Parallel()
