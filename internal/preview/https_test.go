@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -89,8 +90,8 @@ func TestHTTPSMismatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, dump, nil)
 	b.speaks(hutch.HTTPSPort)
-	if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 502 {
-		t.Errorf("a server of HTTP behind a port of HTTPS: %s", resp.Status)
+	if resp, body := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 502 || !strings.Contains(body, "--https=false") {
+		t.Errorf("a server of HTTP behind a port of HTTPS: %s %s", resp.Status, body)
 	}
 	b.speaks("")
 	if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 200 {

@@ -32,7 +32,8 @@ var (
 
 	nobody = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "Nothing answers on port %d yet", Text: "The sandbox %s runs, and no server listens there. This page tries again by itself.", Retry: 2}
 	silent = notice{status: http.StatusGatewayTimeout, kind: hutch.Timeout, Title: "The server on port %d does not answer", Text: "It took the request in the sandbox %s and said nothing in good time. Look at its log."}
-	broken = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "The server on port %d broke off", Text: "What it said in the sandbox %s was no HTTP, or ended too soon. Look at its log."}
+	broken = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "The server on port %d broke off", Text: "What it said in the sandbox %s was no HTTP, or ended too soon. Look at its log. If the server speaks HTTPS, expose the port with --https (\"protocol\": \"https\")."}
+	noTLS  = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "The server on port %d does not speak HTTPS", Text: "The port was exposed with the protocol https, and the server in the sandbox %s answers without TLS. If it speaks HTTP, expose the port with --https=false (\"protocol\": \"http\")."}
 )
 
 // about fills in what a notice is about.

@@ -310,11 +310,19 @@ func (h *Handler) why(r *http.Request, err error) notice {
 		return nobody.about(v)
 	case ours:
 		return trouble(e)
+	case isPlain(err):
+		return noTLS.about(v)
 	case late && timeout.Timeout(), v.late():
 		return silent.about(v)
 	}
 	h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "err", err)
 	return broken.about(v)
+}
+
+// isPlain reports whether a server that should speak TLS answered without it.
+func isPlain(err error) bool {
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return plain
 }
 
 // noServer reports whether no server answered on the port.
