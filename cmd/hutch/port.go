@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -163,8 +164,8 @@ func newPorts(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
-				return []any{p.Port, p.Name, p.Access, p.URL}
+			if err := writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tPROTOCOL\tURL", func(p hutch.Port) []any {
+				return []any{p.Port, p.Name, p.Access, cmp.Or(p.Protocol, hutch.HTTPPort), p.URL}
 			}); err != nil || asJSON {
 				return err
 			}

@@ -63,9 +63,11 @@ func (s *server) addTools() {
 	s.addScreenTool()
 	add(s, &sdk.Tool{
 		Name: "exposePort", Title: "Show a port",
-		Description: "Give a server in a sandbox a URL that a browser can open. The server may start later, and the sandbox may sleep: opening the URL wakes it. The same port gives the same URL again.",
+		Description: "Give a server in a sandbox a URL that a browser can open. The server may start later. Opening the URL wakes the sandbox. The same port gives the same URL.",
 		Annotations: hints{idempotent: true, openWorld: true}.annotations(),
-		InputSchema: schema[exposePortArgs](nil),
+		InputSchema: schema[exposePortArgs](func(p properties) {
+			p["protocol"].Enum = oneOf(hutch.HTTPPort, hutch.HTTPSPort)
+		}),
 	}, s.exposePort)
 	add(s, &sdk.Tool{
 		Name: "network", Title: "Show or change the network",

@@ -10,8 +10,11 @@ import (
 type exposePortArgs struct {
 	SandboxID string `json:"sandboxId"`
 	Port      int    `json:"port" jsonschema:"1 to 65535"`
-	Name      string `json:"name,omitempty" jsonschema:"what to call it, for people"`
-	Token     string `json:"token,omitempty" jsonschema:"last part of the URL's host name, 1-16 of a-z0-9_-; default random"`
+	Name      string `json:"name,omitempty" jsonschema:"for people"`
+	Token     string `json:"token,omitempty" jsonschema:"end of the URL's host name, 1-16 of a-z0-9_-; default random"`
+
+	// Protocol is what the server speaks. The list of tools is short of space for words about it.
+	Protocol hutch.PortProtocol `json:"protocol,omitempty"`
 }
 
 // exposedPort is the structured result of exposePort.
@@ -26,7 +29,7 @@ func (s *server) exposePort(ctx context.Context, c *call, in exposePortArgs) (re
 	if err := need("sandboxId", in.SandboxID, "the sandbox that the server is in; exec makes one"); err != nil {
 		return reply{}, err
 	}
-	p, err := s.svc.Expose(ctx, in.SandboxID, hutch.ExposeRequest{Port: in.Port, Name: in.Name, Token: in.Token})
+	p, err := s.svc.Expose(ctx, in.SandboxID, hutch.ExposeRequest{Port: in.Port, Name: in.Name, Token: in.Token, Protocol: in.Protocol})
 	if err != nil {
 		return reply{}, err
 	}

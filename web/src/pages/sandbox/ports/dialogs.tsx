@@ -7,20 +7,22 @@ interface ExposeProps {
   sandbox: Sandbox
   /** The port that the dialog begins with; undefined while it is closed. */
   port: number | "any" | undefined
+  /** The ports that have a URL: they keep what is not changed here. */
+  exposed: readonly Port[]
   onClose: () => void
   onDone: () => void
 }
 
 /** Gives a port a URL. */
-export function ExposePort({ sandbox, port, onClose, onDone }: ExposeProps) {
+export function ExposePort({ sandbox, port, exposed, onClose, onDone }: ExposeProps) {
   const [number, setNumber] = useState(typeof port === "number" ? String(port) : "")
   const [name, setName] = useState("")
-  const [access, setAccess] = useState<Port["access"]>("public")
-  const [protocol, setProtocol] = useState<NonNullable<Port["protocol"]>>("http")
+  const [chosen, setChosen] = useState<Pick<Partial<Port>, "access" | "protocol">>({})
+  const { access = "public", protocol = "http" } = { ...exposed.find((p) => p.port === Number(number)), ...chosen }
   const { busy, error, run } = useAction()
   const expose = (e: SyntheticEvent) => {
     e.preventDefault()
-    void run(() => sandbox.exposePort(Number(number), { access, protocol, ...(name === "" ? {} : { name }) })).then((done) => {
+    void run(() => sandbox.exposePort(Number(number), { ...chosen, ...(name === "" ? {} : { name }) })).then((done) => {
       if (!done) return
       onDone()
       onClose()
@@ -35,7 +37,7 @@ export function ExposePort({ sandbox, port, onClose, onDone }: ExposeProps) {
         </div>
         <Field label="Access" hint={access === "public" ? "Anybody who knows the URL can open it." : "It opens for tokens of this server that can see the sandbox, and by signed links."}>
           {(ids) => (
-            <Select {...ids} value={access} onChange={(e) => setAccess(e.target.value as Port["access"])}>
+            <Select {...ids} value={access} onChange={(e) => setChosen({ ...chosen, access: e.target.value as Port["access"] })}>
               <option value="public">Public</option>
               <option value="private">Private</option>
             </Select>
@@ -43,7 +45,7 @@ export function ExposePort({ sandbox, port, onClose, onDone }: ExposeProps) {
         </Field>
         <Field label="Server" hint={protocol === "http" ? "The server in the sandbox speaks HTTP." : "The server in the sandbox speaks HTTPS. Its certificate is not checked."}>
           {(ids) => (
-            <Select {...ids} value={protocol} onChange={(e) => setProtocol(e.target.value as NonNullable<Port["protocol"]>)}>
+            <Select {...ids} value={protocol} onChange={(e) => setChosen({ ...chosen, protocol: e.target.value as NonNullable<Port["protocol"]> })}>
               <option value="http">HTTP</option>
               <option value="https">HTTPS</option>
             </Select>

@@ -39,7 +39,7 @@ export default function PortsTab({ sandbox, record }: TabProps) {
           empty={<Empty icon={Plug} title="No port is exposed">A port that is exposed has a URL, which opens the server behind it in any browser.</Empty>} />
         {shown && <Preview port={shown} onClose={() => setBeside(undefined)} />}
       </div>
-      <ExposePort key={String(exposing)} sandbox={sandbox} port={exposing} onClose={() => setExposing(undefined)} onDone={reload} />
+      <ExposePort key={String(exposing)} sandbox={sandbox} port={exposing} exposed={data} onClose={() => setExposing(undefined)} onDone={reload} />
       <LinkPort sandbox={sandbox} port={linking} onClose={() => setLinking(undefined)} />
       <Confirm open={removing !== undefined} onClose={() => setRemoving(undefined)} title={`Take back the URL of port ${removing?.port ?? ""}?`} action="Take it back"
         onConfirm={() => removePort(sandbox, removing).then(reload)}>
@@ -85,7 +85,7 @@ function portColumns(open: ReadonlySet<number> | undefined, on: Handlers): Colum
     { id: "name", title: "Name", width: "minmax(0, 0.8fr)", hide: "medium", sort: (p) => p.name ?? "", cell: (p) => plainLine(p.name ?? "") },
     { id: "url", title: "URL", width: "minmax(0, 2fr)", cell: (p, tabIndex) => <a href={p.url} target="_blank" rel="noreferrer" tabIndex={tabIndex} title="Open in a new window">{plainLine(new URL(p.url).host)} <ExternalLink className="icon icon-inline" aria-hidden /></a> },
     { id: "access", title: "Access", width: "5.5rem", hide: "narrow", cell: (p) => <Badge look={p.access === "private" ? "accent" : "plain"}>{p.access === "private" ? "Private" : "Public"}</Badge> },
-    { id: "server", title: "Server", width: "6.5rem", hide: "narrow", cell: (p) => open === undefined ? "" : open.has(p.port) ? <Badge look="good">Listens</Badge> : <Badge>None</Badge> },
+    { id: "server", title: "Server", width: "9rem", hide: "narrow", cell: (p) => <>{open !== undefined && (open.has(p.port) ? <Badge look="good">Listens</Badge> : <Badge>None</Badge>)} {p.protocol === "https" && <Badge>HTTPS</Badge>}</> },
     {
       id: "actions", title: "Actions", width: "4.75rem", align: "end", cell: (p, tabIndex) => (
         <span className="cell-actions">
