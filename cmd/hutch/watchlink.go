@@ -20,7 +20,7 @@ or of the console. Anyone with a link can watch the terminal without a token, bu
 cannot send anything to it. A link shows the output from the oldest that is kept. It
 expires after its lifetime, and ends with its sandbox and with the token that made it.
 ` + remoteHelp,
-		Example: "  hutch watch-link create demo main --lifetime 10m\n  hutch watch-link ls demo main",
+		Example: "  hutch watch-link create demo shell --lifetime 10m\n  hutch watch-link ls demo shell",
 	}
 	c.AddCommand(newWatchLinkCreate(h, std), newWatchLinkList(h, std), newWatchLinkRemove(h, std))
 	return c

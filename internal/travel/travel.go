@@ -30,7 +30,7 @@ type Image struct {
 	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
 	Size   int64  `json:"size"`   // size of the object, in bytes
 	// RecordKey is the key of the sandbox's record in the store. The image opens only under this key.
-	// Its name in JSON is in existing buckets.
+	// Its name in JSON is in stored records.
 	RecordKey string `json:"place"`
 	Needs     Needs  `json:"needs"`
 	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
