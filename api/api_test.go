@@ -213,6 +213,7 @@ var types = map[string]any{
 	"SnapshotTag":          hutch.SnapshotTag{},
 	"ForkRequest":          hutch.ForkRequest{},
 	"PortEvent":            hutch.PortEvent{},
+	"Checkpoint":           hutch.Checkpoint{},
 	"PortLifetime":         stream.PortLifetime{},
 	"PortLink":             hutch.PortLink{},
 	"TerminalLink":         hutch.TerminalLink{},
@@ -508,7 +509,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,7 +521,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Links: links, Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Nodes: p, SSH: p, Pools: p, Examiner: p, Audit: p, Timelines: p})
+	h := rest.NewHandler(p, rest.Options{Links: links, Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Nodes: p, SSH: p, Pools: p, Checkpoints: p, Examiner: p, Audit: p, Timelines: p})
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
@@ -961,6 +962,10 @@ func (fixedRecords) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery,
 	return out(hutch.TimelineEntry{ID: 1, Cursor: 1, Time: time.Now(), Kind: hutch.TimelineLife, Event: "Created", Result: hutch.TimelineOK})
 }
 
+func (fixedRecords) CheckpointAll(_ context.Context, out func(hutch.Checkpoint) error) error {
+	return errors.Join(out(hutch.Checkpoint{SandboxID: "user-42", Memory: true}), out(hutch.Checkpoint{Done: true}))
+}
+
 func (fixedRecords) Pool(context.Context) (hutch.PoolState, error) {
 	return hutch.PoolState{Max: 64, Kinds: []hutch.PoolKind{{Runtime: "gvisor", Image: "host", Why: "they are being made"}}}, nil
 }
@@ -1072,7 +1077,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 			t.Errorf("%s is not there", ref)
 		}
 	}
-	ofEvents := []string{"AgentEvent", "AnswerEvent", "BuildEvent", "CodeError", "FileEvent", "PortEvent", "Transfer"}
+	ofEvents := []string{"AgentEvent", "AnswerEvent", "BuildEvent", "Checkpoint", "CodeError", "FileEvent", "PortEvent", "Transfer"}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
 			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && !slices.Contains(ofEvents, name) {

@@ -18,10 +18,11 @@ type AuditQuery = audit.Query
 type AuditRecord = audit.Record
 
 var (
-	_ hutch.Accounts = (*Client)(nil)
-	_ hutch.Pools    = (*Client)(nil)
-	_ hutch.Examiner = (*Client)(nil)
-	_ hutch.Owners   = (*Client)(nil)
+	_ hutch.Accounts    = (*Client)(nil)
+	_ hutch.Pools       = (*Client)(nil)
+	_ hutch.Checkpoints = (*Client)(nil)
+	_ hutch.Examiner    = (*Client)(nil)
+	_ hutch.Owners      = (*Client)(nil)
 )
 
 // Usage implements hutch.Accounts.
@@ -53,6 +54,11 @@ func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 // Pool implements hutch.Pools.
 func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return call[hutch.PoolState](ctx, c, at("Pool"), nil)
+}
+
+// CheckpointAll implements hutch.Checkpoints.
+func (c *Client) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) error {
+	return follow(ctx, c, at("CheckpointAll"), "checkpoint", out)
 }
 
 // Examine implements hutch.Examiner.

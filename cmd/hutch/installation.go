@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"hutch"
+	"hutch/client"
 	"hutch/internal/daemon"
 	"hutch/internal/datadir"
 	"hutch/internal/installation"
@@ -21,7 +24,7 @@ func newInstallation(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "installation", Short: "Back up everything that a server needs, and restore it on another machine",
 		Long: `Back up the whole data folder of a server to one file, and restore it on an
-empty machine: sandboxes that sleep with their memory, snapshots, templates,
+empty machine: sandboxes with their memory, snapshots, templates,
 volumes, images, tokens, secrets, authorities, the audit log and timelines.
 For copies of folders of sandboxes, see hutch backup.`,
 		Example: `  hutch installation backup /mnt/backups/hutch-monday
@@ -40,14 +43,15 @@ server/secrets.key in the data folder, unless the server has it from elsewhere.`
 
 func newInstallationBackup(h *home, std streams) *cobra.Command {
 	var keyFile string
-	var withKey, asJSON bool
+	var withKey, noCheckpoints, asJSON bool
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup of the data folder, while its server runs or is down",
 		Long: `Write a backup of the data folder to a file. The server can run or be down.
 
-Sandboxes that sleep are in the backup with their files and memory. Those that
-are awake are not, and the command lists them: put them to sleep first, or end
-the server with hutch down, which does that for all.
+Sandboxes that sleep are in the backup with their files and memory. Of those that
+are awake, the server makes copies for the backup, one after the other. They go
+on running, but each of them pauses while its memory is copied. A copy has only the
+files if the runtime saves no memory, or if a call is in progress for 5 seconds.
 ` + backupKeyHelp + ` Keep a
 copy of the key apart from the backup: without the key, a backup is worth nothing.
 With --with-key the key is in the file, and anyone who has the file can read everything.
@@ -65,7 +69,13 @@ command reminds you.`,
 			if err != nil {
 				return err
 			}
-			m, err := installation.Write(c.Context(), data, installation.Options{To: args[0], Key: key, WithKey: withKey, Version: thisVersion().Version})
+			opt := installation.Options{To: args[0], Key: key, WithKey: withKey, Version: thisVersion().Version}
+			var m installation.Manifest
+			if noCheckpoints {
+				m, err = installation.Write(c.Context(), data, opt)
+			} else {
+				m, err = h.writeWithCheckpoints(c.Context(), data, opt, std.err)
+			}
 			if err != nil {
 				return err
 			}
@@ -78,10 +88,73 @@ command reminds you.`,
 		},
 	}
 	f := c.Flags()
+	f.BoolVar(&noCheckpoints, "no-checkpoints", false, "leave out sandboxes that are awake, and disturb none")
 	f.BoolVar(&withKey, "with-key", false, "put the secret key into the backup, in clear")
 	keyFileVar(f, &keyFile)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// errWritten ends the call that keeps the copies for a backup.
+var errWritten = errors.New("the backup is written")
+
+// writeWithCheckpoints writes a backup while the server of the data folder, if it runs, has copies of the sandboxes that are awake. It tells
+// errs what the copies lack.
+func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, opt installation.Options, errs io.Writer) (m installation.Manifest, err error) {
+	if a, runs := datadir.Running(data.Path(datadir.Server)); !runs || a.URL == "" {
+		return installation.Write(ctx, data, opt)
+	}
+	if err := installation.CheckTarget(data, opt.To); err != nil {
+		return m, err
+	}
+	t, err := h.localTarget(os.Getenv("HUTCH_TOKEN"))
+	if err != nil {
+		return m, err
+	}
+	var withoutMemory []string
+	err = client.New(t.url, t.token).CheckpointAll(ctx, func(c hutch.Checkpoint) error {
+		switch {
+		case c.Done:
+			if m, err = installation.Write(ctx, data, opt); err != nil {
+				return err
+			}
+			return errWritten
+		case c.Missing != "":
+			fmt.Fprintf(errs, "%s could not be copied: %s\n", ownedName(c), c.Missing)
+		case !c.Memory:
+			withoutMemory = append(withoutMemory, ownedName(c))
+		}
+		return nil
+	})
+	if len(withoutMemory) > 0 {
+		fmt.Fprintf(errs, "in it with their files, but without their processes: %s\n", someOf(withoutMemory))
+	}
+	switch {
+	case errors.Is(err, errWritten):
+		return m, nil
+	case err == nil:
+		return m, hutch.Errorf(hutch.Unavailable, "the server ended while the backup was made: try again")
+	case errors.Is(err, hutch.Denied):
+		return m, hutch.Errorf(hutch.Denied, "the server makes copies of running sandboxes only for a token with the scope admin: set HUTCH_TOKEN, or leave these sandboxes out with --no-checkpoints").Because(err)
+	}
+	return m, err
+}
+
+func ownedName(c hutch.Checkpoint) string {
+	if c.Owner == "" {
+		return c.SandboxID
+	}
+	return c.Owner + "/" + c.SandboxID
+}
+
+// someOf lists the first few names.
+func someOf(names []string) string {
+	shown := names[:min(len(names), 10)]
+	text := strings.Join(shown, ", ")
+	if n := len(names) - len(shown); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }
 
 func keyFileVar(f *pflag.FlagSet, file *string) {
@@ -116,18 +189,16 @@ func contentsOf(m installation.Manifest) string {
 	if m.Node == "" {
 		text += fmt.Sprintf(", %d sleeping sandboxes", m.Asleep)
 	}
+	if m.Copied > 0 {
+		text += fmt.Sprintf(", copies of %d that were awake", m.Copied)
+	}
 	return text
 }
 
 // tellAboutBackup says what a backup does not have.
 func tellAboutBackup(std streams, m installation.Manifest) {
-	if n := len(m.Awake); n > 0 {
-		shown := m.Awake[:min(n, 10)]
-		more := ""
-		if n > len(shown) {
-			more = fmt.Sprintf(" and %d more", n-len(shown))
-		}
-		fmt.Fprintf(std.err, "not in it, because they are awake: %s%s\n", strings.Join(shown, ", "), more)
+	if len(m.Awake) > 0 {
+		fmt.Fprintf(std.err, "not in it, because they are awake: %s\n", someOf(m.Awake))
 	}
 	if n := len(m.Skipped); n > 0 {
 		fmt.Fprintf(std.err, "not in it, because they are not regular files: %d, such as %s\n", n, m.Skipped[0])

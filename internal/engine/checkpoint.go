@@ -50,7 +50,7 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	saver, ok := driver.As[driver.Saver](inst)
 	switch {
 	case agent == nil || s.InUse():
-		return before, img, "", hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
+		return before, img, "", inUse(s)
 	case !ok:
 		return before, img, "", hutch.Errorf(hutch.Unsupported, "the runtime %s saves no memory, so its sandboxes have no checkpoints", rec.Sandbox.Runtime)
 	}
@@ -69,22 +69,39 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	if before.Of == inst.ID() && before.Used.Equal(since) && !alive(listing) && used.CPUSeconds-before.CPU < idleCPU+idleShare*time.Since(before.At).Seconds() {
 		return before, img, "", nil
 	}
-	if !s.Detach(listing, since) {
-		return before, img, "", hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
-	}
-	began := time.Now()
-	dir, err = e.saved.WriteCopy(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
-	s.Reattach(inst, agent, since)
-	e.noticeDeath(s, inst)
+	began, err := e.copyDetached(s, listing, since, func() error {
+		dir, err = e.saved.WriteCopy(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+		return err
+	})
 	if err != nil {
 		return before, img, "", err
 	}
-	e.log.Info("checkpoint", "sandbox", s.ID(), "stood", time.Since(began))
 	if used, err = inst.Usage(ctx); err != nil { // the copy uses CPU too
 		used.CPUSeconds = 0
 	}
 	now = travel.Activity{Used: since, CPU: used.CPUSeconds, Of: inst.ID(), At: began}
 	return now, travel.Image{RecordKey: s.Key(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
+}
+
+// copyDetached calls do while calls of the sandbox wait, and returns when that began. It is not a use. The caller holds the
+// lifecycle lock, and the sandbox was last used at since.
+func (e *lifecycle) copyDetached(s *sandbox, listing *store.Listing, since time.Time, do func() error) (began time.Time, err error) {
+	inst, agent, _ := s.LastUse()
+	if !s.Detach(listing, since) {
+		return began, inUse(s)
+	}
+	began = time.Now()
+	err = do()
+	s.Reattach(inst, agent, since)
+	e.noticeDeath(s, inst)
+	if err == nil {
+		e.log.Info("checkpoint", "sandbox", s.ID(), "stood", time.Since(began))
+	}
+	return began, err
+}
+
+func inUse(s *sandbox) error {
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
 }
 
 func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir string) error {
@@ -101,10 +118,7 @@ func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v.Reason = "it continues from its checkpoint of " + at.UTC().Format(time.RFC3339) + ": the node that it was on is away"
 	rec.Handle, rec.InstanceID, rec.Listing = nil, "", nil
 	rec.Used.End()
-	rec.EnvNews = map[string]*string{} // its interpreters can have older variables
-	for name, value := range rec.Env {
-		rec.EnvNews[name] = &value
-	}
+	rec.EnvNews = allNews(rec.Env)
 	return rec
 }
 

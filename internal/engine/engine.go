@@ -113,6 +113,8 @@ type lifecycle struct {
 
 	comparing comparing // comparisons of snapshots
 
+	checkpointing sync.Mutex // held by CheckpointAll
+
 	exposed  *exposure.Table
 	networks networks
 	secrets  secretUses

@@ -42,6 +42,15 @@ func changedEnv(rec store.Record, changes map[string]*string) (store.Record, err
 	return rec, checkNews(rec)
 }
 
+// allNews are the changes for interpreters that can have any older variables.
+func allNews(env map[string]string) map[string]*string {
+	news := map[string]*string{}
+	for name, value := range env {
+		news[name] = &value
+	}
+	return news
+}
+
 // maxNews limits the unsent changes for interpreters, in bytes as they are sent: an agent that wakes gets them with the
 // whole environment in one request, and a sleeping sandbox could collect any number.
 const maxNews = 1 << 20

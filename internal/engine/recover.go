@@ -114,8 +114,7 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	}
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
-		if e.saved.HasMemory(s.Key()) {
-			e.recoverSaved(ctx, s)
+		if e.recoverSaved(ctx, s) {
 			return
 		}
 		e.lose(ctx, s)
@@ -129,13 +128,30 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	e.log.Info("recovered", "sandbox", s.ID())
 }
 
-// recoverSaved makes a sandbox sleep whose instance is gone and whose folder is complete: the machine went down between
-// the two, when the sandbox fell asleep, or when it came from another node.
-func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) {
-	if err := s.CommitSleep(ctx, hutch.Hibernated, "it continues from its saved memory: the machine went down"); err != nil {
-		e.log.Error("write that a sandbox sleeps", "sandbox", s.ID(), "err", err)
-		e.lose(ctx, s)
+// recoverSaved makes a sandbox sleep whose instance is gone and whose saved state is complete, and reports whether there is
+// such a state. The machine went down between the two, when the sandbox fell asleep or came from another node; or the
+// state is a checkpoint in a backup.
+func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) bool {
+	status, reason := hutch.Hibernated, "it continues from its saved memory: the machine went down"
+	switch {
+	case e.saved.HasMemory(s.Key()):
+	case e.opt.Restored && e.saved.Has(s.Key(), hutch.Stopped):
+		status = hutch.Stopped
+	default:
+		return false
 	}
+	err := error(nil)
+	if e.opt.Restored {
+		reason = "it was awake when the backup was made, and continues from its copy there"
+		err = s.Update(ctx, func(r *store.Record) {
+			r.EnvNews, r.VolumesUnsaved = allNews(r.Env), len(r.Sandbox.Volumes) > 0
+		})
+	}
+	if err = errors.Join(err, s.CommitSleep(ctx, status, reason)); err != nil {
+		e.log.Error("write that a sandbox sleeps", "sandbox", s.ID(), "err", err)
+		return false
+	}
+	return true
 }
 
 // rejoin recovers the instance of rec, also if its agent does not answer yet: the sandbox

@@ -15,8 +15,10 @@
 // times, with the same record, belong to that record. The files of other sleeping sandboxes are opened again, until nothing has changed. The
 // store in the backup is the one that was read last.
 //
-// The files of a sandbox that is awake are in its instance, and so not in the backup. Its record is, and the restored server says that the
-// sandbox is lost.
+// The files of a sandbox that is awake are in its instance. While a backup is made, the server has copies of such sandboxes in the folder
+// "checkpoints" ([hutch.Checkpoints]), and they are in the backup as the files of sleeping sandboxes. The record is that of a sandbox that is
+// awake: the restored server finds no instance, and lets it continue from the copy. Without a copy, the restored server says that the sandbox
+// is lost.
 //
 // # A restore is complete or has no effect
 //

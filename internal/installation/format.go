@@ -40,8 +40,10 @@ type Manifest struct {
 	Data    string    `json:"data"`    // the data folder that it is a copy of
 	// Node is the name of the server in its PostgreSQL database, which is not in the backup; "" for a server with a store of its own.
 	Node string `json:"node,omitempty"`
-	// Asleep are the sandboxes in the backup, and Awake those of which it has only the record.
+	// Asleep are the sandboxes in the backup that slept, Copied those that were awake and were copied, and Awake those of
+	// which it has only the record.
 	Asleep int      `json:"asleep"`
+	Copied int      `json:"copied"`
 	Awake  []string `json:"awake"`
 	Files  int      `json:"files"`
 	Bytes  int64    `json:"bytes"` // of the files

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hutch"
@@ -72,6 +74,7 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 // settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store.
 func (s *server) settle(ctx context.Context, g *gathering) error {
 	if s.image == nil { // the store is a database elsewhere
+		g.addCopies(g.takeCopies(s.name), func(key string) bool { return !g.hasFiles(s.paths(key)) })
 		return nil
 	}
 	for range settleTries {
@@ -114,17 +117,29 @@ func (s *server) paths(key string) []string {
 	return []string{filepath.Join(s.name, "files", key+".tar"), filepath.Join(s.name, "memory", key)}
 }
 
-// finish leaves out files that belong to no sleeping sandbox, and takes the store as it was read last.
+// hasFiles reports whether the backup has a file or a folder with one of these paths.
+func (g *gathering) hasFiles(paths []string) bool {
+	for rel := range g.open {
+		if slices.ContainsFunc(paths, func(path string) bool { return rel == path || strings.HasPrefix(rel, path+"/") }) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish leaves out files that belong to no sandbox, and takes the store as it was read last.
 func (s *server) finish(g *gathering) {
+	copies := g.takeCopies(s.name)
 	kept := map[string]bool{}
 	for key, r := range s.records {
-		if !r.sleep {
+		switch {
+		case r.sleep:
+			g.manifest.Asleep++
+			for _, rel := range s.paths(key) {
+				kept[rel] = true
+			}
+		case copies[key] == nil:
 			g.manifest.Awake = append(g.manifest.Awake, r.id)
-			continue
-		}
-		g.manifest.Asleep++
-		for _, rel := range s.paths(key) {
-			kept[rel] = true
 		}
 	}
 	for rel := range g.open {
@@ -137,5 +152,48 @@ func (s *server) finish(g *gathering) {
 			g.drop(of)
 		}
 	}
+	g.addCopies(copies, func(key string) bool { r, ok := s.records[key]; return ok && !r.sleep })
 	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
+}
+
+// checkpoints is the folder where a running server puts copies of sandboxes that are awake: see package saved.
+const checkpoints = "checkpoints"
+
+// takeCopies removes the copies of sandboxes that are awake from the backup, and returns their open files by the sandbox's key
+// and by the path that they would have if the sandbox slept.
+func (g *gathering) takeCopies(server string) map[string]map[string]*os.File {
+	folder := filepath.Join(server, checkpoints)
+	all := map[string]map[string]*os.File{}
+	for rel, f := range g.open {
+		name, ok := strings.CutPrefix(rel, folder+"/")
+		if !ok {
+			continue
+		}
+		key, _, memory := strings.Cut(name, "/")
+		to := filepath.Join(server, "memory", name)
+		if !memory {
+			key, to = strings.TrimSuffix(name, ".tar"), filepath.Join(server, "files", name)
+		}
+		if all[key] == nil {
+			all[key] = map[string]*os.File{}
+		}
+		all[key][to] = f
+		delete(g.open, rel)
+	}
+	g.drop(folder)
+	return all
+}
+
+// addCopies adds the copies that are of sandboxes which are still awake, as the files of sleeping ones.
+func (g *gathering) addCopies(all map[string]map[string]*os.File, awake func(key string) bool) {
+	for key, files := range all {
+		if awake(key) {
+			g.manifest.Copied++
+			maps.Copy(g.open, files)
+			continue
+		}
+		for _, f := range files {
+			f.Close()
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // units are folders, as patterns, whose files belong together: one of them names the others.
 var units = []string{
 	"oci",
-	datadir.Server + "/backups", datadir.Server + "/snapshots/*", datadir.Server + "/volumes/*/*", datadir.Server + "/memory/*",
+	datadir.Server + "/backups", datadir.Server + "/snapshots/*", datadir.Server + "/volumes/*/*", datadir.Server + "/memory/*", datadir.Server + "/" + checkpoints + "/*",
 	datadir.Conversation + "/backups", datadir.Conversation + "/snapshots/*", datadir.Conversation + "/volumes/*/*", datadir.Conversation + "/memory/*",
 }
 
@@ -26,7 +26,7 @@ func isHalf(rel string) bool {
 		return false
 	}
 	return parts[1] == "snapshots" && strings.HasPrefix(parts[2], ".") ||
-		parts[1] == "memory" && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
+		(parts[1] == "memory" || parts[1] == checkpoints) && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
 }
 
 // steadyAll makes the files of each unit those of one moment.
@@ -38,7 +38,8 @@ func (g *gathering) steadyAll(ctx context.Context) error {
 		}
 		all := map[string]bool{} // the units that are there, and those that were opened and are gone
 		for _, path := range paths {
-			if rel, err := filepath.Rel(string(g.data), path); err == nil {
+			info, err := os.Lstat(path)
+			if rel, failed := filepath.Rel(string(g.data), path); err == nil && failed == nil && info.IsDir() {
 				all[rel] = true
 			}
 		}

@@ -35,7 +35,7 @@ const partSuffix = ".part"
 
 // Write writes a backup of a data folder, whose server can run meanwhile.
 func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, err error) {
-	if err := checkTarget(data, opt.To); err != nil {
+	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err
 	}
 	g := gathering{data: data, open: map[string]*os.File{}}
@@ -55,7 +55,8 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	return m, durable.Explained(err, filepath.Dir(opt.To))
 }
 
-func checkTarget(data datadir.Folder, to string) error {
+// CheckTarget refuses a file to which Write would not write a backup of a data folder.
+func CheckTarget(data datadir.Folder, to string) error {
 	path, err := filepath.Abs(to)
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ type Options struct {
 	SSH hutch.SSH
 	// Pools reports the instances that are kept ready.
 	Pools hutch.Pools
+	// Checkpoints copies running sandboxes for backups of the server.
+	Checkpoints hutch.Checkpoints
 	// Examiner looks at the server itself.
 	Examiner hutch.Examiner
 	// Questions asks a model for programs, and runs them.
@@ -83,20 +85,21 @@ type Policy struct {
 }
 
 var (
-	_ hutch.Service  = (*Policy)(nil)
-	_ hutch.Sharing  = (*Policy)(nil)
-	_ hutch.Tokens   = (*Policy)(nil)
-	_ hutch.Accounts = (*Policy)(nil)
-	_ hutch.Pools    = (*Policy)(nil)
-	_ hutch.Examiner = (*Policy)(nil)
-	_ hutch.Owners   = (*Policy)(nil)
-	_ hutch.Nodes    = (*Policy)(nil)
-	_ audit.Reader   = (*Policy)(nil)
-	_ hutch.Secrets  = (*Policy)(nil)
-	_ hutch.Backups  = (*Policy)(nil)
-	_ hutch.Images   = (*Policy)(nil)
-	_ hutch.Volumes  = (*Policy)(nil)
-	_ hutch.SSH      = (*Policy)(nil)
+	_ hutch.Service     = (*Policy)(nil)
+	_ hutch.Sharing     = (*Policy)(nil)
+	_ hutch.Tokens      = (*Policy)(nil)
+	_ hutch.Accounts    = (*Policy)(nil)
+	_ hutch.Pools       = (*Policy)(nil)
+	_ hutch.Checkpoints = (*Policy)(nil)
+	_ hutch.Examiner    = (*Policy)(nil)
+	_ hutch.Owners      = (*Policy)(nil)
+	_ hutch.Nodes       = (*Policy)(nil)
+	_ audit.Reader      = (*Policy)(nil)
+	_ hutch.Secrets     = (*Policy)(nil)
+	_ hutch.Backups     = (*Policy)(nil)
+	_ hutch.Images      = (*Policy)(nil)
+	_ hutch.Volumes     = (*Policy)(nil)
+	_ hutch.SSH         = (*Policy)(nil)
 
 	_ hutch.Questions = (*Policy)(nil)
 	_ hutch.Timelines = (*Policy)(nil)

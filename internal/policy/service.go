@@ -49,6 +49,13 @@ func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)
 }
 
+// CheckpointAll implements hutch.Checkpoints.
+func (p *Policy) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) error {
+	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "CheckpointAll"}, func(ctx context.Context) error {
+		return p.opt.Checkpoints.CheckpointAll(ctx, out)
+	})
+}
+
 // Examine implements hutch.Examiner.
 func (p *Policy) Examine(ctx context.Context) (hutch.Examination, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Examine"}, p.opt.Examiner.Examine)

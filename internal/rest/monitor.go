@@ -15,6 +15,14 @@ func (h *Handler) pool(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.pools.Pool(r.Context()))
 }
 
+func (h *Handler) checkpointAll(w http.ResponseWriter, r *http.Request) {
+	es := h.events(w, r)
+	defer es.Close()
+	if err := h.checkpoints.CheckpointAll(r.Context(), func(c hutch.Checkpoint) error { return es.send("", "checkpoint", c) }); err != nil {
+		es.fail(h.describe(r, err))
+	}
+}
+
 func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.examiner.Examine(r.Context()))
 }

@@ -34,17 +34,18 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Examiner, Timelines and Audit.
-	Backups  hutch.Backups
-	Images   hutch.Images
-	Volumes  hutch.Volumes
-	Accounts hutch.Accounts
-	Owners   hutch.Owners
-	Nodes    hutch.Nodes
-	SSH      hutch.SSH
-	Pools    hutch.Pools
-	Examiner hutch.Examiner
-	Audit    audit.Reader
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Checkpoints, Examiner, Timelines and Audit.
+	Backups     hutch.Backups
+	Images      hutch.Images
+	Volumes     hutch.Volumes
+	Accounts    hutch.Accounts
+	Owners      hutch.Owners
+	Nodes       hutch.Nodes
+	SSH         hutch.SSH
+	Pools       hutch.Pools
+	Checkpoints hutch.Checkpoints
+	Examiner    hutch.Examiner
+	Audit       audit.Reader
 
 	Timelines hutch.Timelines
 	// Links share terminals; without them, their requests are Unsupported.
@@ -57,28 +58,29 @@ type Options struct {
 
 // Handler serves the API under /v1/.
 type Handler struct {
-	svc      hutch.Service
-	tokens   hutch.Tokens
-	sharing  hutch.Sharing
-	vault    hutch.Secrets
-	backups  hutch.Backups
-	images   hutch.Images
-	volumes  hutch.Volumes
-	accounts hutch.Accounts
-	owners   hutch.Owners
-	nodes    hutch.Nodes
-	ssh      hutch.SSH
-	pools    hutch.Pools
-	examiner hutch.Examiner
-	audit    audit.Reader
-	timeline hutch.Timelines
-	links    *watchlink.Links
-	version  hutch.Version
-	log      *slog.Logger
-	stall    time.Duration
-	sockets  websocket.AcceptOptions
-	mux      *http.ServeMux
-	table    []Route
+	svc         hutch.Service
+	tokens      hutch.Tokens
+	sharing     hutch.Sharing
+	vault       hutch.Secrets
+	backups     hutch.Backups
+	images      hutch.Images
+	volumes     hutch.Volumes
+	accounts    hutch.Accounts
+	owners      hutch.Owners
+	nodes       hutch.Nodes
+	ssh         hutch.SSH
+	pools       hutch.Pools
+	checkpoints hutch.Checkpoints
+	examiner    hutch.Examiner
+	audit       audit.Reader
+	timeline    hutch.Timelines
+	links       *watchlink.Links
+	version     hutch.Version
+	log         *slog.Logger
+	stall       time.Duration
+	sockets     websocket.AcceptOptions
+	mux         *http.ServeMux
+	table       []Route
 
 	answers answers // answers to creates with an Idempotency-Key
 
@@ -95,7 +97,7 @@ const lastWords = 3 * time.Second
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, nodes: opt.Nodes, ssh: opt.SSH, pools: opt.Pools, examiner: opt.Examiner, audit: opt.Audit, timeline: opt.Timelines, links: opt.Links, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, nodes: opt.Nodes, ssh: opt.SSH, pools: opt.Pools, checkpoints: opt.Checkpoints, examiner: opt.Examiner, audit: opt.Audit, timeline: opt.Timelines, links: opt.Links, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}

@@ -95,6 +95,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 		"SSHServer": s.server, "SSHKeys": s.list, "AddSSHKey": posts(h, s.add), "DeleteSSHKey": s.delete, "SignSSHKey": posts(h, s.sign),
 	})
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
+	add(h.checkpoints != nil, map[string]http.HandlerFunc{"CheckpointAll": h.checkpointAll})
 	add(h.examiner != nil, map[string]http.HandlerFunc{"Examine": h.examine, "VerifyAudit": h.verifyAudit})
 	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})
 	return all

@@ -29,7 +29,7 @@ type Dir struct {
 // Open makes the folder, and removes state that no record names.
 func Open(path string, log *slog.Logger) (*Dir, error) {
 	d := &Dir{path: path, log: log}
-	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
+	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.checkpoints()), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
 	return d, err
 }
 
@@ -39,6 +39,10 @@ func (d *Dir) Close() { d.tasks.Wait() }
 func (d *Dir) files() string  { return filepath.Join(d.path, "files") }
 func (d *Dir) memory() string { return filepath.Join(d.path, "memory") }
 func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
+
+// checkpoints has copies of running sandboxes, while a backup of the data folder is made: KEY is like Memory, and KEY.tar
+// is like Archive.
+func (d *Dir) checkpoints() string { return filepath.Join(d.path, "checkpoints") }
 
 // Archive is the path of the files of a stopped sandbox.
 func (d *Dir) Archive(key string) string { return filepath.Join(d.files(), key+".tar") }
@@ -87,6 +91,31 @@ func (d *Dir) WriteCopy(key string, fill func(dir string) error) (dir string, er
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
+}
+
+// OpenCheckpoints makes the folder of the copies for a backup. The caller removes all of them with the returned function.
+func (d *Dir) OpenCheckpoints() (remove func() error, err error) {
+	err = errors.Join(os.RemoveAll(d.checkpoints()), os.Mkdir(d.checkpoints(), 0o700))
+	return func() error { return os.RemoveAll(d.checkpoints()) }, err
+}
+
+// CheckpointMemory writes the output of fill to a folder for a backup.
+func (d *Dir) CheckpointMemory(key string, fill func(dir string) error) error {
+	dir := filepath.Join(d.checkpoints(), key)
+	half := dir + ".new"
+	if err := os.Mkdir(half, 0o700); err != nil {
+		return err
+	}
+	if err := fill(half); err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	return os.Rename(half, dir)
+}
+
+// CheckpointArchive writes the files that fill writes to an archive for a backup, with a limit on their bytes.
+func (d *Dir) CheckpointArchive(key string, most int64, fill func(io.Writer) error) error {
+	_, err := WriteArchive(filepath.Join(d.checkpoints(), key+".tar"), most, true, fill)
+	return err
 }
 
 // RemoveArchive removes the files of a sandbox that woke, or did not sleep.

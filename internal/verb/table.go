@@ -229,6 +229,7 @@ var table = []Verb{
 	serving("Stats", see, "GET /v1/stats").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),
 	serving("Pool", administer, "GET /v1/pool").looks(),
+	serving("CheckpointAll", administer, "POST /v1/checkpoints"),
 	serving("Examine", administer, "GET /v1/doctor").looks(),
 	serving("VerifyAudit", administer, "GET /v1/audit/verification").looks(),
 	serving("Metrics", administer).looks(),

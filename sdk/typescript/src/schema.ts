@@ -1741,6 +1741,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Copy the sandboxes that are awake, for a backup of the data folder.
+         * @description For `hutch installation backup`. The server copies every sandbox that is awake into its data folder, and sends an event named checkpoint, a Checkpoint, for each of them, and one with done when all are done. The copies are there until the client closes the connection. The last event can be error with a Problem. Another call meanwhile is a conflict. In a fleet, these are the sandboxes of the node that gets the call. Needs the scope admin.
+         */
+        post: operations["checkpointAll"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/owners": {
         parameters: {
             query?: never;
@@ -3823,6 +3843,17 @@ export interface components {
             protocol?: "http" | "https";
             /** Format: date-time */
             createdAt: string;
+        };
+        /** @description The result of a copy of one sandbox, or the end of all. */
+        Checkpoint: {
+            sandboxId?: string;
+            owner?: string;
+            /** @description The processes are in the copy, too; otherwise it has only the files. */
+            memory?: boolean;
+            /** @description Why there is no copy. */
+            missing?: string;
+            /** @description All sandboxes are done; the other fields are absent. */
+            done?: boolean;
         };
         /** @description Tells of a server that has begun to listen or has stopped. */
         PortEvent: {
@@ -9035,6 +9066,34 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["PoolState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    checkpointAll: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: checkpoint
+                     *     data: {"sandboxId":"user-42","memory":true}
+                     *
+                     *     event: checkpoint
+                     *     data: {"done":true}
+                     */
+                    "text/event-stream": string;
                 };
             };
             default: components["responses"]["Problem"];

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/box"
+	"hutch/internal/driver"
+	"hutch/internal/saved"
+)
+
+var _ hutch.Checkpoints = (*Engine)(nil)
+
+// CheckpointAll implements hutch.Checkpoints.
+func (e *Engine) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) (err error) {
+	if !e.checkpointing.TryLock() {
+		return hutch.Errorf(hutch.Conflict, "another backup of this server is being made: wait until it is done")
+	}
+	defer e.checkpointing.Unlock()
+	remove, err := e.saved.OpenCheckpoints()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.calls, func() { cancel(context.Cause(e.calls)) })()
+	if err := e.checkpointEach(ctx, e.awake(), out); err != nil {
+		return err
+	}
+	if err := out(hutch.Checkpoint{Done: true}); err != nil {
+		return err
+	}
+	<-ctx.Done() // the copies are needed until then
+	if e.calls.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+const (
+	// checkpointsAtOnce limits how many sandboxes are copied at a time.
+	checkpointsAtOnce = 2
+	// checkpointTime bounds the copy of one sandbox: a hostile one must not keep the others out of the backup.
+	checkpointTime = 10 * time.Minute
+	// checkpointStall bounds how long a sandbox may send nothing of its files.
+	checkpointStall = 30 * time.Second
+)
+
+// checkpointEach copies the sandboxes and reports each of them. Its error is that of ctx or out.
+func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, out func(hutch.Checkpoint) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	var telling sync.Mutex
+	slots := make(chan struct{}, checkpointsAtOnce)
+	for _, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			c, ok := e.checkpointNamed(ctx, name)
+			telling.Lock()
+			defer telling.Unlock()
+			if !ok || ctx.Err() != nil {
+				return
+			}
+			if err := out(c); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// checkpointNamed copies a sandbox. It returns false for one that is gone or asleep by now.
+func (e *Engine) checkpointNamed(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
+	defer cancel()
+	c = hutch.Checkpoint{SandboxID: name.ID, Owner: name.Owner}
+	memory, err := e.checkpoint(ctx, name)
+	switch {
+	case errors.Is(err, hutch.NotFound), errors.Is(err, errFellAsleep):
+		return c, false
+	case err != nil && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		e.log.Warn("copy a sandbox for a backup", "sandbox", name.ID, "err", err, "cause", hutch.AsError(err).Cause)
+		c.Missing = hutch.AsError(err).Message
+		return c, true
+	}
+	c.Memory = memory
+	return c, true
+}
+
+// awake names the sandboxes that run, in order.
+func (e *lifecycle) awake() (names []box.Name) {
+	e.mu.Lock()
+	for name, s := range e.sandboxes {
+		if s.Running() {
+			names = append(names, name)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(names, func(a, b box.Name) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID)) })
+	return names
+}
+
+// errFellAsleep is the error for a sandbox that fell asleep meanwhile: its files are saved already.
+var errFellAsleep = errors.New("the sandbox fell asleep")
+
+// checkpoint copies a sandbox for a backup: with its memory if the runtime saves memory and no call is in progress for a
+// moment, otherwise only its files.
+func (e *Engine) checkpoint(ctx context.Context, name box.Name) (memory bool, err error) {
+	named := name.Context(ctx)
+	for end := time.Now().Add(quiesceTime); ; {
+		err := e.hold(named, name.ID, func(s *sandbox) (err error) {
+			memory, err = e.checkpointMemory(ctx, s)
+			return err
+		})
+		if memory || err != nil && !errors.Is(err, hutch.Conflict) {
+			return memory, err
+		}
+		if err == nil || time.Now().After(end) {
+			return false, e.checkpointFiles(named, name.ID)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// checkpointMemory copies a sandbox with its memory, and reports whether its runtime can. The caller holds the lifecycle
+// lock. During a call in the sandbox it returns Conflict.
+func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, error) {
+	inst, agent, since := s.LastUse()
+	saver, ok := driver.As[driver.Saver](inst)
+	switch {
+	case !s.Running():
+		return false, errFellAsleep
+	case s.Record().Sandbox.Paused:
+		return false, hutch.Errorf(hutch.Unsupported, "it is paused: resume it, or put it to sleep")
+	case !ok:
+		return false, nil
+	case s.InUse():
+		return false, inUse(s)
+	}
+	listing, err := readListing(ctx, s.ID(), agent)
+	if err != nil {
+		return false, err
+	}
+	_, err = e.copyDetached(s, listing, since, func() error {
+		return e.saved.CheckpointMemory(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	})
+	return err == nil, err
+}
+
+// checkpointFiles copies the files of a sandbox, which is a use of it.
+func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	agent := s.BeginUse()
+	if agent == nil {
+		return hutch.Errorf(hutch.Unavailable, "it is starting or going to sleep: make another backup, or put it to sleep first")
+	}
+	defer s.EndUse()
+	v := s.Record().Sandbox
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(checkpointStall, func() {
+		cancel(hutch.Errorf(hutch.Timeout, "it sent nothing of its files for %v", checkpointStall))
+	})
+	defer silent.Stop()
+	err = e.saved.CheckpointArchive(s.Key(), saved.Most(v.Limits), func(w io.Writer) error {
+		return saved.Pack(ctx, agent, v.Image, progress{w, func() { silent.Reset(checkpointStall) }})
+	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// progress is a writer that calls wrote after each write.
+type progress struct {
+	io.Writer
+	wrote func()
+}
+
+func (p progress) Write(b []byte) (int, error) {
+	n, err := p.Writer.Write(b)
+	p.wrote()
+	return n, err
+}
