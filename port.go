@@ -169,6 +169,22 @@ func short(id string) string {
 	return id[:longestID-9] + "-" + idEncoding.EncodeToString(sum[:5])
 }
 
+// LabelIDs returns the ids of sandboxes that can have a port with this label, and the beginnings of long ones: both an id
+// and a token can contain a hyphen.
+func LabelIDs(label string) (ids, beginnings []string) {
+	_, rest, _ := strings.Cut(label, "-")
+	for i := range len(rest) {
+		if token := len(rest) - i - 1; rest[i] != '-' || i == 0 || token < 1 || token > MaxPortToken {
+			continue
+		}
+		ids = append(ids, rest[:i])
+		if i == longestID {
+			beginnings = append(beginnings, rest[:longestID-9])
+		}
+	}
+	return ids, beginnings
+}
+
 // PortLink is a URL that opens a private port for a limited time.
 type PortLink struct {
 	URL       string    `json:"url"`

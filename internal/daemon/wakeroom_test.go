@@ -2,6 +2,9 @@ package daemon
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -153,5 +156,43 @@ func TestWakesWhereThereIsRoom(t *testing.T) {
 	}
 	if fetched != 1 || left != 1 {
 		t.Errorf("%d sandboxes left a node, and %d were fetched", left, fetched)
+	}
+}
+
+// A visitor of a preview follows its sandbox to the node where it wakes.
+func TestVisitorsFollow(t *testing.T) {
+	t.Parallel()
+	c, nodes, _, other := crowded(t, t.TempDir())
+	at := nodeOf(t, c, "first")
+	p, err := c.Expose(t.Context(), "first", hutch.ExposeRequest{Port: 8000, Token: "page"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Destroy(t.Context(), other, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range nodes {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL()+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = u.Host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		// No server runs in it any more, which the sandbox itself has to say.
+		if resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), "Nothing answers on port 8000") {
+			t.Errorf("through %s: %s %s, %v", d.URL(), resp.Status, body, err)
+		}
+	}
+	if now := nodeOf(t, c, "first"); now == at {
+		t.Errorf("it is on the full node %s", at)
 	}
 }

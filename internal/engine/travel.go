@@ -174,6 +174,18 @@ func (e *Engine) Arrive(ctx context.Context, owner, id string, checkpoint time.T
 	return nil
 }
 
+// PortsInStore returns the exposed ports of a sandbox that can be on no machine.
+func (e *Engine) PortsInStore(ctx context.Context, owner, id string) (list []hutch.Port, err error) {
+	if e.opt.Store == nil {
+		return nil, nil
+	}
+	rec, err := e.opt.Store.Find(ctx, owner, id)
+	for _, x := range rec.Ports {
+		list = append(list, x.Port)
+	}
+	return list, err
+}
+
 // present pulls the image of a sandbox if it is missing here.
 func (e *lifecycle) present(ctx context.Context, v hutch.Sandbox) error {
 	_, err := e.instances.Root(ctx, instance.KindOf(v))

@@ -40,6 +40,7 @@ type Sleepers interface {
 	Retire(ctx context.Context, owner, id string) (hutch.Destruction, error)
 	Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error)
 	Resume(ctx context.Context, id string) (hutch.Sandbox, error)
+	PortsInStore(ctx context.Context, owner, id string) ([]hutch.Port, error)
 	Arrive(ctx context.Context, owner, id string, checkpoint time.Time, read func(of string, to func(io.Reader) error) error, commit func(context.Context) error) error
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,6 +54,7 @@ CREATE TABLE IF NOT EXISTS fleet_holders (
 	PRIMARY KEY (owner, id)
 );
 CREATE INDEX IF NOT EXISTS fleet_holders_node ON fleet_holders (node);
+CREATE INDEX IF NOT EXISTS fleet_holders_id ON fleet_holders (id text_pattern_ops);
 CREATE TABLE IF NOT EXISTS fleet_renewals (
 	node text PRIMARY KEY REFERENCES fleet_nodes (id) ON DELETE CASCADE,
 	count bigint NOT NULL
@@ -517,6 +519,19 @@ func (d *Directory) holder(ctx context.Context, n Name) (h Holder, ok bool, err 
 		return h, false, err
 	}
 	return list[0], true, nil
+}
+
+// mostOfLabel bounds the sandboxes that a label is searched in.
+const mostOfLabel = 100
+
+// ofLabel lists sandboxes of any owner whose ports can have a label.
+func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error) {
+	ids, beginnings := hutch.LabelIDs(label)
+	for i, b := range beginnings {
+		beginnings[i] = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`).Replace(b) + "%"
+	}
+	list, err := d.holders(ctx, "h.id = ANY ($1) OR h.id LIKE ANY ($2)", ids, beginnings)
+	return list[:min(len(list), mostOfLabel)], err
 }
 
 const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.stays, h.image, h.checkpoint, h.checkpoint IS NOT NULL AND " + isLong + ", h.about"

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,8 @@ const previewPath = "/fleet/preview"
 
 const (
 	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
+	// fetchTime bounds the wait of a visitor for a sandbox that comes from the bucket. The transfer continues after it.
+	fetchTime = time.Minute
 	// mostLooks limits simultaneous look-ups of labels: anyone can ask for one.
 	mostLooks = 64
 	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
@@ -79,7 +83,48 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 	default:
 		return hutch.Preview{}, false
 	}
+	if p, ok := f.look(label); ok {
+		return p, true
+	}
+	if !f.fetchLabel(label) {
+		return hutch.Preview{}, false
+	}
+	if f.opt.Previews != nil {
+		if p, ok := f.opt.Previews.Preview(label); ok {
+			return p, true
+		}
+	}
 	return f.look(label)
+}
+
+// fetchLabel brings the sandbox of a label to a node, if only the bucket has the sandbox, and reports whether it did.
+func (f *Fleet) fetchLabel(label string) bool {
+	if f.carrier == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(f.life, fetchTime)
+	defer cancel()
+	list, err := f.dir.ofLabel(ctx, label)
+	if err != nil {
+		f.log.Warn("look for the sandbox of a preview", "err", err)
+		return false
+	}
+	for _, h := range list {
+		if !f.isAway(h) {
+			continue
+		}
+		ports, err := f.carrier.Engine.PortsInStore(ctx, h.Owner, h.ID)
+		if err == nil && slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Label() == label }) {
+			_, _, err = f.find(ctx, h.Name)
+			if err == nil {
+				return true
+			}
+		}
+		if err != nil && !errors.Is(err, hutch.NotFound) {
+			f.log.Warn("fetch the sandbox of a preview", "sandbox", h.ID, "err", err)
+		}
+	}
+	return false
 }
 
 // look asks all nodes at once. The first that has the label is kept open.

@@ -206,6 +206,9 @@ type visit struct {
 	length int64  // length of the answer's body, once it has begun; -1 if unknown
 	hutch.Preview
 
+	moved *hutch.Preview // set when the request is to be repeated, because the sandbox is on another machine now
+	last  bool           // the request was repeated already
+
 	body     io.ReadCloser // set for a gRPC call
 	deadline time.Time     // set for a call with a deadline
 }
@@ -243,6 +246,9 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 		return
 	}
 	h.forward(sw, r, v)
+	if v.moved != nil {
+		h.forward(sw, r, &visit{label: v.label, prefix: v.prefix, Preview: *v.moved, last: true})
+	}
 }
 
 // forward passes a request to the server inside, for as long as the port is exposed.
@@ -292,7 +298,30 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
+	if p, ok := h.movedTo(v); ok {
+		if !v.last && repeatable(r) {
+			v.moved = &p
+			return
+		}
+		h.page(w, r, moving)
+		return
+	}
 	h.page(w, r, h.why(r, err))
+}
+
+// movedTo looks for a preview that ended during a visit: when a sandbox moves to another machine as it wakes, its ports end
+// on one and begin on the other.
+func (h *Handler) movedTo(v *visit) (p hutch.Preview, ok bool) {
+	if v.Life.Err() == nil {
+		return p, false
+	}
+	p, ok = h.opt.Sandboxes.Preview(v.label)
+	return p, ok && p.Owner == v.Owner && p.SandboxID == v.SandboxID && p.Access == v.Access && p.Life.Err() == nil
+}
+
+// repeatable reports whether a request can be sent again.
+func repeatable(r *http.Request) bool {
+	return r.ContentLength == 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 }
 
 // why explains why a server does not answer.
