@@ -97,7 +97,7 @@ func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(
 var goings = []struct {
 	name   string
 	vacant int
-}{{"in a place made for it", 0}, {"in one that waits", 1}}
+}{{"in a new instance", 0}, {"in a waiting one", 1}}
 
 // vacated waits until there is a number of empty instances, and the machine is idle.
 func vacated(ctx context.Context, e *engine.Engine, n int) error {

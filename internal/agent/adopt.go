@@ -13,7 +13,7 @@ import (
 func (a *agent) adopt(self *conn, i wire.Identity) error {
 	if now, _ := os.Hostname(); a.opt.Rename != nil && now != i.Hostname {
 		if err := a.opt.Rename(i.Hostname); err != nil {
-			return hutch.Errorf(hutch.Unsupported, "this place cannot be given another host name").Because(err)
+			return hutch.Errorf(hutch.Unsupported, "this instance cannot be given another host name").Because(err)
 		}
 	}
 	a.contexts.queueText(i.Tell)

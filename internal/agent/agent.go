@@ -138,7 +138,7 @@ func apart(boot wire.Boot) *spawn.Apart {
 	return &spawn.Apart{Namespace: boot.Namespace, Keep: commandRights}
 }
 
-// acceptAll accepts from ln, and from its successors after the place was saved.
+// acceptAll accepts from ln, and from the listeners that replace it after the instance was saved.
 func (a *agent) acceptAll(ctx context.Context, ln net.Listener) error {
 	for {
 		err := a.accept(ctx, ln)

@@ -23,7 +23,7 @@ const resumed = syscall.SIGUSR1
 // restored copy.
 func (a *agent) park(self *conn) error {
 	if a.opt.Listen == nil {
-		return hutch.Errorf(hutch.Unsupported, "this place cannot be saved")
+		return hutch.Errorf(hutch.Unsupported, "this instance cannot be saved")
 	}
 	saved, err := os.Open(a.boot.Saved) // signals the first save from now on
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 type pool func(context.Context) (hutch.PoolState, error)
 
 var (
-	ready   = prometheus.NewDesc("hutch_pool_ready", "Sandboxes that are kept ready and have no owner yet, by whether they begin empty or as a snapshot.", []string{"begins"}, nil)
+	ready   = prometheus.NewDesc("hutch_pool_ready", "Sandboxes that are kept ready and have no owner yet, by whether they start empty or from a snapshot.", []string{"begins"}, nil)
 	wanted  = prometheus.NewDesc("hutch_pool_wanted", "Sandboxes that should be ready, by what was asked for.", []string{"begins"}, nil)
-	vacant  = prometheus.NewDesc("hutch_pool_vacant", "Places that are kept ready for sandboxes that wake, are forked or begin as a snapshot.", nil, nil)
-	creates = prometheus.NewDesc("hutch_pool_creates_total", "Sandboxes made, by whether one was ready (hit) or not (miss).", []string{"result"}, nil)
+	vacant  = prometheus.NewDesc("hutch_pool_vacant", "Empty instances kept ready for wakes, forks and creates from snapshots.", nil, nil)
+	creates = prometheus.NewDesc("hutch_pool_creates_total", "Sandboxes created, by whether one was ready (hit) or not (miss).", []string{"result"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -197,7 +197,7 @@ func work(t *testing.T, uid int) string {
 	return dir
 }
 
-// nativeDelegated creates places as a user with a delegated group, as systemd does it.
+// nativeDelegated creates instances as a user with a delegated group, as systemd does it.
 func nativeDelegated(t *testing.T) {
 	const uid = 1000
 	const group = "/sys/fs/cgroup/delegated"

@@ -21,9 +21,9 @@ func Start(t testing.TB) *engine.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { records.Close() })
-	places := fake.New(t.TempDir())
+	instances := fake.New(t.TempDir())
 	e := engine.New(engine.Options{
-		Dir: t.TempDir(), Drivers: []driver.Driver{places}, Store: records,
+		Dir: t.TempDir(), Drivers: []driver.Driver{instances}, Store: records,
 		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 	})
 	if err := e.Start(t.Context()); err != nil {
@@ -33,7 +33,7 @@ func Start(t testing.TB) *engine.Engine {
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if n, err := places.Sweep(context.Background(), func(string) bool { return false }); err != nil {
+		if n, err := instances.Sweep(context.Background(), func(string) bool { return false }); err != nil {
 			t.Errorf("sweep: %d, %v", n, err)
 		}
 	})

@@ -62,7 +62,7 @@ var sockets = []string{
 	"eventfd", "eventfd2",
 }
 
-// queues are System V's and POSIX's; the place has them for itself.
+// queues are System V's and POSIX's; each instance has its own.
 var queues = []string{
 	"semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
 	"mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
@@ -138,9 +138,9 @@ var conditions = map[string][]bpf.Instruction{
 	"mmap":         without(3, unix.MAP_HUGETLB, unix.ENOMEM),
 	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
 	"shmget":       without(2, shmHuge, unix.ENOMEM),
-	// Linux, its 32 bit layout, both with an old version's name, and asking.
-	// Only of the caller: with the agent's own id, as in a place
-	// of an ordinary user's, the kernel would let it take the agent's open files.
+	// prlimit64 is allowed for the caller itself only. Where programs have the agent's own user id, as in an instance of
+	// an ordinary user, the kernel would otherwise let them lower the agent's limit of open files. personality is allowed
+	// for Linux, for its 32 bit layout, for both with an old version's name, and for asking.
 	"prlimit64":   only(0, unix.EPERM, 0),
 	"personality": only(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0xffffffff),
 	"socketpair":  only(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
