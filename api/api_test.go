@@ -525,7 +525,7 @@ func serve(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
-	agents := coding.NewHandler(workshop(t))
+	agents := coding.NewHandler(newIdleAgents(t))
 	mux.Handle(coding.Prefix, agents)
 	mux.Handle(coding.Prefix+"/", agents)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -542,12 +542,12 @@ func (known) Ask(_ context.Context, q hutch.Question, _ func(hutch.AnswerEvent) 
 	return hutch.Answer{Success: true, Question: q.Question, Code: q.Code, Output: "42\n", SandboxID: "sb-bwxmepxhgaii", Language: q.Language}, q.Check()
 }
 
-// idlers is a service in which Claude Code has done nothing, at once.
-type idlers struct{ *scripted.Service }
+// idleAgents is a service in which Claude Code has done nothing, at once.
+type idleAgents struct{ *scripted.Service }
 
-func workshop(t *testing.T) idlers {
+func newIdleAgents(t *testing.T) idleAgents {
 	t.Helper()
-	s := idlers{&scripted.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	s := idleAgents{&scripted.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		return scripted.Print(sandbox, req, out, hutch.Stdout, "") // no difference
 	}}}
 	if _, err := s.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "claude-code"}); err != nil {
@@ -556,11 +556,11 @@ func workshop(t *testing.T) idlers {
 	return s
 }
 
-func (idlers) Secrets(context.Context) ([]hutch.Secret, error) {
+func (idleAgents) Secrets(context.Context) ([]hutch.Secret, error) {
 	return []hutch.Secret{{Name: "ANTHROPIC_API_KEY", Brokered: &hutch.Brokering{Hosts: []string{"api.anthropic.com"}}}}, nil
 }
 
-func (s idlers) Processes(ctx context.Context, sandbox string) ([]hutch.Process, error) {
+func (s idleAgents) Processes(ctx context.Context, sandbox string) ([]hutch.Process, error) {
 	list, err := s.Service.Processes(ctx, sandbox)
 	for i := range list {
 		list[i].Status = hutch.ProcessExited

@@ -44,16 +44,16 @@ func (l *lab) governance(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// house has the layers in front of a server's calls.
-type house struct {
+// layers has the layers in front of a server's calls.
+type layers struct {
 	db                   *store.Store
 	tokens               *auth.Registry
 	requests, operations *quota.Meter
 	record               *audit.Log
 }
 
-func openHouse(ctx context.Context, dir string) (h *house, err error) {
-	h = &house{}
+func openLayers(ctx context.Context, dir string) (h *layers, err error) {
+	h = &layers{}
 	if h.db, err = store.Open(ctx, filepath.Join(dir, "hutch.db")); err != nil {
 		return nil, err
 	}
@@ -73,17 +73,17 @@ func openHouse(ctx context.Context, dir string) (h *house, err error) {
 var plenty = hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30, Sandboxes: 1 << 30}
 
 // observers are the same as in `hutch serve`, on disk.
-func (h *house) observers() audit.Observers {
+func (h *layers) observers() audit.Observers {
 	return audit.Observers{metrics.New(metrics.Options{}), h.record}
 }
 
-func (h *house) close(ctx context.Context) error {
+func (h *layers) close(ctx context.Context) error {
 	return errors.Join(h.operations.Close(ctx), h.requests.Close(ctx), h.record.Close(), h.db.Close())
 }
 
 // governed returns calls of one verb with more and more layers, the first with none.
 func governed(ctx context.Context, dir string) (subjects []subject, done func() error, err error) {
-	h, err := openHouse(ctx, dir)
+	h, err := openLayers(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}

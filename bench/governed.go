@@ -75,7 +75,7 @@ func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, 
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
-	house, err := openHouse(ctx, dir)
+	layers, err := openLayers(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,9 +92,9 @@ func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, 
 		list = append(list, s)
 	}
 	before := func(svc hutch.Service) http.Handler {
-		p, failed := policy.New(ctx, svc, policy.Options{Tokens: house.tokens, Operations: house.operations, Observer: house.observers()})
+		p, failed := policy.New(ctx, svc, policy.Options{Tokens: layers.tokens, Operations: layers.operations, Observer: layers.observers()})
 		err = errors.Join(err, failed)
-		return guard.New(mcp.NewHandler(p, mcp.Options{}), guard.Options{Check: house.tokens.Check, Requests: house.requests})
+		return guard.New(mcp.NewHandler(p, mcp.Options{}), guard.Options{Check: layers.tokens.Check, Requests: layers.requests})
 	}
 	open("nothing", mcp.NewHandler(l.engine, mcp.Options{}))
 	open("token, policy, quotas, metrics, audit", before(l.engine))
@@ -103,6 +103,6 @@ func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, 
 		for i := len(ends) - 1; i >= 0; i-- {
 			ends[i]()
 		}
-		return house.close(ctx)
+		return layers.close(ctx)
 	}, err
 }

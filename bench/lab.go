@@ -65,15 +65,15 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	}
 	l.programs.keepers = append(l.programs.keepers, l.server.process.Process.Pid)
 	for _, svc := range []hutch.Service{l.engine, l.server.rest} {
-		if err := l.furnish(ctx, svc); err != nil {
+		if err := l.createSandboxes(ctx, svc); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// furnish makes every caller's sandboxes.
-func (l *lab) furnish(ctx context.Context, svc hutch.Service) error {
+// createSandboxes makes every caller's sandboxes.
+func (l *lab) createSandboxes(ctx context.Context, svc hutch.Service) error {
 	for _, f := range l.runtimes {
 		for caller := range l.most() {
 			if _, err := svc.Create(ctx, hutch.CreateRequest{ID: box(f.runtime, caller), Runtime: f.runtime, KeepAlive: true}); err != nil {

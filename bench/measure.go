@@ -370,11 +370,11 @@ func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (flo
 // that needed, and a second.
 const rest = 3 * time.Second
 
-// crowd measures many sandboxes at once: the memory of each while idle, and calls that go to all of them in turn.
-func (l *lab) crowd(ctx context.Context) (table, error) {
+// manySandboxes measures many sandboxes at once: the memory of each while idle, and calls that go to all of them in turn.
+func (l *lab) manySandboxes(ctx context.Context) (table, error) {
 	t := newTable("", "private MiB each", "Pss", "RssAnon", "exec over MCP p50", "p95", "p99 ms")
 	for _, f := range l.runtimes {
-		if err := l.crowdOf(ctx, f); err != nil {
+		if err := l.manySandboxesOf(ctx, f); err != nil {
 			return t, fmt.Errorf("%s: %w", f.runtime, err)
 		}
 		t.row(f.runtime, number(f.memory.private), number(f.memory.pss), number(f.memory.anon),
@@ -384,7 +384,7 @@ func (l *lab) crowd(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-func (l *lab) crowdOf(ctx context.Context, f *figures) error {
+func (l *lab) manySandboxesOf(ctx context.Context, f *figures) error {
 	before := l.sandboxes()
 	var ids []string
 	defer func() {

@@ -18,11 +18,11 @@ import (
 func (l *lab) pool(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× cold")
 	for _, f := range l.runtimes {
-		cold, err := l.births(ctx, f.runtime, 0)
+		cold, err := l.measureCreates(ctx, f.runtime, 0)
 		if err != nil {
 			return t, err
 		}
-		ready, err := l.births(ctx, f.runtime, l.burst)
+		ready, err := l.measureCreates(ctx, f.runtime, l.burst)
 		if err != nil {
 			return t, err
 		}
@@ -38,18 +38,18 @@ func (l *lab) pool(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// births are the times of creates.
-type births struct{ one, many, copied series }
+// createTimes are the times of creates.
+type createTimes struct{ one, many, copied series }
 
-// births measures with a number of ready instances.
-func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, err error) {
+// measureCreates measures with a number of ready instances.
+func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b createTimes, err error) {
 	err = l.alone(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
 		for range l.rounds {
-			one, err := bear(ctx, e, hutch.CreateRequest{}, l.creates, 1)
+			one, err := createMany(ctx, e, hutch.CreateRequest{}, l.creates, 1)
 			if err != nil {
 				return err
 			}
-			many, err := bear(ctx, e, hutch.CreateRequest{}, l.burst, l.burst)
+			many, err := createMany(ctx, e, hutch.CreateRequest{}, l.burst, l.burst)
 			if err != nil {
 				return err
 			}
@@ -63,14 +63,14 @@ func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, e
 	err = l.alone(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
 		template, err := template(ctx, e)
 		if err == nil { // so that this many are wanted
-			_, err = bear(ctx, e, template, l.creates, 1)
+			_, err = createMany(ctx, e, template, l.creates, 1)
 		}
 		for range l.rounds {
 			if err != nil {
 				return err
 			}
 			var copied []time.Duration
-			copied, err = bear(ctx, e, template, l.creates, 1)
+			copied, err = createMany(ctx, e, template, l.creates, 1)
 			b.copied = append(b.copied, copied)
 		}
 		return err
@@ -93,14 +93,14 @@ func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(
 	return do(e)
 }
 
-// goings are the ways in which a saved sandbox continues: in a new instance, and in a waiting one.
-var goings = []struct {
+// resumeModes are the ways in which a saved sandbox continues: in a new instance, and in a waiting one.
+var resumeModes = []struct {
 	name   string
 	vacant int
 }{{"in a new instance", 0}, {"in a waiting one", 1}}
 
-// vacated waits until there is a number of empty instances, and the machine is idle.
-func vacated(ctx context.Context, e *engine.Engine, n int) error {
+// awaitVacant waits until there is a number of empty instances, and the machine is idle.
+func awaitVacant(ctx context.Context, e *engine.Engine, n int) error {
 	for e.PoolState().Vacant < n && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -122,8 +122,8 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 	return hutch.CreateRequest{Snapshot: snap.ID}, err
 }
 
-// bear creates n sandboxes, a number at once, when as many as are wanted are ready.
-func bear(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
+// createMany creates n sandboxes, a number at once, when as many as are wanted are ready.
+func createMany(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
 	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err
 	}

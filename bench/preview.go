@@ -82,8 +82,8 @@ func (v *viewer) get(ctx context.Context, size int64) (int64, error) {
 	return io.CopyN(io.Discard, v.r, length)
 }
 
-// sight is one way to the page.
-type sight struct {
+// pageRoute is one way to the page.
+type pageRoute struct {
 	of      *figures // nil for without Hutch
 	name    string
 	viewers []*viewer
@@ -92,15 +92,15 @@ type sight struct {
 	rates   []float64 // MB/s
 }
 
-func (s *sight) subject() subject {
+func (s *pageRoute) subject() subject {
 	return subject{s.name, func(ctx context.Context, caller int) error {
 		_, err := s.viewers[caller].get(ctx, 0)
 		return err
 	}}
 }
 
-func (l *lab) newSight(of *figures, name, addr, host string) *sight {
-	s := &sight{of: of, name: name}
+func (l *lab) newPageRoute(of *figures, name, addr, host string) *pageRoute {
+	s := &pageRoute{of: of, name: name}
 	for range l.most() {
 		s.viewers = append(s.viewers, &viewer{addr: addr, host: host})
 	}
@@ -115,7 +115,7 @@ func (l *lab) previews(ctx context.Context) (table, error) {
 		return t, err
 	}
 	defer stop()
-	all := []*sight{bare}
+	all := []*pageRoute{bare}
 	for _, f := range l.runtimes {
 		s, undo, err := l.pageInside(ctx, f)
 		if err != nil {
@@ -145,7 +145,7 @@ func (l *lab) previews(ctx context.Context) (table, error) {
 // view has the measurements of previews: ms that they add, pages a second, and the share of the bytes a second.
 type view struct{ adds, rate, share float64 }
 
-func (s *sight) round(ctx context.Context, l *lab) error {
+func (s *pageRoute) round(ctx context.Context, l *lab) error {
 	round, err := interleave(ctx, 1, 5*l.calls, []subject{s.subject()})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (s *sight) round(ctx context.Context, l *lab) error {
 }
 
 // pageOutside serves the page on this machine.
-func (l *lab) pageOutside() (*sight, func(), error) {
+func (l *lab) pageOutside() (*pageRoute, func(), error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -184,11 +184,11 @@ func (l *lab) pageOutside() (*sight, func(), error) {
 		stop()
 		return nil, nil, err
 	}
-	return l.newSight(nil, "without Hutch", strings.TrimSpace(addr), "localhost"), stop, nil
+	return l.newPageRoute(nil, "without Hutch", strings.TrimSpace(addr), "localhost"), stop, nil
 }
 
 // pageInside serves it in a sandbox of the server.
-func (l *lab) pageInside(ctx context.Context, f *figures) (*sight, func(), error) {
+func (l *lab) pageInside(ctx context.Context, f *figures) (*pageRoute, func(), error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -225,5 +225,5 @@ func (l *lab) pageInside(ctx context.Context, f *figures) (*sight, func(), error
 		undo()
 		return nil, nil, err
 	}
-	return l.newSight(f, f.runtime, strings.TrimPrefix(l.server.url, "http://"), url.Host), undo, nil
+	return l.newPageRoute(f, f.runtime, strings.TrimPrefix(l.server.url, "http://"), url.Host), undo, nil
 }

@@ -76,7 +76,7 @@ func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t
 		}
 		cells, rates := []string{fmt.Sprintf("%s: %d", runtime, n)}, []float64{}
 		for _, k := range l.scale.callers {
-			rate, p99, err := l.rush(ctx, callers[:k], ids)
+			rate, p99, err := l.callAll(ctx, callers[:k], ids)
 			if err != nil {
 				return c, err
 			}
@@ -95,8 +95,8 @@ func each(figures []float64) (cells []string) {
 	return cells
 }
 
-// rush has callers call sandboxes in turn for a while.
-func (l *lab) rush(ctx context.Context, callers []*mcpClient, ids []string) (rate, p99 float64, err error) {
+// callAll has callers call sandboxes in turn for a while.
+func (l *lab) callAll(ctx context.Context, callers []*mcpClient, ids []string) (rate, p99 float64, err error) {
 	var turn atomic.Int64
 	took := make([][]time.Duration, len(callers))
 	var t tally

@@ -19,9 +19,9 @@ func (l *lab) sleep(ctx context.Context) (table, error) {
 			continue // keeps no memory
 		}
 		var awake, wake series
-		for _, w := range goings {
+		for _, w := range resumeModes {
 			err := l.alone(ctx, f.runtime, engine.Pool{Max: 2 * w.vacant, Min: w.vacant}, func(e *engine.Engine) (err error) {
-				awake, wake, err = l.nights(ctx, e, w.vacant)
+				awake, wake, err = l.measureWakes(ctx, e, w.vacant)
 				return err
 			})
 			if err != nil {
@@ -38,10 +38,10 @@ func (l *lab) sleep(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-func (l *lab) nights(ctx context.Context, e *engine.Engine, vacant int) (awake, wake series, err error) {
+func (l *lab) measureWakes(ctx context.Context, e *engine.Engine, vacant int) (awake, wake series, err error) {
 	for range l.rounds {
 		time.Sleep(settle)
-		a, w, err := l.naps(ctx, e, vacant)
+		a, w, err := l.measureWake(ctx, e, vacant)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -50,7 +50,7 @@ func (l *lab) nights(ctx context.Context, e *engine.Engine, vacant int) (awake, 
 	return awake, wake, nil
 }
 
-func (l *lab) naps(ctx context.Context, e *engine.Engine, vacant int) (awake, wake []time.Duration, err error) {
+func (l *lab) measureWake(ctx context.Context, e *engine.Engine, vacant int) (awake, wake []time.Duration, err error) {
 	sb, err := e.Create(ctx, hutch.CreateRequest{SleepAfter: 0.1})
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,7 @@ func (l *lab) naps(ctx context.Context, e *engine.Engine, vacant int) (awake, wa
 				return nil, nil, err
 			}
 		}
-		if err := vacated(ctx, e, vacant); err != nil {
+		if err := awaitVacant(ctx, e, vacant); err != nil {
 			return nil, nil, err
 		}
 		w, err := ask("x[77]")

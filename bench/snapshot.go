@@ -28,7 +28,7 @@ func (l *lab) snapshots(ctx context.Context) (table, error) {
 			continue // keeps no memory
 		}
 		var first copies
-		for _, w := range goings {
+		for _, w := range resumeModes {
 			var c copies
 			err := l.alone(ctx, f.runtime, engine.Pool{Max: w.vacant * 2 * forks, Min: w.vacant}, func(e *engine.Engine) error {
 				return l.copied(ctx, e, w.vacant, &c)
@@ -93,7 +93,7 @@ func (l *lab) copyRound(ctx context.Context, e *engine.Engine, vacant int, c *ro
 			return err
 		}
 	}
-	if err := vacated(ctx, e, vacant); err != nil {
+	if err := awaitVacant(ctx, e, vacant); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -128,7 +128,7 @@ func (l *lab) copyOnce(ctx context.Context, e *engine.Engine, vacant int, parent
 	if err := e.DeleteSnapshot(ctx, snap.ID); err != nil {
 		return err
 	}
-	if err := vacated(ctx, e, vacant); err != nil {
+	if err := awaitVacant(ctx, e, vacant); err != nil {
 		return err
 	}
 	began = time.Now()
@@ -158,7 +158,7 @@ func (l *lab) templated(ctx context.Context, e *engine.Engine, vacant int, c *ro
 	}
 	defer e.DeleteSnapshot(ctx, snap.ID)
 	for range l.creates {
-		if err := vacated(ctx, e, vacant); err != nil {
+		if err := awaitVacant(ctx, e, vacant); err != nil {
 			return err
 		}
 		began := time.Now()

@@ -86,7 +86,7 @@ func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"status": string(f.Status), "owner": f.Owner,
-		"createdAfter": moment(f.CreatedAfter), "createdBefore": moment(f.CreatedBefore), "brief": yes(f.Brief),
+		"createdAfter": timeOrEmpty(f.CreatedAfter), "createdBefore": timeOrEmpty(f.CreatedBefore), "brief": trueOrEmpty(f.Brief),
 	} {
 		if value != "" {
 			q.Set(name, value)

@@ -45,7 +45,7 @@ func number[T int | int64](n T) string {
 	return strconv.FormatInt(int64(n), 10)
 }
 
-func yes(b bool) string {
+func trueOrEmpty(b bool) string {
 	if b {
 		return "true"
 	}
@@ -95,25 +95,25 @@ func (c *Client) EditFile(ctx context.Context, sandbox string, req hutch.EditReq
 
 // Mkdir implements hutch.Service.
 func (c *Client) Mkdir(ctx context.Context, sandbox, path string, parents bool) error {
-	_, err := fileCall[struct{}](ctx, c, "Mkdir", sandbox, nil, "path", path, "parents", yes(parents))
+	_, err := fileCall[struct{}](ctx, c, "Mkdir", sandbox, nil, "path", path, "parents", trueOrEmpty(parents))
 	return err
 }
 
 // Move implements hutch.Service.
 func (c *Client) Move(ctx context.Context, sandbox, from, to string, replace bool) error {
-	_, err := fileCall[struct{}](ctx, c, "Move", sandbox, nil, "from", from, "to", to, "replace", yes(replace))
+	_, err := fileCall[struct{}](ctx, c, "Move", sandbox, nil, "from", from, "to", to, "replace", trueOrEmpty(replace))
 	return err
 }
 
 // Copy implements hutch.Service.
 func (c *Client) Copy(ctx context.Context, sandbox, from, to string, replace bool) error {
-	_, err := fileCall[struct{}](ctx, c, "Copy", sandbox, nil, "from", from, "to", to, "replace", yes(replace))
+	_, err := fileCall[struct{}](ctx, c, "Copy", sandbox, nil, "from", from, "to", to, "replace", trueOrEmpty(replace))
 	return err
 }
 
 // Delete implements hutch.Service.
 func (c *Client) Delete(ctx context.Context, sandbox, path string, recursive bool) error {
-	_, err := fileCall[struct{}](ctx, c, "Delete", sandbox, nil, "path", path, "recursive", yes(recursive))
+	_, err := fileCall[struct{}](ctx, c, "Delete", sandbox, nil, "path", path, "recursive", trueOrEmpty(recursive))
 	return err
 }
 
@@ -168,8 +168,8 @@ func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response)
 
 // WriteFile implements hutch.Service.
 func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
-	to := fileAt(ctx, "WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
-		"create", yes(req.Create), "parents", yes(req.Parents), "attributes", object(req.Attributes)).check(req.Check())
+	to := fileAt(ctx, "WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", trueOrEmpty(req.Append),
+		"create", trueOrEmpty(req.Create), "parents", trueOrEmpty(req.Parents), "attributes", object(req.Attributes)).check(req.Check())
 	return info, c.send(ctx, to, r, &info)
 }
 
@@ -254,14 +254,14 @@ func (b *body) failed() error {
 
 // ListFiles implements hutch.Service.
 func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	to := fileAt(ctx, "ListFiles", sandbox, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
-		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit), "attributes", yes(req.Attributes))
+	to := fileAt(ctx, "ListFiles", sandbox, "path", req.Path, "recursive", trueOrEmpty(req.Recursive), "depth", number(req.Depth),
+		"hidden", trueOrEmpty(req.Hidden), "glob", req.Glob, "limit", number(req.Limit), "attributes", trueOrEmpty(req.Attributes))
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
 
 // SearchFiles implements hutch.Service.
 func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	to := fileAt(ctx, "SearchFiles", sandbox, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
+	to := fileAt(ctx, "SearchFiles", sandbox, "path", req.Path, "pattern", req.Pattern, "hidden", trueOrEmpty(req.Hidden),
 		"glob", req.Glob, "limit", number(req.Limit))
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
@@ -340,7 +340,7 @@ func elements[T any](dec *json.Decoder, out func(T) error) error {
 
 // Watch implements hutch.Service.
 func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	to := fileAt(ctx, "Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive)).check(req.Check())
+	to := fileAt(ctx, "Watch", sandbox, "path", req.Path, "recursive", trueOrEmpty(req.Recursive)).check(req.Check())
 	return follow(ctx, c, to, "change", out)
 }
 

@@ -116,7 +116,7 @@ func (c *Client) Audit(ctx context.Context, q AuditQuery, follow bool, out func(
 func auditQuery(q AuditQuery, follow bool) url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{
-		"since": moment(q.Since), "until": moment(q.Until), "token": q.Token, "owner": q.Owner,
+		"since": timeOrEmpty(q.Since), "until": timeOrEmpty(q.Until), "token": q.Token, "owner": q.Owner,
 		"sandbox": q.Sandbox, "verb": q.Verb, "result": q.Result,
 	} {
 		if value != "" {

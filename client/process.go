@@ -48,7 +48,7 @@ func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int
 func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
 	if !req.Since.IsZero() {
-		q.Set("since", moment(req.Since))
+		q.Set("since", timeOrEmpty(req.Since))
 	}
 	if req.Times {
 		q.Set("timestamps", "true")
@@ -142,7 +142,7 @@ func next(r *bufio.Reader) (event string, data []byte, err error) {
 	}
 }
 
-func moment(t time.Time) string {
+func timeOrEmpty(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}

@@ -44,7 +44,7 @@ func timelineQuery(q hutch.TimelineQuery) url.Values {
 	for i, k := range q.Kinds {
 		kinds[i] = string(k)
 	}
-	for name, value := range map[string]string{"since": moment(q.Since), "until": moment(q.Until), "text": q.Text, "kind": strings.Join(kinds, ",")} {
+	for name, value := range map[string]string{"since": timeOrEmpty(q.Since), "until": timeOrEmpty(q.Until), "text": q.Text, "kind": strings.Join(kinds, ",")} {
 		if value != "" {
 			v.Set(name, value)
 		}

@@ -39,8 +39,8 @@ func openGofer() *os.File {
 	return program
 }
 
-// goOn makes gVisor's gofer continue as hutch-gofer.
-func goOn() { extension.Register(&successor{program: openGofer()}) }
+// continueAsHutchGofer makes gVisor's gofer continue as hutch-gofer.
+func continueAsHutchGofer() { extension.Register(&successor{program: openGofer()}) }
 
 // successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when the process has its file system.
 type successor struct {
@@ -80,9 +80,9 @@ func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.Gof
 	return extension.GoferPrepareResult{}, s.become(service)
 }
 
-// meetingRoom limits what a sandbox can put into the folder of the agent's socket: a socket, and little else. The agent
+// socketDirOptions limits what a sandbox can put into the folder of the agent's socket: a socket, and little else. The agent
 // makes a new socket after each save, and gVisor closes the files of deleted ones a hundred at a time.
-const meetingRoom = "mode=0700,size=64k,nr_inodes=256"
+const socketDirOptions = "mode=0700,size=64k,nr_inodes=256"
 
 // boundWritable covers each writable bind of the bundle with a small file system in
 // memory. So no sandbox writes to a folder of the host, not even root inside. It is
@@ -93,7 +93,7 @@ func boundWritable(spec *specs.Spec) error {
 		if m.Type != "bind" || specutils.IsReadonlyMount(m.Options) {
 			continue
 		}
-		err := unix.Mount("hutch", servedRoot+m.Destination, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, meetingRoom)
+		err := unix.Mount("hutch", servedRoot+m.Destination, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, socketDirOptions)
 		if err != nil {
 			return fmt.Errorf("mount a file system in memory over %s: %w", m.Destination, err)
 		}

@@ -33,16 +33,16 @@ func main() {
 	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
-		spare()
-		shed()
+		skipStartWork()
+		dropCapabilities()
 		makeNetwork()
 		grantMemory(os.Args[i:])
 	}
 	if slices.Contains(os.Args, "gofer") {
-		goOn()
+		continueAsHutchGofer()
 	}
 	if !slices.Contains(os.Args, "create") {
-		thrift()
+		saveMemory()
 	}
 	cli.Run(nil, commands, nil)
 }
@@ -135,9 +135,9 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
-// thrift makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they
+// saveMemory makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they
 // are fast instead.
-func thrift() {
+func saveMemory() {
 	hurries := make(chan os.Signal, 1)
 	signal.Notify(hurries, contract.Hurry)
 	collects := make(chan os.Signal, 1)

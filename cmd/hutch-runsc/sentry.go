@@ -28,9 +28,9 @@ var programs map[string]precompiledseccomp.Program
 //go:linkname pointsOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var pointsOnce sync.Once
 
-// spare skips work that costs a sandbox time at its start and memory for its life: compiling its filter, which is
+// skipStartWork skips work that costs a sandbox time at its start and memory for its life: compiling its filter, which is
 // compiled already; listing the trace points; and running this program again to unmount /proc.
-func spare() {
+func skipStartWork() {
 	filter.ListPrecompiled() // the first caller creates the map
 	programs[compiled.Sentry.Name] = compiled.Sentry
 	pointsOnce.Do(func() {})
@@ -49,11 +49,11 @@ var (
 	sets   [2]unix.CapUserData
 )
 
-// shed empties the bounding set of all threads, except for the capabilities that gVisor keeps. Each capability costs a
+// dropCapabilities empties the bounding set of all threads, except for the capabilities that gVisor keeps. Each capability costs a
 // system call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor
 // knows that it has nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
 // empties.
-func shed() {
+func dropCapabilities() {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		fail("read capabilities", err)
 	}

@@ -105,7 +105,7 @@ func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, d coding.Defi
 	if !f.rm && !f.asJSON {
 		fmt.Fprintln(std.err, "hutch: take one with `hutch agent apply SESSION FOLDER`, and remove the others with `hutch rm SESSION`")
 	}
-	return judge(all.Tries)
+	return checkTries(all.Tries)
 }
 
 func tryRow(t hutch.AgentTry) []any {
@@ -122,8 +122,8 @@ func tryRow(t hutch.AgentTry) []any {
 	return []any{t.Try, r.SandboxID, verdict, r.Files, r.Added, r.Removed, took, r.Usage.InputTokens + r.Usage.OutputTokens, fmt.Sprintf("$%.2f", r.Usage.Cost)}
 }
 
-// judge is an error if no try succeeded.
-func judge(tries []hutch.AgentTry) error {
+// checkTries is an error if no try succeeded.
+func checkTries(tries []hutch.AgentTry) error {
 	for _, t := range tries {
 		if t.Error == "" && t.Result.Success {
 			return nil

@@ -30,7 +30,7 @@ var serverSettings = settings.Program{
 	Variables: map[string]string{"secret-key": "HUTCH_SECRET_KEY_FILE"},
 	Not:       []string{"config", "server"}, // the file cannot name itself; --server is for clients
 	Getenv:    os.Getenv,
-	Meant:     meant,
+	Meant:     similarName,
 }
 
 // configure sets flags that are missing on the command line, from the environment and the configuration file.

@@ -22,7 +22,7 @@ relative to /workspace.
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q of hutch fs%s; see `hutch fs --help`", args[0], meant(args[0], commandNames(c)))}
+				return usageError{fmt.Errorf("unknown command %q of hutch fs%s; see `hutch fs --help`", args[0], similarName(args[0], commandNames(c)))}
 			}
 			return c.Help()
 		},

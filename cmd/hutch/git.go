@@ -101,12 +101,12 @@ func showRepository(w io.Writer, r hutch.GitRepository, asJSON bool) error {
 	if asJSON {
 		return writeJSON(w, r)
 	}
-	_, err := fmt.Fprintln(w, plain(r.Dir), plain(place(r)))
+	_, err := fmt.Fprintln(w, plain(r.Dir), plain(describeState(r)))
 	return err
 }
 
-// place describes the state of a repository.
-func place(r hutch.GitRepository) string {
+// describeState describes the state of a repository.
+func describeState(r hutch.GitRepository) string {
 	branch, commit := r.Branch, "no commit yet"
 	if branch == "" {
 		branch = "(no branch)"
@@ -153,7 +153,7 @@ func argument(args []string, i int) string {
 }
 
 func writeStatus(w io.Writer, s hutch.GitStatus) error {
-	fmt.Fprint(w, plain(s.Dir), " ", plain(place(s.GitRepository)))
+	fmt.Fprint(w, plain(s.Dir), " ", plain(describeState(s.GitRepository)))
 	if s.Upstream != "" {
 		fmt.Fprintf(w, ", %d ahead of %s, %d behind", s.Ahead, plain(s.Upstream), s.Behind)
 	}

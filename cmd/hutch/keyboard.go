@@ -46,7 +46,7 @@ func (k *keyboard) ask(req hutch.InputRequest) {
 		k.asking.Lock()
 		defer k.asking.Unlock()
 		if req.Password {
-			defer silence(int(k.in.Fd()))()
+			defer hideInput(int(k.in.Fd()))()
 		}
 		k.read()
 	})
@@ -73,8 +73,8 @@ func (k *keyboard) read() {
 	k.typed.Write(line[:n])
 }
 
-// silence hides typed text, except the end of the line.
-func silence(fd int) (restore func()) {
+// hideInput hides typed text, except the end of the line.
+func hideInput(fd int) (restore func()) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return func() {}

@@ -176,7 +176,7 @@ func newContextUse(std streams) *cobra.Command {
 					for _, s := range l.Servers {
 						names = append(names, s.Name)
 					}
-					return hutch.Errorf(hutch.NotFound, "there is no saved server %q%s; see `hutch context ls`, or save it with `hutch login URL --name %[1]s`", args[0], meant(args[0], names))
+					return hutch.Errorf(hutch.NotFound, "there is no saved server %q%s; see `hutch context ls`, or save it with `hutch login URL --name %[1]s`", args[0], similarName(args[0], names))
 				}
 				l.Current = args[0]
 				return nil

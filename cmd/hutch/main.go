@@ -46,7 +46,7 @@ type streams struct {
 func run(ctx context.Context, args []string, std streams) int {
 	root := newRoot(std)
 	root.SetArgs(rewrite(args))
-	return conclude(std.err, root.ExecuteContext(ctx))
+	return exitStatus(std.err, root.ExecuteContext(ctx))
 }
 
 // exitCode is a program's own exit code, which is passed on without a message.
@@ -64,8 +64,8 @@ const (
 	usage  = 2
 )
 
-// conclude turns an error into a message and an exit code.
-func conclude(w io.Writer, err error) int {
+// exitStatus turns an error into a message and an exit code.
+func exitStatus(w io.Writer, err error) int {
 	if err == nil {
 		return 0
 	}

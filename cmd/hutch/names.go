@@ -93,11 +93,11 @@ func (h *home) correct(ctx context.Context, err error) error {
 	if slices.Contains(ids, id) { // something in the sandbox is missing
 		return err
 	}
-	return fmt.Errorf("%w%s", err, meant(id, ids))
+	return fmt.Errorf("%w%s", err, similarName(id, ids))
 }
 
-// meant asks whether a similar name was meant; "" if none is similar.
-func meant(name string, names []string) string {
+// similarName asks whether a similar name was meant; "" if none is similar.
+func similarName(name string, names []string) string {
 	best, limit := "", 1+len(name)/3
 	for _, n := range slices.Sorted(slices.Values(names)) {
 		if d := distance(name, n); d <= limit {

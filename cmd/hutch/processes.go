@@ -41,7 +41,7 @@ func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (
 	case len(running) == 0 && len(found) > 0: // the oldest first
 		return found[len(found)-1], nil
 	case len(found) == 0:
-		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`%s", name, sandbox, sandbox, meant(name, processNames(list)))
+		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`%s", name, sandbox, sandbox, similarName(name, processNames(list)))
 	}
 	return hutch.Process{}, hutch.Errorf(hutch.Invalid, "%d running processes are called %q: name one by its id; see `hutch ps %s`", len(running), name, sandbox)
 }

@@ -259,7 +259,7 @@ const goneHelp = `A name that does not exist is a warning, not an error.
 
 // wasNot warns that something to remove did not exist: the result is as requested, but the name can be a typo.
 func wasNot(std streams, noun, name string, names []string) {
-	fmt.Fprintf(std.err, "hutch: warning: there was no %s %s%s\n", noun, text.Line(fmt.Sprintf("%q", name)), meant(name, names))
+	fmt.Fprintf(std.err, "hutch: warning: there was no %s %s%s\n", noun, text.Line(fmt.Sprintf("%q", name)), similarName(name, names))
 }
 
 func idsOf(list []hutch.Sandbox) (ids []string) {

@@ -98,7 +98,7 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 		return false, err
 	case len(args) == 1 && args[0] != "-":
 		if strings.HasPrefix(args[0], "-") {
-			return false, misplaced(args[0], "file")
+			return false, misplacedFlag(args[0], "file")
 		}
 		req.Command, err = readSource(args[0])
 		return false, err
@@ -116,7 +116,7 @@ func commandLine(args []string) (string, error) {
 	if args[0] == "--" && len(args) > 1 {
 		args = args[1:]
 	} else if strings.HasPrefix(args[0], "-") {
-		return "", misplaced(args[0], "command")
+		return "", misplacedFlag(args[0], "command")
 	}
 	if len(args) == 1 {
 		return args[0], nil
@@ -124,7 +124,7 @@ func commandLine(args []string) (string, error) {
 	return hutch.CommandLine(args...), nil
 }
 
-func misplaced(flag, where string) error {
+func misplacedFlag(flag, where string) error {
 	return usageError{fmt.Errorf("%s stands where the %s should: flags go before the sandbox and the %[2]s", flag, where)}
 }
 

@@ -18,7 +18,7 @@ func TestTablesDoNotSteerTheTerminal(t *testing.T) {
 	if err := writeList(&out, false, []string{hostile}, "COMMAND", func(s string) []any { return []any{s, oneLine(s)} }); err != nil {
 		t.Fatal(err)
 	}
-	conclude(&out, errors.New(hostile))
+	exitStatus(&out, errors.New(hostile))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if strings.ContainsFunc(strings.Join(lines, ""), text.Steers) || len(lines) != 4 { // the head, one row, an error of two lines
 		t.Errorf("the terminal is shown %q", lines)

@@ -188,7 +188,7 @@ func findTemplate(list []hutch.Snapshot, name string) (found hutch.Snapshot, err
 		}
 	}
 	if found.ID == "" {
-		err = hutch.Errorf(hutch.NotFound, "there is no template %q%s; see `hutch template ls`", name, meant(name, names))
+		err = hutch.Errorf(hutch.NotFound, "there is no template %q%s; see `hutch template ls`", name, similarName(name, names))
 	}
 	return found, err
 }

@@ -197,11 +197,11 @@ func (v *topView) tableLines(width, height int) []topLine {
 		}
 		lines = append(lines, topLine{strings.Join(cells, " "), style})
 	}
-	return foot(lines, height, "sort: "+topColumns[v.column].name+"   c m d n p a s t $ sort   r reverse   ↑↓ Return details   q end")
+	return addFooter(lines, height, "sort: "+topColumns[v.column].name+"   c m d n p a s t $ sort   r reverse   ↑↓ Return details   q end")
 }
 
-// foot puts a line at the bottom.
-func foot(lines []topLine, height int, line string) []topLine {
+// addFooter puts a line at the bottom.
+func addFooter(lines []topLine, height int, line string) []topLine {
 	for len(lines) < height-1 {
 		lines = append(lines, topLine{})
 	}
@@ -257,7 +257,7 @@ func (v *topView) detailLines(width, height int) []topLine {
 	d := v.detail
 	r := v.rows[v.chosen]
 	if r == nil {
-		return foot([]topLine{{"the sandbox " + v.chosen.id + " is gone", boldLine}}, height, "q back")
+		return addFooter([]topLine{{"the sandbox " + v.chosen.id + " is gone", boldLine}}, height, "q back")
 	}
 	lines := []topLine{
 		{r.SandboxID + "   " + r.state() + "   " + r.Runtime + "   age " + shortAge(v.at.Sub(r.CreatedAt)), boldLine},
@@ -274,7 +274,7 @@ func (v *topView) detailLines(width, height int) []topLine {
 		for _, l := range d.logs[max(0, len(d.logs)-space):] {
 			lines = append(lines, topLine{l, plainLine})
 		}
-		return foot(lines, height, "q back")
+		return addFooter(lines, height, "q back")
 	}
 	lines = append(lines, topLine{fit(fmt.Sprintf("%-20s %-9s %8s %6s  %s", "PROCESS", "STATE", "PID", "AGE", "COMMAND"), width, true), inverseLine})
 	for i, p := range d.processes {
@@ -284,7 +284,7 @@ func (v *topView) detailLines(width, height int) []topLine {
 		}
 		lines = append(lines, topLine{text.Line(fmt.Sprintf("%s %s %8d %6s  %s", fit(cmp.Or(text.Line(p.Name), p.ID), 20, true), fit(state(p), 9, true), p.PID, shortAge(v.at.Sub(p.StartTime)), p.Command)), style})
 	}
-	return foot(lines[:min(len(lines), max(height-1, 1))], height, "↑↓ Return logs   q back")
+	return addFooter(lines[:min(len(lines), max(height-1, 1))], height, "↑↓ Return logs   q back")
 }
 
 // fit makes s exactly width runes wide.

@@ -40,8 +40,8 @@ func group(root *cobra.Command) {
 	root.SetCompletionCommandGroupID("clients")
 }
 
-// elsewhere maps words of other programs to Hutch's words for the same thing.
-var elsewhere = map[string]string{
+// foreignWords maps words of other programs to Hutch's words for the same thing.
+var foreignWords = map[string]string{
 	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
 	"load": "`hutch image load FILE` reads an image", "save": "`hutch image save IMAGE` writes an image", "tag": "`hutch image tag IMAGE NAME` names an image",
@@ -54,10 +54,10 @@ var elsewhere = map[string]string{
 
 // suggestion is the command that may have been meant by an unknown one.
 func suggestion(c *cobra.Command, word string) string {
-	if hint := elsewhere[word]; hint != "" && !c.HasParent() {
+	if hint := foreignWords[word]; hint != "" && !c.HasParent() {
 		return ": " + hint
 	}
-	return meant(word, commandNames(c))
+	return similarName(word, commandNames(c))
 }
 
 // wrongArgs describes a wrong number of arguments.

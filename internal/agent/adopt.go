@@ -48,8 +48,8 @@ func (cs *contexts) queueText(text map[string]string) {
 	}
 }
 
-// hear returns the text that the interpreter has not been sent yet, once.
-func (c *codeContext) hear() string {
+// takeText returns the text that the interpreter has not been sent yet, once.
+func (c *codeContext) takeText() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	news := c.news

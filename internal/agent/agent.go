@@ -55,33 +55,33 @@ type Options struct {
 
 // agent is one sandbox's agent.
 type agent struct {
-	opt      Options
-	boot     wire.Boot
-	user     user         // user of commands that name none
-	apart    *spawn.Apart // nil where commands are in the agent's own user namespace
-	files    *files.FS    // to change files; see filesFor
-	readable *files.FS    // to read files
-	null     *os.File
-	children *children
-	jobs     *jobs
-	contexts *contexts
-	group    sync.WaitGroup // every goroutine but the reaper
-	idle     *idle
-	attached *pace        // rate limit for output that a caller reads live
-	logged   *pace        // rate limit for output of background processes
-	ports    atomic.Int32 // connections with servers
-	relief   sync.Mutex   // one relieve runs at a time
+	opt       Options
+	boot      wire.Boot
+	user      user         // user of commands that name none
+	apart     *spawn.Apart // nil where commands are in the agent's own user namespace
+	files     *files.FS    // to change files; see filesFor
+	readable  *files.FS    // to read files
+	null      *os.File
+	children  *children
+	jobs      *jobs
+	contexts  *contexts
+	group     sync.WaitGroup // every goroutine but the reaper
+	idle      *idle
+	attached  *pace        // rate limit for output that a caller reads live
+	logged    *pace        // rate limit for output of background processes
+	ports     atomic.Int32 // connections with servers
+	relieving sync.Mutex   // one relieve runs at a time
 
-	mu        sync.Mutex
-	token     string   // see adopt
-	env       []string // likewise
-	ln        net.Listener
-	saved     *os.File // set while the agent is parked: see park
-	told      chan os.Signal
-	closed    bool
-	conns     map[*conn]struct{} // have said hello
-	strangers []*conn            // have not; oldest first
-	procs     map[*running]struct{}
+	mu              sync.Mutex
+	token           string   // see adopt
+	env             []string // likewise
+	ln              net.Listener
+	saved           *os.File // set while the agent is parked: see park
+	told            chan os.Signal
+	closed          bool
+	conns           map[*conn]struct{} // have said hello
+	unauthenticated []*conn            // have not; oldest first
+	procs           map[*running]struct{}
 }
 
 // Serve runs an agent on the connections of ln until ctx is done; then it
@@ -170,7 +170,7 @@ func (a *agent) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// welcome serves a new connection. It is a stranger until it has said hello. If there are too many strangers, the
+// welcome serves a new connection. It is unauthenticated until it has said hello. If there are too many such connections, the
 // oldest is closed, so that clients without the token cannot keep out the daemon.
 func (a *agent) welcome(nc net.Conn) {
 	c := newConn(a, nc)
@@ -180,11 +180,11 @@ func (a *agent) welcome(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	if len(a.strangers) >= maxStranger {
-		a.strangers[0].Close()
-		a.strangers = append(a.strangers[:0], a.strangers[1:]...)
+	if len(a.unauthenticated) >= maxStranger {
+		a.unauthenticated[0].Close()
+		a.unauthenticated = append(a.unauthenticated[:0], a.unauthenticated[1:]...)
 	}
-	a.strangers = append(a.strangers, c)
+	a.unauthenticated = append(a.unauthenticated, c)
 	a.group.Go(c.serve)
 }
 
@@ -199,11 +199,11 @@ func (a *agent) known(c *conn) bool {
 	return true
 }
 
-// forgetLocked removes c from the strangers, and reports whether it was one.
+// forgetLocked removes c from the unauthenticated connections, and reports whether it was one.
 func (a *agent) forgetLocked(c *conn) bool {
-	for i, s := range a.strangers {
+	for i, s := range a.unauthenticated {
 		if s == c {
-			a.strangers = append(a.strangers[:i], a.strangers[i+1:]...)
+			a.unauthenticated = append(a.unauthenticated[:i], a.unauthenticated[i+1:]...)
 			return true
 		}
 	}
@@ -221,7 +221,7 @@ func (a *agent) hangUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	for _, c := range a.strangers {
+	for _, c := range a.unauthenticated {
 		c.Close()
 	}
 	for c := range a.conns {

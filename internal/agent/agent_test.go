@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bearing lists the living processes that have kv in their environment.
-func bearing(kv string) (found []string) {
+// processesWith lists the living processes that have kv in their environment.
+func processesWith(kv string) (found []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range names {
 		env, _ := os.ReadFile(p + "/environ") // empty for a zombie
@@ -102,7 +102,7 @@ func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (n
 			if err != nil {
 				t.Error(err)
 			}
-			if left := bearing(mark); len(left) > 0 {
+			if left := processesWith(mark); len(left) > 0 {
 				t.Errorf("processes are left: %q", left)
 			}
 		case <-time.After(time.Minute): // it looks through all of the host's processes

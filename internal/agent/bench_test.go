@@ -19,7 +19,7 @@ func BenchmarkTrue(b *testing.B) {
 		compare(b, c)
 	})
 	b.Run("program", func(b *testing.B) {
-		c, _ := place(b, wire.Boot{})
+		c, _ := startInit(b, wire.Boot{})
 		compare(b, c)
 	})
 }

@@ -16,7 +16,7 @@ import (
 // waits for each child.
 type children struct {
 	init    bool
-	born    chan struct{} // there may be something to wait for again
+	started chan struct{} // there may be something to wait for again
 	waiters sync.WaitGroup
 
 	// starting is held for reading from before a fork until the child is in the table. A caller that holds it for
@@ -35,7 +35,7 @@ type child struct {
 }
 
 func newChildren(init bool) *children {
-	c := &children{init: init, born: make(chan struct{}, 1), ends: map[int]child{}, orphans: orphans{}}
+	c := &children{init: init, started: make(chan struct{}, 1), ends: map[int]child{}, orphans: orphans{}}
 	if init {
 		c.list = openList()
 		go c.reap()
@@ -58,7 +58,7 @@ func (c *children) start(cmd spawn.Command, mark string) (int, <-chan syscall.Wa
 	case pid == 0:
 	case c.init:
 		select {
-		case c.born <- struct{}{}:
+		case c.started <- struct{}{}:
 		default:
 		}
 	case err != nil: // dead already
@@ -79,7 +79,7 @@ func (c *children) wait() { c.waiters.Wait() }
 // pid namespace: see Options. A child that is stopped before it executes would stop its parent
 // too, so no child is started meanwhile.
 //
-// On gVisor, one signal to all processes can miss children that are born while it
+// On gVisor, one signal to all processes can miss children that are started while it
 // is sent, and one of them is enough for a fork bomb to grow again. So freeze
 // repeats the signal until thaw.
 func (c *children) freeze() (thaw func()) {
@@ -115,12 +115,12 @@ func repeatStop(enough <-chan struct{}) {
 // reap waits for deaths.
 func (c *children) reap() {
 	for {
-		if err := awaitDeath(); err != nil { // no child at all
-			<-c.born
+		if err := awaitExitOfChild(); err != nil { // no child at all
+			<-c.started
 			continue
 		}
 		c.starting.Lock()
-		c.bury()
+		c.reapDead()
 		c.starting.Unlock()
 	}
 }

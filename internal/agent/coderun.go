@@ -25,13 +25,13 @@ const (
 // codeRun is one run in a context, including the time in which it waits.
 type codeRun struct {
 	peer
-	req  wire.Run
-	user user          // user of the context
-	halt chan struct{} // holds a token when the run should be interrupted
-	over chan int      // the exit code, once
-	dir  string        // dir of its files
-	pipe *os.File      // the pipe that feed writes to
-	keep *os.File      // keeps the pipe open until the interpreter has opened it
+	req       wire.Run
+	user      user          // user of the context
+	interrupt chan struct{} // holds a token when the run should be interrupted
+	over      chan int      // the exit code, once
+	dir       string        // dir of its files
+	pipe      *os.File      // the pipe that feed writes to
+	keep      *os.File      // keeps the pipe open until the interpreter has opened it
 }
 
 // runCode puts a run into the queue of its context.
@@ -43,7 +43,7 @@ func (c *conn) runCode(w *wire.Writer, req wire.Run) error {
 	if err != nil {
 		return err
 	}
-	r := &codeRun{peer: peer{conn: c, w: w, gone: make(chan struct{})}, req: req, halt: make(chan struct{}, 1), over: make(chan int, 1)}
+	r := &codeRun{peer: peer{conn: c, w: w, gone: make(chan struct{})}, req: req, interrupt: make(chan struct{}, 1), over: make(chan int, 1)}
 	if r.user, err = c.agent.userOf(ctx.req.User); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 		return r.lost(i, end)
 	case <-late:
 		end.TimedOut = true
-	case <-r.halt:
+	case <-r.interrupt:
 	case <-r.gone:
 	case <-deleted:
 		i.tree.kill()
@@ -267,7 +267,7 @@ func (r *codeRun) opened() {
 // requestEnd requests the end of the run.
 func (r *codeRun) requestEnd() {
 	select {
-	case r.halt <- struct{}{}:
+	case r.interrupt <- struct{}{}:
 	default:
 	}
 }

@@ -141,8 +141,8 @@ type codeContext struct {
 	ended   chan struct{} // closed when no process of the context is left
 
 	// Only live uses this.
-	interp *interpreter
-	strays bool // an interpreter has ended, and can have left processes behind
+	interp    *interpreter
+	leftovers bool // an interpreter has ended, and can have left processes behind
 
 	mu      sync.Mutex
 	queue   []*codeRun
@@ -244,7 +244,7 @@ func (c *codeContext) perform(r *codeRun) {
 		return
 	}
 	if c.interp == nil || c.interp.gone() {
-		c.strays = true
+		c.leftovers = true
 		var err error
 		if c.interp, err = c.agent.interpret(c.req, c.mark); err != nil {
 			c.interp = nil
@@ -256,10 +256,10 @@ func (c *codeContext) perform(r *codeRun) {
 	c.mu.Lock()
 	runs := c.runs
 	c.mu.Unlock()
-	r.req.Input = c.hear() + r.req.Input
+	r.req.Input = c.takeText() + r.req.Input
 	end := r.in(c.interp, runs, c.gone)
 	if end.Ended {
-		c.interp, c.strays = nil, true
+		c.interp, c.leftovers = nil, true
 	}
 	c.free()
 	r.finishRun(end)
@@ -293,7 +293,7 @@ func (c *codeContext) kill() {
 	if c.interp != nil {
 		root = c.interp.root
 	}
-	if pid := root(); pid != 0 && !c.strays && !c.interp.hasChildren() {
+	if pid := root(); pid != 0 && !c.leftovers && !c.interp.hasChildren() {
 		syscall.Kill(pid, syscall.SIGSTOP) // it starts nothing more
 		if !c.interp.hasChildren() {
 			syscall.Kill(pid, syscall.SIGKILL)

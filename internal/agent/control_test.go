@@ -157,7 +157,7 @@ func TestTerminal(t *testing.T) {
 
 	send(t, c, p, "trap 'echo resized' WINCH; echo rea''dy; sleep 300\r")
 	shows(t, c, p, 0, "ready\r\n")
-	eventually(t, "sleep runs", func() bool { return strings.Contains(strings.Join(bearing(mark), " "), "sleep\x00300") })
+	eventually(t, "sleep runs", func() bool { return strings.Contains(strings.Join(processesWith(mark), " "), "sleep\x00300") })
 	send(t, c, p, "\x03") // Ctrl-C interrupts sleep, but not bash
 	send(t, c, p, "echo in''terrupted $?\r")
 	shows(t, c, p, 0, "interrupted 130\r\n")
@@ -204,11 +204,11 @@ func TestTerminalHangsUp(t *testing.T) {
 	p := detach(t, c, wire.Start{Command: "bash --norc --noprofile", Terminal: size, Env: []string{mark, "PS1=$ "}})
 	shows(t, c, p, 0, "$ ")
 	send(t, c, p, "sleep 300 & sleep 300 | cat\r")
-	eventually(t, "all run", func() bool { return len(bearing(mark)) == 4 })
+	eventually(t, "all run", func() bool { return len(processesWith(mark)) == 4 })
 	if err := c.Signal(t.Context(), p, 9); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are gone", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are gone", func() bool { return len(processesWith(mark)) == 0 })
 }
 
 // TestTerminalNobodyReads: a quarter of a gigabyte passes, which is what comes unpaced, and memory stays bounded.
@@ -403,9 +403,9 @@ func TestCompile(t *testing.T) {
 	l := newLine(t, dial)
 	l.hello(token)
 	l.request(wire.Request{Op: "start", Start: &slow})
-	eventually(t, "it compiles", func() bool { return len(bearing(slow.Env[0])) == 1 })
+	eventually(t, "it compiles", func() bool { return len(processesWith(slow.Env[0])) == 1 })
 	l.Close()
-	eventually(t, "the compiler is gone", func() bool { return len(bearing(slow.Env[0])) == 0 })
+	eventually(t, "the compiler is gone", func() bool { return len(processesWith(slow.Env[0])) == 0 })
 }
 
 func withID(s wire.Start) wire.Start {

@@ -21,7 +21,7 @@ type feed struct {
 	ending bool // no more will be added
 	dead   bool // the program has ended
 
-	telling sync.Mutex // held while a report is written, which can block
+	reporting sync.Mutex // held while a report is written, which can block
 }
 
 func newFeed(w *wire.Writer) *feed {
@@ -63,14 +63,14 @@ func (f *feed) close() {
 	if pipe != nil {
 		pipe.Close() // ends a blocked write
 	}
-	f.telling.Lock() // waits for a report in progress
-	defer f.telling.Unlock()
+	f.reporting.Lock() // waits for a report in progress
+	defer f.reporting.Unlock()
 }
 
 // reportTaken reports how many bytes the program took.
 func (f *feed) reportTaken(taken int64) {
-	f.telling.Lock()
-	defer f.telling.Unlock()
+	f.reporting.Lock()
+	defer f.reporting.Unlock()
 	f.mu.Lock()
 	dead := f.dead
 	f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *feed) writeTo(pipe *os.File) (broken error) {
 	f.mu.Lock()
 	f.pipe = pipe
 	f.mu.Unlock()
-	var taken, told int64
+	var taken, reported int64
 	for {
 		data := f.awaitData()
 		if data == nil {
@@ -96,8 +96,8 @@ func (f *feed) writeTo(pipe *os.File) (broken error) {
 			_, broken = pipe.Write(data)
 		}
 		f.took(len(data))
-		if taken += int64(len(data)); taken-told >= report {
-			told = taken
+		if taken += int64(len(data)); taken-reported >= report {
+			reported = taken
 			f.reportTaken(taken)
 		}
 	}

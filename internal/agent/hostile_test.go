@@ -206,7 +206,7 @@ func TestRequestDuringRequest(t *testing.T) {
 	l.next(wire.TypeStarted, &wire.Process{})
 	l.request(wire.Request{Op: "ping"})
 	l.closed()
-	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 }
 
 func TestStdinBeyondWindow(t *testing.T) {

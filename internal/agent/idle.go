@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// rest is the time without requests after which the agent gives memory back.
-const rest = time.Second
+// idleDelay is the time without requests after which the agent gives memory back.
+const idleDelay = time.Second
 
-// worth is how much must have been allocated since the last collection. The first collection itself takes 0.4 MB and
+// minGarbage is how much must have been allocated since the last collection. The first collection itself takes 0.4 MB and
 // keeps it, and most sandboxes wait without having done anything.
-const worth = 1 << 20
+const minGarbage = 1 << 20
 
 // idle returns freed memory to the kernel after a time without requests, because hundreds of sandboxes mostly wait.
 type idle struct{ timer *time.Timer }
 
 func newIdle() *idle {
 	var given atomic.Uint64
-	return &idle{time.AfterFunc(rest, func() {
+	return &idle{time.AfterFunc(idleDelay, func() {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		if m.TotalAlloc-given.Load() < worth {
+		if m.TotalAlloc-given.Load() < minGarbage {
 			return
 		}
 		given.Store(m.TotalAlloc)
@@ -31,6 +31,6 @@ func newIdle() *idle {
 	})}
 }
 
-func (i *idle) touch() { i.timer.Reset(rest) }
+func (i *idle) touch() { i.timer.Reset(idleDelay) }
 
 func (i *idle) stop() { i.timer.Stop() }

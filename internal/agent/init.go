@@ -75,7 +75,7 @@ func Run(boot wire.Boot) error {
 	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would process the core dump
 	syscall.Umask(0o022)
 	thrift()
-	defySignals()
+	catchFatalSignals()
 	if boot.Hostname != "" {
 		_ = setHostname(boot.Hostname) // if it has the right
 	}
@@ -93,17 +93,17 @@ func Run(boot wire.Boot) error {
 	return Serve(context.Background(), ln, boot, opt)
 }
 
-// deadly are the signals that would end or stop the agent: see os/signal. The Go runtime catches and drops the others
+// fatalSignals are the signals that would end or stop the agent: see os/signal. The Go runtime catches and drops the others
 // itself. Catching all 59 would work too, but each costs the runtime two thread switches.
-var deadly = []os.Signal{
+var fatalSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS,
 	syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,
 	syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
 }
 
-// defySignals catches every signal that would end the agent, because every process of its user can send them.
-func defySignals() {
-	signal.Notify(make(chan os.Signal, 1), deadly...) // no goroutine receives, so they are dropped
+// catchFatalSignals catches every signal that would end the agent, because every process of its user can send them.
+func catchFatalSignals() {
+	signal.Notify(make(chan os.Signal, 1), fatalSignals...) // no goroutine receives, so they are dropped
 }
 
 // thrift prefers a small agent to a fast one.

@@ -44,9 +44,9 @@ func program(t testing.TB) string {
 	return path
 }
 
-// place runs the built agent as the first process of a pid namespace of its
+// startInit runs the built agent as the first process of a pid namespace of its
 // own. It returns a client, and the agent's pid outside.
-func place(t testing.TB, boot wire.Boot, arg ...string) (*wire.Client, int) {
+func startInit(t testing.TB, boot wire.Boot, arg ...string) (*wire.Client, int) {
 	t.Helper()
 	ln, path := listen(t)
 	defer ln.Close()
@@ -120,7 +120,7 @@ func child(t testing.TB, pid int) int {
 
 func TestInit(t *testing.T) {
 	t.Parallel()
-	c, pid := place(t, wire.Boot{Hostname: "box"}, "--uts")
+	c, pid := startInit(t, wire.Boot{Hostname: "box"}, "--uts")
 
 	if r := run(t, c, wire.Start{Command: "echo $PPID; hostname; umask; ulimit -c"}); r.stdout != "1\nbox\n0022\n0\n" {
 		t.Errorf("%+v", r)
@@ -154,7 +154,7 @@ func TestInit(t *testing.T) {
 
 func TestInitTimeLimit(t *testing.T) {
 	t.Parallel()
-	c, _ := place(t, wire.Boot{})
+	c, _ := startInit(t, wire.Boot{})
 	for range 5 {
 		r := run(t, c, wire.Start{Command: "trap '' TERM; (setsid env -i sleep 1000 &) ; sleep 1000", TimeoutMS: 200})
 		if !r.TimedOut || r.Code != 137 {
@@ -169,7 +169,7 @@ func TestInitTimeLimit(t *testing.T) {
 
 func TestInitManyAtOnce(t *testing.T) {
 	t.Parallel()
-	c, _ := place(t, wire.Boot{})
+	c, _ := startInit(t, wire.Boot{})
 	manyAtOnce(t, c)
 }
 
@@ -178,7 +178,7 @@ func TestInitBecomesUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root has other users to run as")
 	}
-	c, _ := place(t, wire.Boot{UID: 12345, GID: 23456, Home: "/tmp"})
+	c, _ := startInit(t, wire.Boot{UID: 12345, GID: 23456, Home: "/tmp"})
 	for name, tt := range map[string]struct {
 		start wire.Start
 		want  string
@@ -201,7 +201,7 @@ func TestInitBecomesUser(t *testing.T) {
 // An idle agent is small, also after hard work.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
-	c, pid := place(t, wire.Boot{})
+	c, pid := startInit(t, wire.Boot{})
 	if _, err := c.Run(t.Context(), wire.Start{ID: "x", Command: "head -c 1000000000 /dev/zero"}, nil, nil); err != nil {
 		t.Fatal(err)
 	}

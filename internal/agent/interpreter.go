@@ -31,14 +31,14 @@ import (
 // Other lines are dropped: user code can write to any descriptor that it finds.
 type interpreter struct {
 	*running
-	mark    string // id of the process
-	control *os.File
-	ready   chan struct{} // holds a token when a spare interpreter is prepared
-	taps    [2]*tap
-	done    chan struct{} // closed when it has ended and all its output is read
-	status  syscall.WaitStatus
-	used    bool         // it has executed a run
-	elders  map[int]bool // processes that earlier runs left behind
+	mark      string // id of the process
+	control   *os.File
+	ready     chan struct{} // holds a token when a spare interpreter is prepared
+	taps      [2]*tap
+	done      chan struct{} // closed when it has ended and all its output is read
+	status    syscall.WaitStatus
+	used      bool         // it has executed a run
+	leftovers map[int]bool // processes that earlier runs left behind
 
 	// The present run; nil between runs, when further output is dropped.
 	mu      sync.Mutex
@@ -136,10 +136,10 @@ func (i *interpreter) gone() bool {
 
 // setRun makes r the present run.
 func (i *interpreter) setRun(r *codeRun) {
-	i.elders = map[int]bool{}
+	i.leftovers = map[int]bool{}
 	if i.hasChildren() {
 		for _, pid := range i.tree.members() {
-			i.elders[pid] = true
+			i.leftovers[pid] = true
 		}
 	}
 	i.mu.Lock()
@@ -172,7 +172,7 @@ func (i *interpreter) hasChildren() bool {
 
 // begun lists the processes that the current run has started.
 func (i *interpreter) begun() []int {
-	return slices.DeleteFunc(i.tree.members(), func(pid int) bool { return pid == i.pid || i.elders[pid] })
+	return slices.DeleteFunc(i.tree.members(), func(pid int) bool { return pid == i.pid || i.leftovers[pid] })
 }
 
 // interrupt acts like Ctrl-C. It signals the interpreter first, because a shell reacts differently if only its child is

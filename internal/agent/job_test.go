@@ -265,11 +265,11 @@ func TestSignalReachesTheTree(t *testing.T) {
 	mark := "MARK=" + hutch.NewID("m")
 	p := start(t, c, wire.Start{Command: "(setsid sleep 1000 &) ; sleep 1000 & echo on; wait", Env: []string{mark}})
 	eventually(t, "it prints", func() bool { return logs(t, c, wire.Attach{Process: p.ID}).stdout == "on\n" })
-	eventually(t, "all run", func() bool { return len(bearing(mark)) >= 3 })
+	eventually(t, "all run", func() bool { return len(processesWith(mark)) >= 3 })
 	if err := c.Signal(t.Context(), p.ID, 15); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 	if err := c.Signal(t.Context(), "p-none", 15); !errors.Is(err, hutch.NotFound) {
 		t.Error(err)
 	}
@@ -289,7 +289,7 @@ func TestSignalReachesLeftovers(t *testing.T) {
 	if err := c.Signal(t.Context(), p.ID, 9); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 }
 
 func TestCannotStart(t *testing.T) {

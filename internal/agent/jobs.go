@@ -97,7 +97,7 @@ func (js *jobs) tidy() {
 		}
 		memory, disk := j.log.size()
 		if cold += disk; cold > js.room.all/2 {
-			j.log.cool()
+			j.log.dropSpilled()
 		}
 		if size += memory; size > maxFinishedLogs {
 			j.log.forget()

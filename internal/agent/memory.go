@@ -27,13 +27,13 @@ const (
 
 // relieve ends the tree that uses the most memory, and returns how many processes it ended.
 func (a *agent) relieve(r wire.Relieve) wire.Relieved {
-	a.relief.Lock()
-	defer a.relief.Unlock()
-	thaw := a.calm()
+	a.relieving.Lock()
+	defer a.relieving.Unlock()
+	thaw := a.freezeMany()
 	if thaw != nil {
 		defer thaw()
 	}
-	v := a.greediest(r)
+	v := a.largestVictim(r)
 	if v == nil {
 		return wire.Relieved{}
 	}
@@ -52,17 +52,17 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// crowd is the number of processes from which they are stopped before they are examined. So many processes would grow
+// manyProcesses is the number of processes from which they are stopped before they are examined. So many processes would grow
 // faster than the agent can examine them.
-const crowd = 24
+const manyProcesses = 24
 
-// calm stops all processes if there are many, until thaw is called.
-func (a *agent) calm() (thaw func()) {
+// freezeMany stops all processes if there are many, until thaw is called.
+func (a *agent) freezeMany() (thaw func()) {
 	if !a.children.init || !a.opt.Alone {
 		return nil
 	}
 	names, _ := os.ReadDir("/proc")
-	if len(names) < crowd+pseudo {
+	if len(names) < manyProcesses+pseudo {
 		return nil
 	}
 	return a.children.freeze()
@@ -101,8 +101,8 @@ type victim struct {
 	handles int   // pipes and sockets; their content belongs to no process
 }
 
-// greediest returns the victim that uses the most memory, or nil.
-func (a *agent) greediest(r wire.Relieve) *victim {
+// largestVictim returns the victim that uses the most memory, or nil.
+func (a *agent) largestVictim(r wire.Relieve) *victim {
 	victims := a.victims()
 	for _, v := range victims {
 		for _, pid := range v.pids {
@@ -200,7 +200,7 @@ func held(pid int, seen map[string]bool) (bytes int64, handles int) {
 // resident is how many bytes of memory a process has.
 func resident(pid int) int64 {
 	var buf [128]byte
-	f := strings.Fields(string(slurp("/proc/"+strconv.Itoa(pid)+"/statm", buf[:])))
+	f := strings.Fields(string(readSmall("/proc/"+strconv.Itoa(pid)+"/statm", buf[:])))
 	if len(f) < 2 {
 		return 0
 	}
@@ -286,7 +286,7 @@ func (f *family) of(p process) (*running, int) {
 
 // marked returns the run whose id is in a process's environment.
 func (f *family) marked(p process) *running {
-	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", f.buffer)
+	env := readSmall("/proc/"+strconv.Itoa(p.pid)+"/environ", f.buffer)
 	for kv := range strings.SplitSeq(string(env), "\x00") {
 		if strings.HasPrefix(kv, wire.ProcessEnv+"=") {
 			return f.marks[kv]

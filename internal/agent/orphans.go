@@ -19,18 +19,18 @@ import (
 // before it forgets the dead process: no program can avoid that, because it cannot choose its parent.
 type orphans map[int][]string
 
-// death is a child that has ended.
-type death struct {
+// childExit is a child that has ended.
+type childExit struct {
 	pid    int
 	status syscall.WaitStatus
 }
 
-// mostLooks bounds how often one bury looks at the children, where they die all the time.
+// mostLooks bounds how often one reapDead looks at the children, where they die all the time.
 const mostLooks = 16
 
-// bury reaps all dead children, records whose orphans they leave, and reports the ends of those that the agent has
+// reapDead reaps all dead children, records whose orphans they leave, and reports the ends of those that the agent has
 // started. The caller holds starting.
-func (c *children) bury() {
+func (c *children) reapDead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	dead := reapAll(nil)
@@ -51,7 +51,7 @@ func (c *children) bury() {
 }
 
 // marksOf returns the marks of the trees that the dead were of.
-func (c *children) marksOf(dead []death) (marks []string) {
+func (c *children) marksOf(dead []childExit) (marks []string) {
 	for _, d := range dead {
 		of := c.orphans[d.pid]
 		if child, ok := c.ends[d.pid]; ok {
@@ -82,8 +82,8 @@ func (c *children) inherit(alive []int, marks []string) {
 			if buf == nil {
 				buf = make([]byte, 64<<10)
 			}
-			bears := func(mark string) bool { return process{pid: pid}.bears(mark, buf) }
-			if i := slices.IndexFunc(marks, bears); i >= 0 {
+			hasMark := func(mark string) bool { return process{pid: pid}.hasMark(mark, buf) }
+			if i := slices.IndexFunc(marks, hasMark); i >= 0 {
 				of = marks[i : i+1]
 			}
 		}
@@ -100,7 +100,7 @@ func (c *children) left(mark string) []int {
 
 // leftNow is left for callers that hold starting already, from freeze to thaw.
 func (c *children) leftNow(mark string) (pids []int) {
-	c.bury()
+	c.reapDead()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for pid, marks := range c.orphans {
@@ -134,7 +134,7 @@ func (l *list) readPIDs() (pids []int) {
 		n, err = syscall.Pread(l.fd, l.buf, 0)
 	}
 	if err != nil {
-		return kidsByTable()
+		return childrenByTable()
 	}
 	for word := range bytes.FieldsSeq(l.buf[:n]) {
 		if pid, err := strconv.Atoi(string(word)); err == nil {
@@ -144,8 +144,8 @@ func (l *list) readPIDs() (pids []int) {
 	return pids
 }
 
-// kidsByTable is for kernels that do not list children.
-func kidsByTable() (pids []int) {
+// childrenByTable is for kernels that do not list children.
+func childrenByTable() (pids []int) {
 	for _, p := range processes(map[int]bool{}, time.Time{}) {
 		if p.parent == os.Getpid() {
 			pids = append(pids, p.pid)
@@ -154,8 +154,8 @@ func kidsByTable() (pids []int) {
 	return pids
 }
 
-// awaitDeath returns when a child is dead. It does not reap the child.
-func awaitDeath() error {
+// awaitExitOfChild returns when a child is dead. It does not reap the child.
+func awaitExitOfChild() error {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err != syscall.EINTR {
@@ -165,9 +165,9 @@ func awaitDeath() error {
 }
 
 // reapAll reaps the children that are dead now.
-func reapAll(dead []death) []death {
+func reapAll(dead []childExit) []childExit {
 	for {
-		var d death
+		var d childExit
 		var err error
 		d.pid, err = syscall.Wait4(-1, &d.status, syscall.WNOHANG, nil)
 		switch {

@@ -42,7 +42,7 @@ func (a *agent) park(self *conn) error {
 }
 
 func (a *agent) closeAllButLocked(self *conn) {
-	for _, c := range a.strangers {
+	for _, c := range a.unauthenticated {
 		c.Close()
 	}
 	for c := range a.conns {

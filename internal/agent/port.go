@@ -85,15 +85,15 @@ func relay(daemon, server net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		carry(daemon, server)
+		copyDirection(daemon, server)
 	}()
-	carry(server, daemon)
-	outlive(daemon, server, done)
+	copyDirection(server, daemon)
+	drainServer(daemon, server, done)
 }
 
-// outlive waits for the rest of a server's output after the daemon has closed its direction. If the daemon has
+// drainServer waits for the rest of a server's output after the daemon has closed its direction. If the daemon has
 // disconnected completely, waiting is useless; while the server is silent, only a check shows that.
-func outlive(daemon, server net.Conn, done <-chan struct{}) {
+func drainServer(daemon, server net.Conn, done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -102,15 +102,15 @@ func outlive(daemon, server net.Conn, done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		if hasGone(daemon) {
+		if peerClosed(daemon) {
 			daemon.Close()
 			server.Close()
 		}
 	}
 }
 
-// hasGone reports whether the other end of a socket is closed in both directions.
-func hasGone(c net.Conn) bool {
+// peerClosed reports whether the other end of a socket is closed in both directions.
+func peerClosed(c net.Conn) bool {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return true
@@ -124,8 +124,8 @@ func hasGone(c net.Conn) bool {
 	return gone || err != nil
 }
 
-// carry copies one direction.
-func carry(to, from net.Conn) {
+// copyDirection copies one direction.
+func copyDirection(to, from net.Conn) {
 	err := move(to, from)
 	if err == nil {
 		err = to.(interface{ CloseWrite() error }).CloseWrite()

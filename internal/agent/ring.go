@@ -139,23 +139,23 @@ func (l *ring) spillLocked(cursor int64) {
 		b := l.buf[from%int64(len(l.buf)):]
 		b = b[:min(int64(len(b)), cursor-from)]
 		if l.old.write(from, b) != nil {
-			l.coolLocked()
+			l.dropSpilledLocked()
 		}
 		from += int64(len(b))
 	}
-	l.begin = max(l.begin, cursor-l.coldLocked())
+	l.begin = max(l.begin, cursor-l.spilledLocked())
 }
 
-// coldLocked returns how much can be on disk.
-func (l *ring) coldLocked() int64 {
+// spilledLocked returns how much can be on disk.
+func (l *ring) spilledLocked() int64 {
 	if l.old == nil {
 		return 0
 	}
 	return l.old.size
 }
 
-// coolLocked drops the output on disk.
-func (l *ring) coolLocked() {
+// dropSpilledLocked drops the output on disk.
+func (l *ring) dropSpilledLocked() {
 	if l.old != nil {
 		l.begin = l.warmLocked()
 		l.old.close()
@@ -201,15 +201,15 @@ func (l *ring) close() {
 func (l *ring) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.coolLocked()
+	l.dropSpilledLocked()
 	l.begin, l.runs, l.marks, l.buf = l.end, nil, nil, nil
 }
 
-// cool drops the output on disk.
-func (l *ring) cool() {
+// dropSpilled drops the output on disk.
+func (l *ring) dropSpilled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.coolLocked()
+	l.dropSpilledLocked()
 	l.trimLocked()
 }
 
@@ -217,7 +217,7 @@ func (l *ring) cool() {
 func (l *ring) size() (memory int, disk int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.buf), l.coldLocked()
+	return len(l.buf), l.spilledLocked()
 }
 
 // last returns the cursor after all output so far.
@@ -249,7 +249,7 @@ func (l *ring) read(cursor int64, buf []byte, times bool) look {
 			return v
 		}
 		n, err := v.old.read(v.cursor, v.size, buf[:v.n])
-		if v.n = n; l.stands(v, err) {
+		if v.n = n; l.stillValid(v, err) {
 			return v
 		}
 		if err == nil {
@@ -288,16 +288,16 @@ func (l *ring) look(cursor int64, buf []byte, times bool) look {
 	return v
 }
 
-// stands reports whether data from disk was still valid when it was read. If a disk cannot be read, it is no longer
+// stillValid reports whether data from disk was still valid when it was read. If a disk cannot be read, it is no longer
 // used.
-func (l *ring) stands(v look, err error) bool {
+func (l *ring) stillValid(v look, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.old != l.old || v.cursor < l.begin {
 		return false
 	}
 	if err != nil {
-		l.coolLocked()
+		l.dropSpilledLocked()
 		l.trimLocked()
 		return false
 	}

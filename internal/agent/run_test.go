@@ -233,7 +233,7 @@ func TestTimeLimit(t *testing.T) {
 			if !r.TimedOut || r.Signal == 0 || r.Code != 128+r.Signal || name != "plain" && r.stdout != "before\n" {
 				t.Errorf("%+v", r)
 			}
-			if left := bearing(mark); len(left) > 0 {
+			if left := processesWith(mark); len(left) > 0 {
 				t.Errorf("survivors: %q", left)
 			}
 		})
@@ -254,7 +254,7 @@ func TestForkBomb(t *testing.T) {
 	if !r.TimedOut || r.stdout != "on\n" {
 		t.Errorf("%+v", r)
 	}
-	if left := bearing(mark); len(left) > 0 {
+	if left := processesWith(mark); len(left) > 0 {
 		t.Errorf("%d survivors: %.300q", len(left), left)
 	}
 }
@@ -271,7 +271,7 @@ func TestHangUpKills(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 }
 
 func TestOutputFailureKills(t *testing.T) {
@@ -283,7 +283,7 @@ func TestOutputFailureKills(t *testing.T) {
 	if err != full {
 		t.Error(err)
 	}
-	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+	eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 }
 
 // Output that no client reads stops the program; the time limit and a closed connection still end it.
@@ -314,15 +314,15 @@ func TestBackpressure(t *testing.T) {
 			t.Errorf("%d × 64 KiB were written and not read", n)
 		}
 		l.Close()
-		eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+		eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 	})
 	t.Run("time limit", func(t *testing.T) {
 		start.ID, start.TimeoutMS = hutch.NewID("x"), 800
 		l := newLine(t, dial)
 		l.hello(token)
 		l.request(wire.Request{Op: "start", Start: &start})
-		eventually(t, "it lives", func() bool { return len(bearing(mark)) > 0 })
-		eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+		eventually(t, "it lives", func() bool { return len(processesWith(mark)) > 0 })
+		eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 		if x := l.exit(); !x.TimedOut {
 			t.Errorf("%+v", x)
 		}
@@ -334,7 +334,7 @@ func TestBackpressure(t *testing.T) {
 		l.request(wire.Request{Op: "start", Start: &start})
 		held()
 		l.send(wire.TypeSignal, wire.Signal{Signal: int(syscall.SIGTERM)})
-		eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
+		eventually(t, "all are dead", func() bool { return len(processesWith(mark)) == 0 })
 		if x := l.exit(); x.TimedOut || x.Signal != 15 {
 			t.Errorf("%+v", x)
 		}
@@ -371,7 +371,7 @@ func TestLeftoversStay(t *testing.T) {
 		t.Errorf("%+v", r.Exit)
 	}
 	eventually(t, "the leftover gets its output written", func() bool {
-		left := bearing(mark)
+		left := processesWith(mark)
 		return len(left) == 1 && strings.HasSuffix(left[0], "sleep\x001000\x00")
 	})
 	if r := run(t, c, wire.Start{Command: "echo next"}); r.stdout != "next\n" {

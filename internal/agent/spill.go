@@ -50,7 +50,7 @@ func (s *spills) take(n int64) bool {
 	return true
 }
 
-func (s *spills) give(n int64) {
+func (s *spills) release(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free += n
@@ -68,7 +68,7 @@ type spill struct {
 
 // open returns an empty spill for output from cursor on, or nil if there is no space for it.
 func (s *spills) open(cursor int64) *spill {
-	file, err := nameless(s.dir)
+	file, err := unnamedFile(s.dir)
 	if err != nil {
 		return nil
 	}
@@ -84,9 +84,9 @@ func (s *spills) open(cursor int64) *spill {
 // make such a folder.
 const ownDir = "/.hutch/log"
 
-// nameless creates a file that no other process can open. If the kernel cannot create one without a name (gVisor),
+// unnamedFile creates a file that no other process can open. If the kernel cannot create one without a name (gVisor),
 // the file has a name for a moment, in a folder where no program can replace it.
-func nameless(dir string) (*os.File, error) {
+func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil || !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOENT) {
 		return f, err
@@ -110,7 +110,7 @@ func (s *spill) grow() {
 		return
 	}
 	if unix.Fallocate(int(s.file.Fd()), 0, s.size, spillStep) != nil {
-		s.room.give(spillStep)
+		s.room.release(spillStep)
 		s.full = true
 		return
 	}
@@ -141,5 +141,5 @@ func (s *spill) read(cursor int64, size int64, buf []byte) (int, error) {
 
 func (s *spill) close() {
 	s.file.Close()
-	s.room.give(s.size)
+	s.room.release(s.size)
 }

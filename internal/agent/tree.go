@@ -15,9 +15,9 @@ import (
 
 const (
 	killTime = 20 * time.Second // longest time of a kill, within the daemon's limit
-	// hurry is how long a kill can try to stop a tree without disturbing others. A fork bomb leaves so little CPU
+	// stopTime is how long a kill can try to stop a tree without disturbing others. A fork bomb leaves so little CPU
 	// time that a look at the process table takes seconds.
-	hurry = 300 * time.Millisecond
+	stopTime = 300 * time.Millisecond
 )
 
 // tree is a process and all processes that it started: its descendants, the processes of its session, and those with
@@ -63,9 +63,9 @@ func (t tree) signalAll(sig syscall.Signal) {
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
 	defer t.killRoot() // if /proc cannot be read
-	c := newCensus(t)
+	c := newTreeScan(t)
 	switch {
-	case c.stopTree(time.Now().Add(hurry)):
+	case c.stopTree(time.Now().Add(stopTime)):
 	case t.freeze != nil:
 		defer t.freeze()()
 		t = t.frozen()
@@ -79,13 +79,13 @@ func (t tree) kill() {
 		if len(pids) == 0 || time.Now().After(end) {
 			return
 		}
-		t.strike(pids)
+		t.killMembers(pids)
 		time.Sleep(pause)
 	}
 }
 
-// strike kills the members of the tree; the root comes last, because it holds the tree together.
-func (t tree) strike(pids []int) {
+// killMembers kills the members of the tree; the root comes last, because it holds the tree together.
+func (t tree) killMembers(pids []int) {
 	if len(pids) > 1 && pids[0] == t.root() {
 		pids = pids[1:]
 	}
@@ -103,7 +103,7 @@ func (t tree) killRoot() {
 // members returns the living processes of the tree, the root first.
 func (t tree) members() []int {
 	var pids []int
-	for _, p := range newCensus(t).look(time.Time{}) {
+	for _, p := range newTreeScan(t).look(time.Time{}) {
 		switch {
 		case p.dead:
 		case p.pid == t.root():
@@ -115,22 +115,22 @@ func (t tree) members() []int {
 	return pids
 }
 
-// census counts a tree.
-type census struct {
+// treeScan counts a tree.
+type treeScan struct {
 	tree
 	in    map[int]bool // the known processes of the tree
 	known map[int]bool // examined, inside or not
 }
 
-func newCensus(t tree) *census {
-	return &census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
+func newTreeScan(t tree) *treeScan {
+	return &treeScan{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 }
 
 // stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
 // stopped first, so that nothing waits for children that fork and end: as zombies they show that there are more, and
 // at the limit of pids there cannot be more. Its process group is stopped with it, which is most of the tree, in one
 // call.
-func (c *census) stopTree(end time.Time) bool {
+func (c *treeScan) stopTree(end time.Time) bool {
 	if root := c.root(); root != 0 {
 		syscall.Kill(-root, syscall.SIGSTOP)
 	}
@@ -148,7 +148,7 @@ func (c *census) stopTree(end time.Time) bool {
 
 // look returns the processes of the tree that no earlier look found, including dead ones. It stops at end, unless
 // that is zero.
-func (c *census) look(end time.Time) (found []process) {
+func (c *treeScan) look(end time.Time) (found []process) {
 	fresh := processes(c.known, end)
 	var orphans []int
 	if c.left != nil { // after the look, so it includes processes that lost their parent since then
@@ -175,7 +175,7 @@ func (c *census) look(end time.Time) (found []process) {
 	}
 	below()
 	buf := make([]byte, 64<<10)
-	take(func(p process) bool { return p.bears(c.mark, buf) })
+	take(func(p process) bool { return p.hasMark(c.mark, buf) })
 	take(func(p process) bool { return slices.Contains(orphans, p.pid) })
 	for _, pid := range orphans { // this look or an earlier one has missed it
 		if !c.in[pid] {
@@ -213,7 +213,7 @@ func processes(known map[int]bool, end time.Time) []process {
 		if err != nil || pid == self || known[pid] {
 			continue
 		}
-		if p, ok := parseStat(pid, slurp("/proc/"+name+"/stat", buf[:])); ok {
+		if p, ok := parseStat(pid, readSmall("/proc/"+name+"/stat", buf[:])); ok {
 			known[pid] = true
 			all = append(all, p)
 		}
@@ -235,19 +235,19 @@ func parseStat(pid int, stat []byte) (process, bool) {
 	return process{pid, parent, session, dead}, errors.Join(err1, err2, err3) == nil
 }
 
-// bears reports whether KEY=VALUE was in the environment with which the process was started, as far as the agent can
+// hasMark reports whether KEY=VALUE was in the environment with which the process was started, as far as the agent can
 // see it.
-func (p process) bears(mark string, buf []byte) bool {
+func (p process) hasMark(mark string, buf []byte) bool {
 	if p.dead {
 		return false
 	}
-	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", buf)
+	env := readSmall("/proc/"+strconv.Itoa(p.pid)+"/environ", buf)
 	return bytes.HasPrefix(env, []byte(mark+"\x00")) || bytes.Contains(env, []byte("\x00"+mark+"\x00"))
 }
 
-// slurp reads the part of a kernel file that fits, with plain system calls: during a fork bomb there are hundreds to
+// readSmall reads the part of a kernel file that fits, with plain system calls: during a fork bomb there are hundreds to
 // read.
-func slurp(path string, buf []byte) []byte {
+func readSmall(path string, buf []byte) []byte {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil

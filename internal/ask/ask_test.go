@@ -333,8 +333,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestConversationBeginsAnew: what was said belongs to the sandbox, and goes with it.
-func TestConversationBeginsAnew(t *testing.T) {
+// TestConversationStartsAgain: what was said belongs to the sandbox, and goes with it.
+func TestConversationStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {
 		if r.Number == 2 && len(r.Messages) != 1 {

@@ -108,7 +108,7 @@ func (l *Log) write(phase Phase, began int64, op Operation) (int64, error) {
 	if phase == End {
 		delete(l.open, began)
 	}
-	err = l.confessLocked()
+	err = l.recordLossLocked()
 	if err == nil {
 		err = l.appendLocked(c)
 	}
@@ -134,8 +134,8 @@ func (l *Log) missLocked(phase Phase, err error) {
 	}
 }
 
-// confessLocked records how many lines are missing, before the next one.
-func (l *Log) confessLocked() error {
+// recordLossLocked records how many lines are missing, before the next one.
+func (l *Log) recordLossLocked() error {
 	if l.lost == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (l *Log) appendLocked(content []byte) error {
 	if l.closed {
 		return os.ErrClosed
 	}
-	if err := l.turnLocked(); err != nil {
+	if err := l.rotateLocked(); err != nil {
 		return err
 	}
 	next := link{seq: l.last.seq + 1, prev: l.last.hash}
@@ -180,9 +180,9 @@ func (l *Log) appendLocked(content []byte) error {
 	return nil
 }
 
-// turnLocked switches to the file of the day. If the clock was put back, it keeps the present file: files have the
+// rotateLocked switches to the file of the day. If the clock was put back, it keeps the present file: files have the
 // order of their lines.
-func (l *Log) turnLocked() error {
+func (l *Log) rotateLocked() error {
 	name := l.opt.now().UTC().Format(dayFormat) + extension
 	if l.file != nil && name <= l.name {
 		return nil

@@ -200,8 +200,8 @@ func TestVerifyFinds(t *testing.T) {
 	mustBeWhole(t, l.opt.Dir)
 }
 
-// TestWrittenAnew: a hash that was kept elsewhere reveals a log that was replaced by a new, consistent one.
-func TestWrittenAnew(t *testing.T) {
+// TestWrittenAgain: a hash that was kept elsewhere reveals a log that was replaced by a new, consistent one.
+func TestWrittenAgain(t *testing.T) {
 	t.Parallel()
 	one, two := open(t, Options{}), open(t, Options{})
 	for _, l := range []*Log{one, two} {

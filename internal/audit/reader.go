@@ -72,15 +72,15 @@ func (r *reader) next() ([]byte, error) {
 		case err != io.EOF:
 			return nil, err
 		}
-		if err := r.turn(); err != nil {
+		if err := r.nextFile(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// turn switches to the next file, or returns io.EOF after the last one. It reads the old file once more after it has
+// nextFile switches to the next file, or returns io.EOF after the last one. It reads the old file once more after it has
 // seen the next: only then can no more lines come.
-func (r *reader) turn() error {
+func (r *reader) nextFile() error {
 	later, err := r.later()
 	if err != nil {
 		return err

@@ -79,14 +79,14 @@ func (l *Log) replay(ctx context.Context, known checkpoint) error {
 		}
 		if at, _, err := parseLink(line); err == nil {
 			l.last, l.size = at, r.at
-			l.pursue(at.seq, line)
+			l.trackOpen(at.seq, line)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// pursue tracks the open operations.
-func (l *Log) pursue(seq int64, line []byte) {
+// trackOpen tracks the open operations.
+func (l *Log) trackOpen(seq int64, line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil {
 		return

@@ -42,7 +42,7 @@ func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 			return nil, hutch.Errorf(hutch.Invalid, "the %s %q of tokens is not a URL: give one such as https://id.example.com", name, text)
 		}
 	}
-	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &sparing{next: http.DefaultTransport}}}, nil
+	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &cachingTransport{next: http.DefaultTransport}}}, nil
 }
 
 // claims are the claims that we read in addition to those that the library checks.
@@ -175,9 +175,9 @@ func (i *Issuer) MetadataURL() string {
 	return u.Scheme + "://" + u.Host + MetadataPath + strings.TrimSuffix(u.Path, "/")
 }
 
-// sparing limits requests to the provider: a response of a moment ago is used again. Otherwise clients could make us
+// cachingTransport limits requests to the provider: a response of a moment ago is used again. Otherwise clients could make us
 // ask the provider once for each token with a made-up key.
-type sparing struct {
+type cachingTransport struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
@@ -196,7 +196,7 @@ const between = 5 * time.Second
 var errJustAsked = errors.New("it was asked a moment ago")
 
 // RoundTrip implements http.RoundTripper.
-func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *cachingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := r.URL.String()

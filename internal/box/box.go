@@ -49,25 +49,25 @@ type Box struct {
 	saving     sync.Mutex
 	connecting sync.Mutex // held while the gateway is made
 
-	mu        sync.Mutex         // guards all below
-	rec       store.Record       // LastUsedAt and ExpiresAt have monotonic readings, which Time.UTC would remove
-	inst      driver.Instance    // while attached or paused
-	agent     *wire.Client       // while attached
-	paused    *wire.Client       // the agent while paused
-	since     time.Time          // when it last began to run
-	uses      int                // uses in progress
-	gone      bool               // destroyed, or never created
-	salvaging bool               // detached, because it has no memory left
-	lossTold  bool               // a caller has learned that it is lost
-	fault     error              // why it could not be created
-	alarm     alarm              // at the time of the next deadline
-	base      *snapshots.Base    // the layer that it shares with other sandboxes; can be nil
-	dropped   *snapshots.Base    // a base to release without mu
-	cancel    context.CancelFunc // ends the work of going to sleep; nil before the first
-	giveWay   context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
-	health    hutch.Health
-	usage     reading
-	saved     int64 // executions that were on disk at the last look
+	mu           sync.Mutex         // guards all below
+	rec          store.Record       // LastUsedAt and ExpiresAt have monotonic readings, which Time.UTC would remove
+	inst         driver.Instance    // while attached or paused
+	agent        *wire.Client       // while attached
+	paused       *wire.Client       // the agent while paused
+	since        time.Time          // when it last began to run
+	uses         int                // uses in progress
+	gone         bool               // destroyed, or never created
+	salvaging    bool               // detached, because it has no memory left
+	lossReported bool               // a caller has learned that it is lost
+	fault        error              // why it could not be created
+	alarm        alarm              // at the time of the next deadline
+	base         *snapshots.Base    // the layer that it shares with other sandboxes; can be nil
+	dropped      *snapshots.Base    // a base to release without mu
+	cancel       context.CancelFunc // ends the work of going to sleep; nil before the first
+	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
+	health       hutch.Health
+	usage        reading
+	saved        int64 // executions that were on disk at the last look
 
 	gateway   Gateway // nil until OpenGateway
 	noNetwork error   // why the network is unavailable now
@@ -234,12 +234,12 @@ func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 // TakesMemory reports whether the box counts as running.
 func (b *Box) TakesMemory() bool { return b.waking.Load() || !b.Status().Sleeps() }
 
-// TellLoss returns why the box is lost, and whether a caller has got this reason
+// ReportLoss returns why the box is lost, and whether a caller has got this reason
 // before. It records that a caller gets it now.
-func (b *Box) TellLoss() (before bool, reason string) {
+func (b *Box) ReportLoss() (before bool, reason string) {
 	b.locked(func() {
-		before, reason = b.lossTold, b.rec.Sandbox.Reason
-		b.lossTold = true
+		before, reason = b.lossReported, b.rec.Sandbox.Reason
+		b.lossReported = true
 	})
 	return before, reason
 }

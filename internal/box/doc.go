@@ -16,7 +16,7 @@
 //	paused      it has an instance that is frozen, and no agent: the next use resumes it
 //	detached    it has no instance, for the moment: the holder of the lifecycle
 //	            lock is saving it, and uses wait for that lock
-//	destroying  it has no instance any more: Disown was called
+//	destroying  it has no instance any more: ReleaseInstance was called
 //
 // # Uses
 //

@@ -30,7 +30,7 @@ func (b *Box) move(to hutch.Status, reason string) {
 	b.rec.Sandbox.Status, b.rec.Sandbox.Reason = to, reason
 	switch to {
 	case hutch.Running:
-		b.since, b.health, b.lossTold = time.Now(), hutch.Healthy, false
+		b.since, b.health, b.lossReported = time.Now(), hutch.Healthy, false
 		b.rec.Used.Begin(b.since)
 	case hutch.Stopped, hutch.Hibernated:
 		b.health = hutch.Asleep
@@ -100,8 +100,8 @@ func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Hea
 // RecoverAsleep records that a box of an earlier daemon sleeps.
 func (b *Box) RecoverAsleep() { b.locked(func() { b.health = hutch.Asleep }) }
 
-// Lose records that the content of the box is lost.
-func (b *Box) Lose(reason string) {
+// MarkLost records that the content of the box is lost.
+func (b *Box) MarkLost(reason string) {
 	b.locked(func() { b.move(hutch.Failed, reason) })
 }
 
@@ -121,9 +121,9 @@ func (b *Box) Fail(inst driver.Instance, reason string) (agent *wire.Client, ok 
 	return agent, ok
 }
 
-// Disown records that the instance is about to be destroyed, so that its death does not
+// ReleaseInstance records that the instance is about to be destroyed, so that its death does not
 // count as a failure of the box.
-func (b *Box) Disown() { b.locked(func() { b.inst = nil }) }
+func (b *Box) ReleaseInstance() { b.locked(func() { b.inst = nil }) }
 
-// Own takes back an instance that could not be destroyed.
-func (b *Box) Own(inst driver.Instance) { b.locked(func() { b.inst = inst }) }
+// TakeBackInstance takes back an instance that could not be destroyed.
+func (b *Box) TakeBackInstance(inst driver.Instance) { b.locked(func() { b.inst = inst }) }

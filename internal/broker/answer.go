@@ -79,17 +79,17 @@ func cover(mask *secret.Redactor, res *http.Response) io.ReadCloser {
 			io.Writer
 		}{body, w}
 	}
-	return &trailed{body, func() { scrub(mask, res.Trailer) }}
+	return &bodyWithEnd{body, func() { scrub(mask, res.Trailer) }}
 }
 
-// trailed runs a function at the end of a body.
-type trailed struct {
+// bodyWithEnd runs a function at the end of a body.
+type bodyWithEnd struct {
 	io.ReadCloser
 	end func()
 }
 
 // Read implements io.Reader.
-func (t *trailed) Read(p []byte) (int, error) {
+func (t *bodyWithEnd) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	if err == io.EOF {
 		t.end()
@@ -97,14 +97,14 @@ func (t *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// shield masks the headers of preliminary answers, such as 103, which no hook sees.
-type shield struct {
+// maskingWriter masks the headers of preliminary answers, such as 103, which no hook sees.
+type maskingWriter struct {
 	http.ResponseWriter
 	made *request
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (s *shield) WriteHeader(status int) {
+func (s *maskingWriter) WriteHeader(status int) {
 	if status < http.StatusOK {
 		scrub(s.made.mask, s.Header())
 	}
@@ -112,4 +112,4 @@ func (s *shield) WriteHeader(status int) {
 }
 
 // Unwrap is for http.ResponseController.
-func (s *shield) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *maskingWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -67,11 +67,11 @@ type Use struct {
 const (
 	maxHeader  = 64 << 10 // bytes
 	maxStreams = 32       // requests of one connection at once
-	// patience limits steps that do not wait for people: a handshake, a header.
-	patience = 10 * time.Second
-	// thinking is how long a host can take before its answer begins.
-	thinking = 15 * time.Minute
-	resting  = time.Minute // resting of a connection between requests
+	// stepTimeout limits steps that do not wait for people: a handshake, a header.
+	stepTimeout = 10 * time.Second
+	// answerTimeout is how long a host can take before its answer begins.
+	answerTimeout = 15 * time.Minute
+	idleTimeout   = time.Minute // idle time of a connection between requests
 )
 
 const maxSessions = 256 // of TLS with real hosts, that are kept
@@ -97,8 +97,8 @@ func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 		Handler:           x.handler(upstream),
 		TLSConfig:         x.certified(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ReadHeaderTimeout: patience,
-		IdleTimeout:       resting,
+		ReadHeaderTimeout: stepTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
@@ -137,12 +137,12 @@ func (x *exchange) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return x.Dial(ctx) },
 		TLSClientConfig:        client,
-		TLSHandshakeTimeout:    patience,
+		TLSHandshakeTimeout:    stepTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxConnsPerHost:        maxStreams,
-		IdleConnTimeout:        resting,
-		ResponseHeaderTimeout:  thinking,
+		IdleConnTimeout:        idleTimeout,
+		ResponseHeaderTimeout:  answerTimeout,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: maxHeader,
 	}

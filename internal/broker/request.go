@@ -50,7 +50,7 @@ func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 			return
 		}
 		http.NewResponseController(w).EnableFullDuplex() // otherwise an early answer would cut the request off
-		proxy.ServeHTTP(&shield{w, made}, r)
+		proxy.ServeHTTP(&maskingWriter{w, made}, r)
 	})
 }
 

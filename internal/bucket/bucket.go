@@ -70,7 +70,7 @@ func (b *Bucket) List(ctx context.Context) iter.Seq2[Object, error] {
 			key, below := strings.CutPrefix(o.Key, b.at.Prefix)
 			err := b.explain(o.Err)
 			if err == nil && (!below || len(o.ETag) > mostETag || o.Size < 0) {
-				err = b.strange()
+				err = b.notS3()
 			}
 			if !yield(Object{key, o.ETag, o.Size, o.LastModified}, err) || err != nil {
 				return
@@ -86,7 +86,7 @@ func (b *Bucket) List(ctx context.Context) iter.Seq2[Object, error] {
 func (b *Bucket) Get(ctx context.Context, o Object) (io.ReadCloser, Meta, error) {
 	var opt minio.GetObjectOptions
 	if err := opt.SetMatchETag(o.ETag); err != nil {
-		return nil, Meta{}, b.strange()
+		return nil, Meta{}, b.notS3()
 	}
 	body, info, _, err := b.core.GetObject(ctx, b.at.Name, b.at.Prefix+o.Key, opt)
 	if err != nil {
@@ -137,7 +137,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64, m
 		PartSize: partSize, NumThreads: 1, UserMetadata: map[string]string{sumField: m.Sum, modeField: strconv.FormatInt(m.Mode, 8)},
 	})
 	if err == nil && len(info.ETag) > mostETag {
-		err = b.strange()
+		err = b.notS3()
 	}
 	return strings.Trim(info.ETag, `"`), b.explain(err)
 }
@@ -154,7 +154,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return b.explain(b.core.Client.RemoveObject(ctx, b.at.Name, b.at.Prefix+key, minio.RemoveObjectOptions{}))
 }
 
-func (b *Bucket) strange() error {
+func (b *Bucket) notS3() error {
 	return hutch.Errorf(hutch.Unavailable, "the endpoint %s of the bucket %q does not answer as an S3 service: correct the URL", b.at.Host, b.at.Name)
 }
 

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	patience    = 30 * time.Second // for each piece of an answer
-	mostAnswer  = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
-	mostTags    = 60_000           // most tags of XML in such an answer: a list of 1000 has a third of that
-	mostHeaders = 64 << 10
+	pieceTimeout = 30 * time.Second // for each piece of an answer
+	mostAnswer   = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
+	mostTags     = 60_000           // most tags of XML in such an answer: a list of 1000 has a third of that
+	mostHeaders  = 64 << 10
 )
 
 // Transport returns the transport for services that users name, which are not trusted. It connects to public addresses
@@ -30,19 +30,19 @@ const (
 func Transport(allowed []string) http.RoundTripper {
 	return guarded{allowed, &http.Transport{
 		DialContext:            dialer(allowed),
-		TLSHandshakeTimeout:    patience,
-		ResponseHeaderTimeout:  patience,
+		TLSHandshakeTimeout:    pieceTimeout,
+		ResponseHeaderTimeout:  pieceTimeout,
 		MaxResponseHeaderBytes: mostHeaders,
 		MaxIdleConnsPerHost:    2,
 		MaxIdleConns:           64, // a name can have any number of hosts below it
-		IdleConnTimeout:        patience,
+		IdleConnTimeout:        pieceTimeout,
 		DisableCompression:     true,
 	}}
 }
 
 func dialer(allowed []string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		d := net.Dialer{Timeout: patience, Control: func(_, at string, _ syscall.RawConn) error {
+		d := net.Dialer{Timeout: pieceTimeout, Control: func(_, at string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(at)
 			if err == nil && netaddr.Allowed(to.Addr(), slices.Contains(allowed, address)) {
 				return nil
@@ -53,20 +53,20 @@ func dialer(allowed []string) func(ctx context.Context, network, address string)
 		if err != nil {
 			return nil, err
 		}
-		return impatient{conn}, nil
+		return idleTimeoutConn{conn}, nil
 	}
 }
 
-// impatient is a connection that fails if nothing is transferred for a while.
-type impatient struct{ net.Conn }
+// idleTimeoutConn is a connection that fails if nothing is transferred for a while.
+type idleTimeoutConn struct{ net.Conn }
 
-func (c impatient) Read(b []byte) (int, error) {
-	c.SetDeadline(time.Now().Add(patience))
+func (c idleTimeoutConn) Read(b []byte) (int, error) {
+	c.SetDeadline(time.Now().Add(pieceTimeout))
 	return c.Conn.Read(b)
 }
 
-func (c impatient) Write(b []byte) (int, error) {
-	c.SetDeadline(time.Now().Add(patience))
+func (c idleTimeoutConn) Write(b []byte) (int, error) {
+	c.SetDeadline(time.Now().Add(pieceTimeout))
 	return c.Conn.Write(b)
 }
 

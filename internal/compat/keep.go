@@ -8,23 +8,23 @@ import (
 	"hutch"
 )
 
-// Seldom says for each of many names when it is time to repeat an action.
-type Seldom struct {
+// Throttle says for each of many names when it is time to repeat an action.
+type Throttle struct {
 	every time.Duration
 	mu    sync.Mutex
 	last  map[string]time.Time
 }
 
-// NewSeldom returns one for things that are done once in a time.
-func NewSeldom(every time.Duration) *Seldom {
-	return &Seldom{every: every, last: map[string]time.Time{}}
+// NewThrottle returns one for things that are done once in a time.
+func NewThrottle(every time.Duration) *Throttle {
+	return &Throttle{every: every, last: map[string]time.Time{}}
 }
 
 // mostNames is how much is remembered. Above it all is forgotten, and some work is done earlier than necessary.
 const mostNames = 10000
 
 // Due reports whether it is time, and starts a new interval if so.
-func (s *Seldom) Due(name string) bool {
+func (s *Throttle) Due(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last, ok := s.last[name]; ok && time.Since(last) < s.every {
@@ -38,7 +38,7 @@ func (s *Seldom) Due(name string) bool {
 }
 
 // Forget makes it time again.
-func (s *Seldom) Forget(name string) {
+func (s *Throttle) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.last, name)
@@ -46,15 +46,15 @@ func (s *Seldom) Forget(name string) {
 
 // Keeper uses sandboxes that are destroyed after a time without use. Until then they sleep like all sandboxes.
 type Keeper struct {
-	svc   hutch.Service
-	keep  time.Duration
-	lived *Seldom // by owner and sandbox: when its life was last extended
+	svc      hutch.Service
+	keep     time.Duration
+	extended *Throttle // by owner and sandbox: when its life was last extended
 }
 
 // NewKeeper returns a keeper of sandboxes that are kept for a time without use. A use extends a sandbox's life, at most
 // 24 times in that time.
 func NewKeeper(svc hutch.Service, keep time.Duration) *Keeper {
-	return &Keeper{svc, keep, NewSeldom(keep / 24)}
+	return &Keeper{svc, keep, NewThrottle(keep / 24)}
 }
 
 // Use calls do for the sandbox of a request, which has its id; see [Keeper.Look]. A missing sandbox is created first.
@@ -74,10 +74,10 @@ func (k *Keeper) Use(ctx context.Context, req hutch.CreateRequest, do func() err
 // NotFound after something has begun.
 func (k *Keeper) Look(ctx context.Context, sandbox string, do func() error) error {
 	name := Owner(ctx) + " " + sandbox
-	if k.lived.Due(name) {
+	if k.extended.Due(name) {
 		life := hutch.InSeconds(k.keep)
 		if _, err := k.svc.Update(ctx, sandbox, hutch.UpdateRequest{Timeout: &life}); err != nil {
-			k.lived.Forget(name)
+			k.extended.Forget(name)
 			return err
 		}
 	}

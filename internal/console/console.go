@@ -105,7 +105,7 @@ func Open(ctx context.Context, opt Options) (*Handler, error) {
 		return nil, err
 	}
 	if opt.News != nil {
-		if err := opt.News(ctx, sessions.hear); err != nil {
+		if err := opt.News(ctx, sessions.applyChange); err != nil {
 			return nil, err
 		}
 	}

@@ -36,7 +36,7 @@ const (
 
 // servePeople answers at beginPath and DonePath.
 func (h *Handler) servePeople(w http.ResponseWriter, r *http.Request) {
-	disarm(w.Header())
+	hardenCookieAnswer(w.Header())
 	location, err := "", error(nil)
 	if r.URL.Path == beginPath {
 		location, err = h.beginPerson(w, r)

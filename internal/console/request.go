@@ -52,13 +52,13 @@ func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Pri
 	}
 	_, who := h.sessions.use(r.Context(), *c)
 	if who != nil {
-		disarm(w.Header())
+		hardenCookieAnswer(w.Header())
 	}
 	return who, nil
 }
 
-// disarm sets headers for an answer to a request with a cookie, which a person can have opened as a page.
-func disarm(h http.Header) {
+// hardenCookieAnswer sets headers for an answer to a request with a cookie, which a person can have opened as a page.
+func hardenCookieAnswer(h http.Header) {
 	harden(h)
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")

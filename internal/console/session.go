@@ -156,9 +156,9 @@ func readSession(name string, doc []byte) (*session, error) {
 	return x, nil
 }
 
-// hear updates a session from its document, which another server changed; nil means that it has ended. The session's
+// applyChange updates a session from its document, which another server changed; nil means that it has ended. The session's
 // token is checked when it is used, because the change of the token can arrive later.
-func (s *sessions) hear(name string, doc []byte) error {
+func (s *sessions) applyChange(name string, doc []byte) error {
 	if doc == nil {
 		key, err := hex.DecodeString(name)
 		s.mu.Lock()

@@ -50,7 +50,7 @@ type signedIn struct {
 
 // serveSession answers at sessionPath.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) {
-	disarm(w.Header())
+	hardenCookieAnswer(w.Header())
 	err := h.sameOrigin(r)
 	switch {
 	case err != nil:
@@ -291,7 +291,7 @@ type issuer struct {
 }
 
 func (h *Handler) serveWays(w http.ResponseWriter, _ *http.Request) {
-	disarm(w.Header())
+	hardenCookieAnswer(w.Header())
 	a := ways{Token: true}
 	if h.opt.People != nil {
 		a.OIDC = &issuer{h.opt.People.Name(), beginPath}

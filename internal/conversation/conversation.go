@@ -251,7 +251,7 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		case err != nil:
 			return "", err
 		case sb.Labels[labelMaker] == maker:
-			return sb.ID, s.furnish(ctx, at, sb.ID)
+			return sb.ID, s.copyFilesIn(ctx, at, sb.ID)
 		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began) && sb.Labels[labelImage] == with.ID:
 			return sb.ID, nil
 		}
@@ -262,8 +262,8 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 	}
 }
 
-// furnish copies the files into a new sandbox, and destroys the sandbox if that fails.
-func (s *Server) furnish(ctx context.Context, at place, box string) error {
+// copyFilesIn copies the files into a new sandbox, and destroys the sandbox if that fails.
+func (s *Server) copyFilesIn(ctx context.Context, at place, box string) error {
 	err := s.bring(ctx, at, box)
 	if err != nil {
 		s.discard(ctx, box)

@@ -18,7 +18,7 @@ const (
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners
 	pulse        = 15 * time.Second // between signs of life
-	patience     = 30 * time.Second // for a client that does not read
+	writeTimeout = 30 * time.Second // for a client that does not read
 )
 
 // feed reports events to listeners. It remembers a few, so that a client that lost its connection gets the missed ones.
@@ -160,7 +160,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	if since < 0 {
 		_, since, _, _ = f.after(0, owner)
 	}
-	es := httpio.NewEvents(httpio.NewWriter(w, r, patience), pulse)
+	es := httpio.NewEvents(httpio.NewWriter(w, r, writeTimeout), pulse)
 	defer es.Close()
 	if es.Comment(" listening") != nil {
 		return

@@ -58,47 +58,47 @@ type Daemon struct {
 	token      string // the local token
 	freshToken bool   // it was made just now
 
-	store      *store.Store
-	vault      *secret.Vault
-	authority  *authority.Authority
-	broker     *broker.Broker
-	watched    chan struct{} // closed when the observers are ready
-	people     *auth.Issuer  // nil for none
-	tokens     *auth.Registry
-	requests   *quota.Meter
-	operations *quota.Meter
-	runtimes   []driver.Driver
-	images     *images.Images
-	builder    *build.Builder
-	engine     *engine.Engine
-	redacted   *secret.RedactedService     // around the engine
-	identity   *fleet.Identity             // identity as a node; nil for none
-	fleet      *fleet.Fleet                // nil for none
-	joined     atomic.Pointer[fleet.Fleet] // fleet, for background work that starts before it
-	backups    *backup.Backups
-	volumes    *volume.Store
-	questions  *ask.Engine
-	policy     *policy.Policy
-	e2b        *e2b.Server // nil for none
-	e2bPorts   *ports      // nil for none
-	endE2B     func()      // ends the calls of E2B's services; nil for none
-	talks      *conversation.Server
-	console    *console.Handler // nil for none
-	links      *watchlink.Links
-	tls        *tls.Config // nil for none
-	audit      *audit.Log
-	timeline   *timeline.Timelines
-	metrics    *metrics.Metrics
-	traffic    *metrics.Traffic
-	answers    *metrics.Answers
-	observers  audit.Observers
-	listener   *listen.Gate
-	libreChat  *librechat.Verifier // nil for none
-	ragflow    *listen.Gate        // for RAGFlow without a token; nil for none
-	sshKeys    *sshkeys.Registry
-	sshHost    ssh.Signer   // the server's key
-	ssh        *listen.Gate // nil for none
-	unbelieved sync.Once    // a proxy that is not trusted was named in the log
+	store          *store.Store
+	vault          *secret.Vault
+	authority      *authority.Authority
+	broker         *broker.Broker
+	watched        chan struct{} // closed when the observers are ready
+	people         *auth.Issuer  // nil for none
+	tokens         *auth.Registry
+	requests       *quota.Meter
+	operations     *quota.Meter
+	runtimes       []driver.Driver
+	images         *images.Images
+	builder        *build.Builder
+	engine         *engine.Engine
+	redacted       *secret.RedactedService     // around the engine
+	identity       *fleet.Identity             // identity as a node; nil for none
+	fleet          *fleet.Fleet                // nil for none
+	joined         atomic.Pointer[fleet.Fleet] // fleet, for background work that starts before it
+	backups        *backup.Backups
+	volumes        *volume.Store
+	questions      *ask.Engine
+	policy         *policy.Policy
+	e2b            *e2b.Server // nil for none
+	e2bPorts       *ports      // nil for none
+	endE2B         func()      // ends the calls of E2B's services; nil for none
+	talks          *conversation.Server
+	console        *console.Handler // nil for none
+	links          *watchlink.Links
+	tls            *tls.Config // nil for none
+	audit          *audit.Log
+	timeline       *timeline.Timelines
+	metrics        *metrics.Metrics
+	traffic        *metrics.Traffic
+	answers        *metrics.Answers
+	observers      audit.Observers
+	listener       *listen.Gate
+	libreChat      *librechat.Verifier // nil for none
+	ragflow        *listen.Gate        // for RAGFlow without a token; nil for none
+	sshKeys        *sshkeys.Registry
+	sshHost        ssh.Signer   // the server's key
+	ssh            *listen.Gate // nil for none
+	untrustedProxy sync.Once    // a proxy that is not trusted was named in the log
 
 	life context.Context // done when the daemon has to end
 	end  context.CancelCauseFunc

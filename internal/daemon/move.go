@@ -55,7 +55,7 @@ func MoveStore(ctx context.Context, dir, to string, opt Secrets) (m Moved, err e
 	if err != nil {
 		return m, err
 	}
-	more, err := beside(dir, opt)
+	more, err := documentsOutsideStore(dir, opt)
 	switch {
 	case err != nil:
 	case shares: // only renaming the file is left to do
@@ -79,7 +79,7 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	if err != nil {
 		return n, err
 	}
-	s, err := store.Connect(ctx, store.Options{URL: to, Node: node, Key: key.Derive(storePurpose), Patience: moveTime})
+	s, err := store.Connect(ctx, store.Options{URL: to, Node: node, Key: key.Derive(storePurpose), OperationTimeout: moveTime})
 	if err != nil {
 		return n, err
 	}
@@ -90,8 +90,8 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	return n, datadir.WriteMembership(dir, datadir.Membership{Installation: s.Installation(), Node: node})
 }
 
-// beside reads the files that a server keeps outside of its own store, as documents by collection and key.
-func beside(dir string, opt Secrets) (store.Documents, error) {
+// documentsOutsideStore reads the files that a server keeps outside of its own store, as documents by collection and key.
+func documentsOutsideStore(dir string, opt Secrets) (store.Documents, error) {
 	vault, err := openVault(dir, opt)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 		return d.cfg.Proxies.Client(r), true
 	}
 	if r.Header.Get("X-Forwarded-For") != "" {
-		d.unbelieved.Do(func() {
+		d.untrustedProxy.Do(func() {
 			d.log.Warn("a request has X-Forwarded-For and does not come from a proxy that is believed: its clients count as one; see --trusted-proxies", "remote", r.RemoteAddr)
 		})
 	}

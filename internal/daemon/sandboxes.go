@@ -30,11 +30,11 @@ func (d *Daemon) findRuntimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	inhabited, err := d.store.Runtimes(ctx)
+	occupied, err := d.store.Runtimes(ctx)
 	if err != nil {
 		return err
 	}
-	d.runtimes, err = host.Working(ctx, all, d.cfg.Sandboxes.Runtime, inhabited, d.log)
+	d.runtimes, err = host.Working(ctx, all, d.cfg.Sandboxes.Runtime, occupied, d.log)
 	return err
 }
 

@@ -65,8 +65,8 @@ func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []s
 
 // carryAnyway carries a connection to an address that a rule allows, and that also belongs to a brokered host: if the
 // client asks for that host, the connection is brokered.
-func (g *Gateway) carryAnyway(p *passage, down, up net.Conn) error {
-	client, server := ahead(down), ahead(up)
+func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
+	client, server := newBuffered(down), newBuffered(up)
 	first, err := firstWord(client, server)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (g *Gateway) carryAnyway(p *passage, down, up net.Conn) error {
 }
 
 // broker passes a connection to the broker. up is the first connection that the broker will ask for.
-func (g *Gateway) broker(p *passage, host string, down, up net.Conn) {
+func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 	first := make(chan net.Conn, 1)
 	first <- up
 	down.SetReadDeadline(time.Time{})
@@ -111,7 +111,7 @@ func (g *Gateway) broker(p *passage, host string, down, up net.Conn) {
 }
 
 // brokered records a request that the broker has answered.
-func (g *Gateway) brokered(p *passage, host string, u broker.Use) {
+func (g *Gateway) brokered(p *connection, host string, u broker.Use) {
 	line := hutch.Connection{
 		Time: u.Began.UTC(), Protocol: "http", Host: host, Address: p.dst.Addr().String(), Port: int(p.dst.Port()), Verdict: hutch.Allowed,
 		Rule: ruleOf(u.Secrets), Method: shown(u.Method), Status: u.Status, Duration: hutch.InSeconds(time.Since(u.Began)),

@@ -83,13 +83,13 @@ type Gateway struct {
 	lookups slots         // questions to the world
 	asking  *rate.Limiter // lookups
 
-	mu     sync.Mutex
-	rules  *rules
-	fresh  *rate.Limiter // new connections
-	pace   *rate.Limiter // bytes; nil for no bound
-	spent  bool          // the limit of total bytes is reached
-	live   map[*passage]struct{}
-	closed bool
+	mu        sync.Mutex
+	rules     *rules
+	fresh     *rate.Limiter // new connections
+	pace      *rate.Limiter // bytes; nil for no bound
+	exhausted bool          // the limit of total bytes is reached
+	live      map[*connection]struct{}
+	closed    bool
 }
 
 // counts are the figures of hutch.Traffic.
@@ -121,10 +121,10 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 		opt.HostAddrs = net.InterfaceAddrs
 	}
 	if opt.Observe == nil {
-		opt.Observe = nobody{}
+		opt.Observe = noObserver{}
 	}
 	g := &Gateway{
-		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*passage]struct{}{},
+		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*connection]struct{}{},
 		flows: newSlots(ownFlows, mostFlows, opt.Resolver.flows), lookups: newSlots(ownLookups, mostLookups, opt.Resolver.lookups), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
 	}
 	g.record.complete = opt.Complete
@@ -134,10 +134,10 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 
 var _ netstack.Handler = (*Gateway)(nil)
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Decided(string, hutch.Verdict) {}
-func (nobody) Carried(int, int)              {}
+func (noObserver) Decided(string, hutch.Verdict) {}
+func (noObserver) Carried(int, int)              {}
 
 // Set replaces the rules, and cuts connections that the new rules do not allow.
 func (g *Gateway) Set(n hutch.Network) error {
@@ -149,7 +149,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 	l := r.network.Limits
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules, g.spent = r, l.Total > 0 && g.counts.sent.Load()+g.counts.received.Load() > l.Total
+	g.rules, g.exhausted = r, l.Total > 0 && g.counts.sent.Load()+g.counts.received.Load() > l.Total
 	every := cmp.Or(l.Rate, defaultRate)
 	g.fresh = rate.NewLimiter(rate.Limit(every), 2*every)
 	g.pace = nil
@@ -264,7 +264,7 @@ func ruleFor(dst netip.AddrPort) string {
 }
 
 // againLocked decides again about an open connection.
-func (g *Gateway) againLocked(p *passage) verdict {
+func (g *Gateway) againLocked(p *connection) verdict {
 	v := g.decideLocked(p.line.Protocol, p.dst)
 	if !v.allowed() || len(v.names) == 0 || p.name == "" {
 		return v
@@ -292,7 +292,7 @@ func (g *Gateway) TCP(ctx context.Context, f netstack.Flow) {
 		g.answerStream(ctx, f)
 		return
 	}
-	g.pass(ctx, f, "tcp", func(p *passage, v verdict, down, up net.Conn) error {
+	g.pass(ctx, f, "tcp", func(p *connection, v verdict, down, up net.Conn) error {
 		if len(v.names) > 0 && v.anyway {
 			return g.carryAnyway(p, down, up)
 		}
@@ -310,7 +310,7 @@ func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 		g.answerDatagrams(ctx, f)
 		return
 	}
-	g.pass(ctx, f, "udp", func(_ *passage, _ verdict, down, up net.Conn) error {
+	g.pass(ctx, f, "udp", func(_ *connection, _ verdict, down, up net.Conn) error {
 		exchange(down, up)
 		return nil
 	})
@@ -318,7 +318,7 @@ func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 
 // pass connects a flow to its destination, if that is allowed and accepts the connection; otherwise it refuses the
 // flow. The connection ends when carry returns, and carry fails when the connection ends.
-func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *passage, v verdict, down, up net.Conn) error) {
+func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *connection, v verdict, down, up net.Conn) error) {
 	p, v := g.begin(ctx, protocol, f.Dst())
 	if p == nil {
 		f.Refuse()

@@ -36,7 +36,7 @@ var (
 	errNoName    = errors.New("the TLS hello has no server name: a rule by name needs the name")
 	errEncrypted = errors.New("the hello of TLS is encrypted, or pretends to be (Chromium: --disable-features=EncryptedClientHello): the name that is meant cannot be told")
 	errNoHello   = errors.New("what began like TLS is none")
-	errHeard     = errors.New("heard")
+	errHelloRead = errors.New("the hello is read")
 )
 
 // hello reads the TLS ClientHello from c and returns the name in it, in lower case. The returned connection reads the
@@ -44,14 +44,14 @@ var (
 func hello(c net.Conn) (name string, again net.Conn, err error) {
 	var read bytes.Buffer
 	var extensions []uint16
-	ear := &listener{Conn: c, r: io.TeeReader(io.LimitReader(c, maxHello), &read)}
-	err = tls.Server(ear, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+	recorder := &listener{Conn: c, r: io.TeeReader(io.LimitReader(c, maxHello), &read)}
+	err = tls.Server(recorder, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		name, extensions = strings.ToLower(h.ServerName), h.Extensions
-		return nil, errHeard
+		return nil, errHelloRead
 	}}).Handshake()
 	again = &resumed{c, io.MultiReader(&read, c)}
 	switch {
-	case !errors.Is(err, errHeard):
+	case !errors.Is(err, errHelloRead):
 		return "", again, errNoHello
 	case slices.Contains(extensions, encryptedHello):
 		return name, again, errEncrypted

@@ -101,8 +101,8 @@ func FuzzTell(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		c := ahead(&recorded{r: bytes.NewReader(said)})
-		how, err := tell(c.r)
+		c := newBuffered(&recorded{r: bytes.NewReader(said)})
+		how, err := detectProtocol(c.r)
 		line, _, _ := bytes.Cut(bytes.TrimLeft(said, "\r\n"), []byte("\n"))
 		text := len(said) > 0 && said[0] != recordHandshake && bytes.IndexByte(line, 0) < 0
 		if request, _, _ := bytes.Cut(line, []byte(" ")); text && printable(request) && bytes.Contains(bytes.ToUpper(line), []byte("HTTP/1")) && how == other && err == nil {
@@ -130,7 +130,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 		"SSH-2.0-x\r\n":                            false,
 		"\x00\x03\x00\x01":                         false,
 	} {
-		if _, err := tell(ahead(&recorded{r: bytes.NewReader([]byte(said))}).r); (err == errHidden) != hidden {
+		if _, err := detectProtocol(newBuffered(&recorded{r: bytes.NewReader([]byte(said))}).r); (err == errHidden) != hidden {
 			t.Errorf("%q: %v", said, err)
 		}
 	}

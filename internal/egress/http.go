@@ -18,7 +18,7 @@ import (
 
 // carryHTTP forwards HTTP/1 requests, each to the requested name if that is allowed. It parses and writes each
 // request again, so the server gets exactly what was checked.
-func (g *Gateway) carryHTTP(p *passage, down, up net.Conn) error {
+func (g *Gateway) carryHTTP(p *connection, down, up net.Conn) error {
 	down.SetReadDeadline(time.Time{})
 	way := &proxy{g: g, p: p, up: make(chan net.Conn, 1)}
 	way.up <- up
@@ -42,7 +42,7 @@ var silent = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 // proxy handles the requests of one connection, which come one after the other.
 type proxy struct {
 	g       *Gateway
-	p       *passage
+	p       *connection
 	up      chan net.Conn // the connection that was dialed in advance
 	forward *httputil.ReverseProxy
 }
@@ -50,7 +50,7 @@ type proxy struct {
 // request is one request, with its line in the log.
 type request struct {
 	line           *hutch.Connection
-	sent, received int64 // of the passage, when the request began
+	sent, received int64 // of the connection, when the request began
 	status         int
 	reason         string
 }

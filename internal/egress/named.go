@@ -10,8 +10,8 @@ import (
 )
 
 // carryNamed carries a connection that is allowed because of a name, if the client asks for that name.
-func (g *Gateway) carryNamed(p *passage, down, up net.Conn) error {
-	client, server := ahead(down), ahead(up)
+func (g *Gateway) carryNamed(p *connection, down, up net.Conn) error {
+	client, server := newBuffered(down), newBuffered(up)
 	web := p.dst.Port() == 80 || p.dst.Port() == 443
 	if !web {
 		first, err := firstWord(client, server)
@@ -24,7 +24,7 @@ func (g *Gateway) carryNamed(p *passage, down, up net.Conn) error {
 		}
 	}
 	client.SetReadDeadline(time.Now().Add(helloTime))
-	switch how, err := tell(client.r); {
+	switch how, err := detectProtocol(client.r); {
 	case errors.Is(err, errHidden):
 		p.refuse(err.Error())
 		return nil
@@ -39,7 +39,7 @@ func (g *Gateway) carryNamed(p *passage, down, up net.Conn) error {
 	return nil
 }
 
-func (g *Gateway) carryTLS(p *passage, down, up net.Conn) error {
+func (g *Gateway) carryTLS(p *connection, down, up net.Conn) error {
 	name, down, err := hello(down)
 	v := p.named("tls", name)
 	if err != nil {
@@ -64,7 +64,7 @@ type buffered struct {
 	r *bufio.Reader
 }
 
-func ahead(c net.Conn) *buffered { return &buffered{c, bufio.NewReaderSize(c, maxLine)} }
+func newBuffered(c net.Conn) *buffered { return &buffered{c, bufio.NewReaderSize(c, maxLine)} }
 
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 func (b *buffered) CloseWrite() error          { return closeWrite(b.Conn) }
@@ -102,9 +102,9 @@ func recordOther(first byte) bool {
 
 var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
 
-// tell recognizes the client's protocol without consuming its bytes. A text is HTTP if its first line is; if that line
+// detectProtocol recognizes the client's protocol without consuming its bytes. A text is HTTP if its first line is; if that line
 // does not end, the protocol stays unknown.
-func tell(r *bufio.Reader) (manner, error) {
+func detectProtocol(r *bufio.Reader) (manner, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
 		if err == bufio.ErrBufferFull || errors.Is(err, os.ErrDeadlineExceeded) {

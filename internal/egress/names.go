@@ -165,7 +165,7 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	if link, ok := strings.CutSuffix(name, hutch.LinkDomain); ok {
 		return g.resolveLink(q, link, line)
 	}
-	if reason := g.silence(name); reason != "" {
+	if reason := g.lookupRefusal(name); reason != "" {
 		g.deny(line, reason)
 		return nil, dnsmessage.RCodeNameError
 	}
@@ -195,8 +195,8 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	return resources(q, kept), dnsmessage.RCodeSuccess
 }
 
-// silence returns why a name is not looked up, or "".
-func (g *Gateway) silence(name string) string {
+// lookupRefusal returns why a name is not looked up, or "".
+func (g *Gateway) lookupRefusal(name string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {

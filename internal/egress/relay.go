@@ -20,7 +20,7 @@ var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 // metered is the sandbox's end of a connection: it counts the bytes, and limits the rate.
 type metered struct {
 	net.Conn
-	p *passage
+	p *connection
 }
 
 func (m *metered) Read(b []byte) (int, error) {
@@ -63,11 +63,11 @@ func closeWrite(c net.Conn) error {
 }
 
 // spend waits until n bytes can pass, and cuts everything when the total limit is reached.
-func (g *Gateway) spend(p *passage, n int) error {
+func (g *Gateway) spend(p *connection, n int) error {
 	g.mu.Lock()
 	pace, total := g.pace, g.rules.network.Limits.Total
-	if total > 0 && !g.spent && g.counts.sent.Load()+g.counts.received.Load() > total {
-		g.spent = true
+	if total > 0 && !g.exhausted && g.counts.sent.Load()+g.counts.received.Load() > total {
+		g.exhausted = true
 		for other := range g.live {
 			other.cut(spent(total))
 		}

@@ -93,7 +93,7 @@ func (e *lifecycle) copyDetached(s *sandbox, listing *store.Listing, since time.
 	began = time.Now()
 	err = do()
 	s.Reattach(inst, agent, since)
-	e.noticeDeath(s, inst)
+	e.checkAlive(s, inst)
 	if err == nil {
 		e.log.Info("checkpoint", "sandbox", s.ID(), "stood", time.Since(began))
 	}
@@ -140,9 +140,9 @@ func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 		if inst == nil {
 			return e.leave(s, func() error { return nil })
 		}
-		s.Disown()
+		s.ReleaseInstance()
 		if err := instance.Destroy(inst); err != nil {
-			s.Own(inst)
+			s.TakeBackInstance(inst)
 			return err
 		}
 		agent.Close()
@@ -168,5 +168,5 @@ func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destructio
 	e.exposed.Remove(rec.Ports)
 	e.log.Info("destroyed", "sandbox", id, "why", "asked for; it was in the fleet's bucket")
 	e.opt.Happened(ctx, owner, id, hutch.TimelineEntry{Event: "Destroyed", Target: "asked for"})
-	return receipt(id), nil
+	return destruction(id), nil
 }

@@ -571,7 +571,7 @@ func TestSilentAgent(t *testing.T) {
 }
 
 // A command in a sandbox that is paused is answered soon after its time limit.
-func TestStandsStill(t *testing.T) {
+func TestPausedSandboxAnswersInTime(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
 	var mu sync.Mutex

@@ -18,8 +18,8 @@ import (
 // another one when it runs again: a wake gives the agent the new environment anyway, and only interpreters in saved
 // memory need the changes.
 
-// tellTime bounds how long an agent has for it.
-const tellTime = 10 * time.Second
+// sendEnvTime bounds how long an agent has for it.
+const sendEnvTime = 10 * time.Second
 
 // changedEnv returns rec with changed variables.
 func changedEnv(rec store.Record, changes map[string]*string) (store.Record, error) {
@@ -75,9 +75,9 @@ func newsOf(rec store.Record) map[string]string {
 	return kernel.Environ(rec.EnvNews)
 }
 
-// tellEnv sends a running sandbox its changed variables. Any other sandbox gets them when it runs again. The caller
+// sendEnv sends a running sandbox its changed variables. Any other sandbox gets them when it runs again. The caller
 // holds the lifecycle lock.
-func (e *lifecycle) tellEnv(ctx context.Context, s *sandbox) error {
+func (e *lifecycle) sendEnv(ctx context.Context, s *sandbox) error {
 	rec := s.Record()
 	_, agent := s.Attached()
 	if agent == nil || len(rec.EnvNews) == 0 {
@@ -86,11 +86,11 @@ func (e *lifecycle) tellEnv(ctx context.Context, s *sandbox) error {
 	if err := e.adoptEnv(ctx, rec, agent); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "the variables of the sandbox %q are kept, but the sandbox does not answer, so its programs get them when it next wakes: try again", s.ID()).Naming(hutch.AboutSandbox, s.ID()).Because(err)
 	}
-	return e.toldEnv(ctx, s)
+	return e.markEnvSent(ctx, s)
 }
 
-// toldEnv records that a sandbox knows its variables.
-func (e *lifecycle) toldEnv(ctx context.Context, s *sandbox) error {
+// markEnvSent records that a sandbox knows its variables.
+func (e *lifecycle) markEnvSent(ctx context.Context, s *sandbox) error {
 	if len(s.Record().EnvNews) == 0 {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (e *lifecycle) toldEnv(ctx context.Context, s *sandbox) error {
 
 // adoptEnv gives an agent the environment of its sandbox.
 func (e *lifecycle) adoptEnv(ctx context.Context, rec store.Record, agent *wire.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	ctx, cancel := context.WithTimeout(ctx, sendEnvTime)
 	defer cancel()
 	root, err := e.instances.Root(ctx, instance.KindOf(rec.Sandbox))
 	if err != nil {

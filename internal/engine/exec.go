@@ -143,7 +143,7 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 	if locked := s.Lock(e.ctx); locked == nil { // the caller that marks it failed is done then
 		s.Unlock()
 	}
-	_, reason := s.TellLoss()
+	_, reason := s.ReportLoss()
 	v := s.Record().Sandbox
 	stopped := v.Status == hutch.Stopped
 	if stopped && reason == stoppedForMemory {

@@ -33,7 +33,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer e.saved.Shed(snap.Dir)
+	defer e.saved.RemoveInBackground(snap.Dir)
 	snap.Single = n == 1
 	forks, err := e.populate(ctx, snap, n, req.Env)
 	if err == nil {

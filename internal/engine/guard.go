@@ -89,6 +89,6 @@ func (e *lifecycle) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}}); err != nil {
 		return err
 	}
-	e.saved.Shed(e.saved.Memory(s.Key()))
+	e.saved.RemoveInBackground(e.saved.Memory(s.Key()))
 	return nil
 }

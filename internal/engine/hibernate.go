@@ -186,7 +186,7 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}, reason: &reason}); err != nil {
 		return err
 	}
-	e.saved.Shed(e.saved.Memory(s.Key()))
+	e.saved.RemoveInBackground(e.saved.Memory(s.Key()))
 	return nil
 }
 

@@ -120,7 +120,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	}
 	e.log.Info("woken", "sandbox", s.ID())
 	e.happened(ctx, s, "Woken", s.Sandbox().Reason)
-	if err := e.toldEnv(ctx, s); err != nil { // it gets them again then
+	if err := e.markEnvSent(ctx, s); err != nil { // it gets them again then
 		e.log.Error("write that a sandbox knows its variables", "sandbox", s.ID(), "err", err)
 	}
 	return nil
@@ -129,7 +129,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 // reportLoss returns an error the first time a lost sandbox is to wake, so that no
 // caller mistakes the empty sandbox for the old one.
 func (e *lifecycle) reportLoss(s *sandbox) error {
-	if told, reason := s.TellLoss(); !told {
+	if told, reason := s.ReportLoss(); !told {
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
 	}
 	return nil
@@ -336,7 +336,7 @@ func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
 	s, err := e.find(ctx, id)
 	if errors.Is(err, hutch.NotFound) {
-		return receipt(id), nil
+		return destruction(id), nil
 	}
 	if err != nil {
 		return hutch.Destruction{}, err
@@ -361,7 +361,7 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	if err != nil {
 		return hutch.Destruction{}, err
 	}
-	return receipt(id), nil
+	return destruction(id), nil
 }
 
 // saveAndDestroy destroys a sandbox, also one whose volumes cannot be saved. The caller holds the lifecycle lock.
@@ -372,7 +372,7 @@ func (e *lifecycle) saveAndDestroy(ctx context.Context, s *sandbox, why string) 
 	return e.destroy(ctx, s, why)
 }
 
-func receipt(id string) hutch.Destruction {
+func destruction(id string) hutch.Destruction {
 	return hutch.Destruction{ID: id, Status: hutch.Destroyed, ResourcesReleased: true, DestroyedAt: time.Now().UTC()}
 }
 
@@ -397,9 +397,9 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	}
 	if inst, agent := s.Held(); inst != nil {
 		e.account(ctx, s, inst)
-		s.Disown()
+		s.ReleaseInstance()
 		if err := instance.Destroy(inst); err != nil {
-			s.Own(inst)
+			s.TakeBackInstance(inst)
 			return fmt.Errorf("destroy sandbox %s: %w", s.ID(), err)
 		}
 		agent.Close()

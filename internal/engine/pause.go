@@ -50,7 +50,7 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 // afterQuiesce returns the error to report of a sandbox that was detached. If the runtime
 // could not do it now, the next try can succeed.
 func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
-	e.noticeDeath(s, inst)
+	e.checkAlive(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -60,12 +60,12 @@ func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) er
 // attach brings a sandbox that was detached back into use.
 func (e *lifecycle) attach(s *sandbox, inst driver.Instance, agent *wire.Client) {
 	s.Attach(inst, agent)
-	e.noticeDeath(s, inst)
+	e.checkAlive(s, inst)
 }
 
-// noticeDeath marks a sandbox whose instance died while it was detached: watch does not
+// checkAlive marks a sandbox whose instance died while it was detached: watch does not
 // see that.
-func (e *lifecycle) noticeDeath(s *sandbox, inst driver.Instance) {
+func (e *lifecycle) checkAlive(s *sandbox, inst driver.Instance) {
 	if instance.Dead(inst) {
 		e.background(func() { e.died(s, inst) })
 	}
@@ -113,5 +113,5 @@ func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 	}
 	e.attach(s, inst, agent)
 	e.happened(ctx, s, "Resumed", "")
-	return errors.Join(s.Save(ctx), e.tellEnv(ctx, s))
+	return errors.Join(s.Save(ctx), e.sendEnv(ctx, s))
 }

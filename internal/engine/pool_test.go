@@ -64,7 +64,7 @@ func TestPooledSandboxOutlivesTheEngine(t *testing.T) {
 }
 
 // Callers that race for the instances of the pool get one each.
-func TestPoolGivesToOneAlone(t *testing.T) {
+func TestPoolGivesToOneCallerOnly(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Min: 8})
 	b.race(t, hutch.CreateRequest{})
 	if s := b.PoolState(); s.Hits < 8 || s.Hits+s.Misses != 24 {
@@ -72,7 +72,7 @@ func TestPoolGivesToOneAlone(t *testing.T) {
 	}
 }
 
-func TestPoolGivesCopiesToOneAlone(t *testing.T) {
+func TestPoolGivesCopiesToOneCallerOnly(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Room: 1 << 30})
 	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
 	for range 2 {

@@ -65,14 +65,14 @@ func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 	}
 	s.RecoverAsleep()
 	if !e.saved.Has(s.Key(), status) {
-		e.lose(ctx, s)
+		e.markLost(ctx, s)
 	}
 }
 
-// lose marks a sandbox as lost with all its files.
-func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
+// markLost marks a sandbox as lost with all its files.
+func (e *lifecycle) markLost(ctx context.Context, s *sandbox) {
 	const reason = "it did not survive while the server was down"
-	s.Lose(reason)
+	s.MarkLost(reason)
 	e.happened(e.ctx, s, "Failed", reason)
 	if err := s.Save(ctx); err != nil { // the next start finds the same
 		e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err)
@@ -117,11 +117,11 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 		if e.recoverSaved(ctx, s) {
 			return
 		}
-		e.lose(ctx, s)
+		e.markLost(ctx, s)
 		return
 	}
 	s.Recover(inst, agent, health, rec.Sandbox.Paused && instance.Freeze(ctx, inst))
-	if err := e.tellEnv(ctx, s); err != nil {
+	if err := e.sendEnv(ctx, s); err != nil {
 		e.log.Error("tell a recovered sandbox its variables", "sandbox", s.ID(), "err", err)
 	}
 	e.background(func() { e.watch(s, inst) })

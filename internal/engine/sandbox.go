@@ -23,8 +23,8 @@ type sandbox struct {
 	servers atomic.Int32 // connections with servers inside
 
 	// Of the saves of its volumes; only keepVolumesSaved uses them.
-	nextSave time.Time
-	gaveWay  int // saves in a row that ended because another caller wanted the lifecycle lock
+	nextSave         time.Time
+	interruptedSaves int // saves in a row that ended because another caller wanted the lifecycle lock
 }
 
 // newSandbox puts the sandbox of a record into memory.

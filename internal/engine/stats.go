@@ -254,7 +254,7 @@ func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
 		switch {
 		case there[name]:
 		case row.gone.IsZero():
-			t.rows[name] = statsRow{Stats: row.bye(), changed: t.round, gone: at}
+			t.rows[name] = statsRow{Stats: row.destroyedStats(), changed: t.round, gone: at}
 		case at.Sub(row.gone) > keepGone:
 			delete(t.rows, name)
 		}
@@ -263,8 +263,8 @@ func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
 	t.next = make(chan struct{})
 }
 
-// bye is the last line of a sandbox.
-func (r statsRow) bye() hutch.Stats {
+// destroyedStats is the last line of a sandbox.
+func (r statsRow) destroyedStats() hutch.Stats {
 	s := r.Stats
 	s.Status, s.CPU, s.Memory, s.Disk, s.PIDs = hutch.Destroyed, 0, 0, 0, 0
 	return s

@@ -39,7 +39,7 @@ func (e *lifecycle) update(ctx context.Context, s *sandbox, req hutch.UpdateRequ
 	if err != nil {
 		return err
 	}
-	return e.tellEnv(ctx, s)
+	return e.sendEnv(ctx, s)
 }
 
 func (e *lifecycle) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {

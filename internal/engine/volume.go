@@ -381,13 +381,13 @@ func (e *lifecycle) saveInPassing(s *sandbox) {
 	if agent == nil || !s.Running() || s.Gone() {
 		return
 	}
-	if s.gaveWay < mostGiveWay {
+	if s.interruptedSaves < mostGiveWay {
 		s.GiveWay(cancel)
 		defer s.GiveWay(nil)
 	}
 	began := time.Now()
 	e.saveVolumes(ctx, s, agent) // the log and the record of the volume have the error
-	if s.gaveWay++; ctx.Err() == nil {
-		s.gaveWay, s.nextSave = 0, time.Now().Add(saveShare*time.Since(began))
+	if s.interruptedSaves++; ctx.Err() == nil {
+		s.interruptedSaves, s.nextSave = 0, time.Now().Add(saveShare*time.Since(began))
 	}
 }

@@ -210,7 +210,7 @@ func (k *packing) file(e *entry) error {
 	if err == errShorter {
 		return hutch.Errorf(hutch.Conflict, "the file %.200q became shorter while it was packed: pack it again", e.path)
 	}
-	return blame(err, e.path)
+	return withPath(err, e.path)
 }
 
 // Unpack implements hutch.Files.
@@ -363,7 +363,7 @@ func (u *unpacking) put(m *member) error {
 		return hutch.Errorf(hutch.Denied, "the archive's entry %.200q would go through a link: remove that, or unpack into an empty folder", m.name)
 	}
 	if _, ok := errors.AsType[*os.PathError](err); ok {
-		return blame(err, m.name)
+		return withPath(err, m.name)
 	}
 	if _, ok := err.(unix.Errno); ok {
 		return fail(err, m.name)

@@ -20,25 +20,25 @@ import (
 	"hutch/internal/files"
 )
 
-// desk is a folder with its FS.
-type desk struct {
+// testFolder is a folder with its FS.
+type testFolder struct {
 	*testing.T
 	*files.FS
 }
 
-func newDesk(t *testing.T) desk {
+func newTestFolder(t *testing.T) testFolder {
 	t.Parallel()
-	return desk{t, &files.FS{Dir: t.TempDir()}}
+	return testFolder{t, &files.FS{Dir: t.TempDir()}}
 }
 
-func (d desk) put(name, content string) {
+func (d testFolder) put(name, content string) {
 	d.Helper()
 	if _, err := d.WriteFile(d.Context(), "", hutch.WriteRequest{Path: name, Parents: true}, strings.NewReader(content)); err != nil {
 		d.Fatalf("write %q: %v", name, err)
 	}
 }
 
-func (d desk) get(name string) string {
+func (d testFolder) get(name string) string {
 	d.Helper()
 	var b bytes.Buffer
 	if _, err := d.ReadFile(d.Context(), "", hutch.ReadRequest{Path: name}, &b); err != nil {
@@ -47,9 +47,9 @@ func (d desk) get(name string) string {
 	return b.String()
 }
 
-func (d desk) at(name string) string { return filepath.Join(d.Dir, name) }
+func (d testFolder) at(name string) string { return filepath.Join(d.Dir, name) }
 
-func (d desk) must(err error) {
+func (d testFolder) must(err error) {
 	d.Helper()
 	if err != nil {
 		d.Fatal(err)
@@ -57,7 +57,7 @@ func (d desk) must(err error) {
 }
 
 // verbs are all operations that open a path.
-func (d desk) verbs(p string) map[string]func(context.Context) error {
+func (d testFolder) verbs(p string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"read": func(ctx context.Context) error {
 			_, err := d.ReadFile(ctx, "", hutch.ReadRequest{Path: p}, io.Discard)
@@ -88,7 +88,7 @@ func (d desk) verbs(p string) map[string]func(context.Context) error {
 }
 
 // answered returns the error of an operation that must not block.
-func (d desk) answered(what string, verb func(context.Context) error) error {
+func (d testFolder) answered(what string, verb func(context.Context) error) error {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), 20*time.Second)
 	defer cancel()
@@ -107,7 +107,7 @@ func (d desk) answered(what string, verb func(context.Context) error) error {
 var odd = []string{"line\nfeed", "carriage\rreturn", "\x1b[31m", "-rf", " ", "...", "a\\..\\b", "*", "\xff\xfe", strings.Repeat("n", 255)}
 
 func TestOddNames(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	for _, name := range odd {
 		d.put("d/"+name, name)
 		if got, err := os.ReadFile(d.at("d/" + name)); string(got) != name || err != nil {
@@ -129,7 +129,7 @@ func TestOddNames(t *testing.T) {
 
 // The meaning of .. depends on links, so the kernel must resolve it.
 func TestParents(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.put("real/deep/f", "f")
 	d.put("real/g", "beside the target")
 	d.put("g", "beside the link")
@@ -156,7 +156,7 @@ func TestParents(t *testing.T) {
 }
 
 func TestLinksThatLeadNowhere(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.must(os.Symlink("self", d.at("self")))
 	d.must(os.Symlink("pong", d.at("ping")))
 	d.must(os.Symlink("ping", d.at("pong")))
@@ -191,7 +191,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 
 // No operation waits for the other end of a pipe, or triggers a device.
 func TestPipesSocketsAndDevices(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.must(unix.Mkfifo(d.at("fifo"), 0o666))
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.at("socket"), Net: "unix"})
 	d.must(err)
@@ -241,7 +241,7 @@ func (m *meddler) Read(b []byte) (int, error) {
 }
 
 func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.put("dir/f", "old")
 	d.put("other/f", "other")
 	swap := func() {
@@ -265,7 +265,7 @@ func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
 }
 
 func TestTheSecretIsNotRead(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.Secret = fmt.Sprintf("/proc/%d", os.Getpid())
 	thread := fmt.Sprintf("/proc/%d", unix.Gettid()) // a thread that is in no list
 	for _, p := range []string{"/proc/self/environ", d.Secret + "/environ", "/proc/self/task/../environ", thread + "/maps"} {
@@ -280,7 +280,7 @@ func TestTheSecretIsNotRead(t *testing.T) {
 
 // Open files of a process can be reached only by their names, and by no link of /proc.
 func TestLinksToOpenFilesLeadNowhere(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	d.put("f", "x")
 	file, err := os.Open(d.at("f"))
 	d.must(err)
@@ -312,7 +312,7 @@ func TestLinksToOpenFilesLeadNowhere(t *testing.T) {
 // A folder of 100,000 entries is listed about as fast as by os.ReadDir, and
 // within limits.
 func TestFolderOfManyFiles(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	const many = 100_000
 	if shm, err := os.MkdirTemp("/dev/shm", "hutch-"); err == nil { // on a disk, creating so many takes a minute
 		d.Dir = shm
@@ -351,7 +351,7 @@ func TestFolderOfManyFiles(t *testing.T) {
 // A walk over much ends in time, with what it found and an error that says that this
 // is not all.
 func TestWalksEndInTime(t *testing.T) {
-	d := newDesk(t)
+	d := newTestFolder(t)
 	for i := range 300 {
 		d.put(fmt.Sprintf("d%d/file", i), "text\n")
 	}

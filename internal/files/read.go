@@ -41,11 +41,11 @@ func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io
 	if errors.Is(err, errShorter) {
 		err = hutch.Errorf(hutch.Conflict, "the file %.200q became shorter while it was read: read it again", info.Path)
 	}
-	return info, blame(err, info.Path)
+	return info, withPath(err, info.Path)
 }
 
-// blame adds the path to an error of the kernel, and leaves errors of readers and writers unchanged.
-func blame(err error, p string) error {
+// withPath adds the path to an error of the kernel, and leaves errors of readers and writers unchanged.
+func withPath(err error, p string) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return fail(e.Err, p)
 	}

@@ -53,7 +53,7 @@ func (f *FS) chmod(p string, mode uint32) error {
 
 // Delete implements hutch.Files.
 func (f *FS) Delete(ctx context.Context, _, p string, recursive bool) error {
-	s, err := f.spot(p)
+	s, err := f.location(p)
 	if err != nil {
 		return err
 	}
@@ -127,15 +127,15 @@ func empty(ctx context.Context, dir int, name string, depth int) error {
 	}
 }
 
-// spot is a name in a folder, whether or not something has that name.
-type spot struct {
+// location is a name in a folder, whether or not something has that name.
+type location struct {
 	path string
 	dir  int
 	name string
 }
 
-// spot finds the folder of a path. It does not follow a link at the end of the path.
-func (f *FS) spot(p string) (*spot, error) {
+// location finds the folder of a path. It does not follow a link at the end of the path.
+func (f *FS) location(p string) (*location, error) {
 	p, err := f.path(p)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (f *FS) spot(p string) (*spot, error) {
 	if name == "" || name == "." || name == ".." {
 		return nil, hutch.Errorf(hutch.Invalid, "%.200q names no entry of a folder: give the path with its name at the end", p)
 	}
-	s := &spot{path: p, name: name}
+	s := &location{path: p, name: name}
 	return s, f.as(func() (err error) {
 		s.dir, err = openAt(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err == nil && f.secret(s.dir) {
@@ -158,11 +158,11 @@ func (f *FS) spot(p string) (*spot, error) {
 	})
 }
 
-func (s *spot) close() { unix.Close(s.dir) }
+func (s *location) close() { unix.Close(s.dir) }
 
 // Move implements hutch.Files.
 func (f *FS) Move(ctx context.Context, _, from, to string, replace bool) error {
-	a, b, err := f.spots(from, to)
+	a, b, err := f.locations(from, to)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (f *FS) Move(ctx context.Context, _, from, to string, replace bool) error {
 
 // Copy implements hutch.Files.
 func (f *FS) Copy(ctx context.Context, _, from, to string, replace bool) error {
-	a, b, err := f.spots(from, to)
+	a, b, err := f.locations(from, to)
 	if err != nil {
 		return err
 	}
@@ -201,18 +201,18 @@ func (f *FS) Copy(ctx context.Context, _, from, to string, replace bool) error {
 	return f.as(func() error { return f.copyTo(ctx, a, b, replace) })
 }
 
-func (f *FS) spots(from, to string) (a, b *spot, err error) {
-	if a, err = f.spot(from); err != nil {
+func (f *FS) locations(from, to string) (a, b *location, err error) {
+	if a, err = f.location(from); err != nil {
 		return nil, nil, err
 	}
-	if b, err = f.spot(to); err != nil {
+	if b, err = f.location(to); err != nil {
 		a.close()
 	}
 	return a, b, err
 }
 
 // inTheWay returns the error for an existing target: EEXIST, or another one if source and target are the same file.
-func inTheWay(st *unix.Stat_t, b *spot) error {
+func inTheWay(st *unix.Stat_t, b *location) error {
 	var at unix.Stat_t
 	switch err := unix.Fstatat(b.dir, b.name, &at, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil && at.Ino == st.Ino && at.Dev == st.Dev:
@@ -225,7 +225,7 @@ func inTheWay(st *unix.Stat_t, b *spot) error {
 
 // replacing calls put, which gives b's name to something new. With replace, the file with that name is moved aside
 // first, and moved back if put fails.
-func replacing(ctx context.Context, b *spot, replace bool, put func() error) error {
+func replacing(ctx context.Context, b *location, replace bool, put func() error) error {
 	err := put()
 	if !replace || err != unix.EEXIST && err != unix.ENOTEMPTY {
 		return err
@@ -252,7 +252,7 @@ func discard(ctx context.Context, dir int, name string) error {
 }
 
 // copyTo copies a to a hidden name next to b, and then renames it to b.
-func (f *FS) copyTo(ctx context.Context, a, b *spot, replace bool) error {
+func (f *FS) copyTo(ctx context.Context, a, b *location, replace bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(a.dir, a.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fail(err, a.path)
@@ -269,7 +269,7 @@ func (f *FS) copyTo(ctx context.Context, a, b *spot, replace bool) error {
 	if err != nil {
 		discard(ctx, b.dir, temp)
 		if _, ok := errors.AsType[*os.PathError](err); ok {
-			return blame(err, a.path)
+			return withPath(err, a.path)
 		}
 		return fail(err, b.path)
 	}
@@ -342,7 +342,7 @@ func (c *copying) content(out, in *os.File) error {
 		case err == unix.ENOSPC || err == unix.EDQUOT:
 			return err
 		default: // not supported, or the file has no size
-			return pour(out, cancelled{c.ctx, in})
+			return copyGrowing(out, cancelled{c.ctx, in})
 		}
 	}
 }

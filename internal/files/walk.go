@@ -96,7 +96,7 @@ func namesOf(d *os.File) ([]string, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, blame(err, d.Name())
+			return nil, withPath(err, d.Name())
 		}
 	}
 }

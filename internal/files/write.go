@@ -62,7 +62,7 @@ func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) 
 		}
 		if err := file.Chmod(fs.FileMode(req.Mode)); err != nil {
 			file.Close()
-			return blame(err, p)
+			return withPath(err, p)
 		}
 		return nil
 	})
@@ -73,14 +73,14 @@ func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) 
 	if f.secret(int(file.Fd())) {
 		return hutch.FileInfo{}, fail(unix.EACCES, p)
 	}
-	if err := pour(file, cancelled{ctx, r}); err != nil {
-		return hutch.FileInfo{}, blame(err, p)
+	if err := copyGrowing(file, cancelled{ctx, r}); err != nil {
+		return hutch.FileInfo{}, withPath(err, p)
 	}
 	return f.describe(file, p)
 }
 
-// pour copies data in pieces that grow: a system call for many bytes takes no longer, and most files are small.
-func pour(w io.Writer, r io.Reader) error {
+// copyGrowing copies data in pieces that grow: a system call for many bytes takes no longer, and most files are small.
+func copyGrowing(w io.Writer, r io.Reader) error {
 	for buf := make([]byte, piece/8); ; {
 		n, err := r.Read(buf)
 		if n > 0 {
@@ -217,7 +217,7 @@ func (d *draft) open() error {
 func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 	defer unix.Close(d.dir)
 	defer d.file.Close()
-	err := pour(d.file, r)
+	err := copyGrowing(d.file, r)
 	if err == nil {
 		err = d.fs.as(d.commit)
 	}
@@ -226,7 +226,7 @@ func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 		if errno, ok := err.(unix.Errno); ok {
 			err = fail(errno, d.path)
 		}
-		return hutch.FileInfo{}, blame(err, d.path)
+		return hutch.FileInfo{}, withPath(err, d.path)
 	}
 	fi, err := d.fs.describe(d.file, d.path)
 	fi.Attributes = d.attributes

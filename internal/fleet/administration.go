@@ -95,7 +95,7 @@ func (d *Directory) setState(ctx context.Context, node string, state hutch.NodeS
 	}
 	d.tell(ctx)
 	if err != nil {
-		return hutch.Node{}, away(err)
+		return hutch.Node{}, databaseError(err)
 	}
 	return d.find(ctx, node)
 }

@@ -322,7 +322,7 @@ func (c *carrier) fetch(ctx context.Context, h Holder) error {
 // noteLost notes the reason in the directory when the image of a sandbox is lost, or was changed.
 func (c *carrier) noteLost(ctx context.Context, h Holder, err error) {
 	if errors.Is(err, travel.ErrLost) || hutch.KindOf(err) == hutch.Denied {
-		c.dir().stays(ctx, h.Node, h.Name, hutch.AsError(err).Message)
+		c.dir().recordStay(ctx, h.Node, h.Name, hutch.AsError(err).Message)
 	}
 }
 
@@ -371,14 +371,14 @@ func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	return err
 }
 
-// summon makes a live node fetch a sandbox that only the bucket has, and returns that node.
-func (f *Fleet) summon(ctx context.Context, h Holder) (node string, err error) {
+// fetchToNode makes a live node fetch a sandbox that only the bucket has, and returns that node.
+func (f *Fleet) fetchToNode(ctx context.Context, h Holder) (node string, err error) {
 	if f.carrier == nil {
 		return "", hutch.Errorf(hutch.Unavailable, "the sandbox %q is in the fleet's bucket, which this node does not know: start it with --fleet-bucket", h.ID)
 	}
 	node = h.Node
 	if info, ok := f.node.find(node); !ok || !info.Alive {
-		if node, err = f.dir.landing(ctx, h, f.node.info.ID, ""); err != nil {
+		if node, err = f.dir.nodeForWake(ctx, h, f.node.info.ID, ""); err != nil {
 			return "", err
 		}
 		if err := f.carrier.take(ctx, h, node); err != nil {
@@ -503,7 +503,7 @@ func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 		c.r.f.log.Warn("a sandbox cannot leave this node", "sandbox", sb.ID, "err", err)
 	}
 	if err != nil {
-		c.dir().stays(ctx, c.me(), name, why)
+		c.dir().recordStay(ctx, c.me(), name, why)
 	}
 }
 
@@ -537,7 +537,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 		c.setKey(name, "") // it is sent again
 		return hutch.Errorf(hutch.Conflict, "it was used meanwhile")
 	}
-	to, err := c.dir().landing(ctx, h, "", c.me())
+	to, err := c.dir().nodeForWake(ctx, h, "", c.me())
 	if err != nil {
 		return err
 	}
@@ -566,7 +566,7 @@ func (c *carrier) adoptOrphans(ctx context.Context) {
 		return
 	}
 	for _, h := range list {
-		if to, err := c.dir().landing(ctx, h, "", ""); err == nil && to == c.me() {
+		if to, err := c.dir().nodeForWake(ctx, h, "", ""); err == nil && to == c.me() {
 			c.take(ctx, h, to) // another node can have been first
 		}
 	}

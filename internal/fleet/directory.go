@@ -150,14 +150,14 @@ func OpenDirectory(ctx context.Context, dsn string) (*Directory, error) {
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(abandoned.Milliseconds(), 10)
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	few := cfg.Copy()
 	few.MinConns, few.MaxConns = 0, 2
 	lease, err := pgxpool.NewWithConfig(ctx, few)
 	if err != nil {
 		db.Close()
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	d := &Directory{db, lease}
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -172,7 +172,7 @@ func OpenDirectory(ctx context.Context, dsn string) (*Directory, error) {
 	})
 	if err != nil {
 		d.Close()
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	return d, nil
 }
@@ -190,8 +190,8 @@ func (d *Directory) Close() {
 	d.db.Close()
 }
 
-// away is the error for a database that does not answer, or not as expected.
-func away(err error) error {
+// databaseError is the error for a database that does not answer, or not as expected.
+func databaseError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (d *Directory) List(ctx context.Context) ([]NodeInfo, error) {
 		LEFT JOIN (SELECT node, count(*) AS held, count(*) FILTER (WHERE stays <> '') AS stuck FROM fleet_holders GROUP BY node) h ON h.node = n.id
 		ORDER BY n.id`)
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (NodeInfo, error) {
 		var more hutch.Node
@@ -231,7 +231,7 @@ func (d *Directory) List(ctx context.Context) ([]NodeInfo, error) {
 		n.Started, n.Held, n.Stuck = more.Started, more.Held, more.Stuck
 		return n, err
 	})
-	return list, away(err)
+	return list, databaseError(err)
 }
 
 // begin starts a node's lease. Its epoch distinguishes this process from an earlier one, and from a copy of the machine.
@@ -254,7 +254,7 @@ func (d *Directory) begin(ctx context.Context, n NodeInfo) (epoch int64, err err
 		return 0, errRemoved
 	}
 	d.tell(ctx)
-	return epoch, away(err)
+	return epoch, databaseError(err)
 }
 
 var (
@@ -277,12 +277,12 @@ func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]No
 		)
 		SELECT `+nodeColumns+`, coalesce((SELECT count FROM counted), -1) FROM fleet_nodes n ORDER BY n.id`, me.ID, me.Epoch, Lease, me.print, renewed)
 	if err != nil {
-		return nil, 0, away(err)
+		return nil, 0, databaseError(err)
 	}
 	var count int64
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (NodeInfo, error) { return scanNode(row, &count) })
 	if err != nil {
-		return nil, 0, away(err)
+		return nil, 0, databaseError(err)
 	}
 	for _, n := range list {
 		switch {
@@ -302,7 +302,7 @@ func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]No
 func (d *Directory) leave(ctx context.Context, me NodeInfo) error {
 	_, err := d.lease.Exec(ctx, "UPDATE fleet_nodes SET lease_until = now() WHERE id = $1 AND epoch = $2 AND certificate = $3", me.ID, me.Epoch, me.print)
 	d.tell(ctx)
-	return away(err)
+	return databaseError(err)
 }
 
 // tell makes all nodes read the table of nodes now, and not only at their next renewal.
@@ -365,7 +365,7 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 		return forgetRecords(ctx, tx, id)
 	})
 	if err != nil {
-		return hutch.RemovedNode{}, away(err)
+		return hutch.RemovedNode{}, databaseError(err)
 	}
 	d.tell(ctx)
 	return hutch.RemovedNode{Node: id, Freed: freed}, nil
@@ -463,7 +463,7 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 			continue
 		}
 		if err != nil {
-			return "", false, away(err)
+			return "", false, databaseError(err)
 		}
 		switch {
 		case answers["held"] != "":
@@ -560,10 +560,10 @@ func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) (
 func (d *Directory) forgotten(ctx context.Context, node string, after time.Duration) ([]Name, error) {
 	rows, err := d.db.Query(ctx, "SELECT owner, id FROM fleet_holders WHERE node = $1 AND here AND placed < now() - $2::interval", node, after)
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Name])
-	return list, away(err)
+	return list, databaseError(err)
 }
 
 // entry is a sandbox that a node reports.
@@ -647,7 +647,7 @@ func split(list []Name) (owners, ids []string) {
 // change changes which sandboxes a node holds, and recounts its reservations. It locks the node's row first, as place
 // does.
 func (d *Directory) change(ctx context.Context, node string, do func(pgx.Tx) error) error {
-	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT 1 FROM fleet_nodes WHERE id = $1 FOR UPDATE", node); err != nil {
 			return err
 		}

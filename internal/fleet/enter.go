@@ -74,7 +74,7 @@ func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error 
 // holds nothing, so its name is free: its process may have ended before it had written its identity. The state of a
 // replaced node is kept: a cordoned node stays cordoned.
 func (d *Directory) enter(ctx context.Context, e Entry, print string) error {
-	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO fleet_nodes (id) VALUES ($1) ON CONFLICT DO NOTHING", e.Node); err != nil {
 			return err
 		}

@@ -210,7 +210,7 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 
 // notReached reports whether a call did not get to its node.
 func notReached(err error) bool {
-	_, ok := errors.AsType[*unreached](err)
+	_, ok := errors.AsType[*connectError](err)
 	return ok
 }
 
@@ -268,7 +268,7 @@ func (f *Fleet) find(ctx context.Context, name Name) (h Holder, ok bool, err err
 		if err != nil || !ok || !f.isAway(h) {
 			return h, ok, err
 		}
-		if h.Node, err = f.summon(ctx, h); !errors.Is(err, errMoved) {
+		if h.Node, err = f.fetchToNode(ctx, h); !errors.Is(err, errMoved) {
 			break
 		}
 	}
@@ -422,7 +422,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 func (f *Fleet) createAt(ctx context.Context, node string, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	p, err := f.peer(node)
 	if err != nil {
-		return hutch.Sandbox{}, &unreached{err}
+		return hutch.Sandbox{}, &connectError{err}
 	}
 	return p.Create(ctx, req)
 }
@@ -711,7 +711,7 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 	if i < 0 {
 		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports what is missing
 	}
-	if err := f.beside(ctx, all, i, req); err != nil {
+	if err := f.refuseOtherNode(ctx, all, i, req); err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
 	at, err := f.nodeOf(all[i].node)
@@ -722,8 +722,8 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 	return d, plain(err)
 }
 
-// beside refuses to compare a snapshot with a sandbox or snapshot that is on another node, or only in the bucket.
-func (f *Fleet) beside(ctx context.Context, all []placed, i int, req hutch.SnapshotDiffRequest) error {
+// refuseOtherNode refuses to compare a snapshot with a sandbox or snapshot that is on another node, or only in the bucket.
+func (f *Fleet) refuseOtherNode(ctx context.Context, all []placed, i int, req hutch.SnapshotDiffRequest) error {
 	node := all[i].node
 	if req.To != "" {
 		if j := indexSnapshot(all, req.To); j >= 0 && all[j].node != node {

@@ -146,7 +146,7 @@ func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*
 		return err
 	})
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	id.Key, id.Store, id.SecretsKey = nodeKey, store, secretsKey
 	return id, nil
@@ -268,7 +268,7 @@ func readAuthority(ctx context.Context, db interface {
 		return nil, hutch.Errorf(hutch.NotFound, "this database has no fleet: start its first node with `hutch serve --store URL --fleet-listen ADDRESS`")
 	}
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	secret, err := unseal(sealed, secretsKey)
 	if err != nil {
@@ -324,7 +324,7 @@ func NewToken(ctx context.Context, d *Directory, id *Identity, life time.Duratio
 	hash := sha256.Sum256(secret)
 	_, err := d.db.Exec(ctx, "INSERT INTO fleet_tokens (hash, expires) VALUES ($1, now() + $2::interval)", hash[:], life)
 	if err != nil {
-		return "", away(err)
+		return "", databaseError(err)
 	}
 	d.db.Exec(ctx, "DELETE FROM fleet_tokens WHERE expires < now()")
 	print, err := fingerprint(id.Authority)
@@ -364,7 +364,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 	hash := sha256.Sum256(j.Secret)
 	var good bool // checked first: strangers must not cost a signature
 	if err := d.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM fleet_tokens WHERE hash = $1 AND expires > now())", hash[:]).Scan(&good); err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	if !good {
 		return nil, errNoToken
@@ -397,7 +397,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 		return err
 	})
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	d.tell(ctx)
 	return id, nil

@@ -33,7 +33,7 @@ type node struct {
 	calls   map[string]*membership // of the other nodes that call this one
 	counted Outcomes               // renewals
 
-	poke chan struct{} // asks for a renewal now
+	renewNow chan struct{} // asks for a renewal now
 	// returned is called before the node serves again after its lease had run out; it can be nil.
 	returned func(context.Context) error
 }
@@ -47,7 +47,7 @@ func sinceBoot() time.Duration {
 
 // beginNode takes the lease.
 func beginNode(ctx context.Context, dir *Directory, info NodeInfo, log *slog.Logger) (*node, error) {
-	n := &node{info: info, dir: dir, log: log, calls: map[string]*membership{}, poke: make(chan struct{}, 1)}
+	n := &node{info: info, dir: dir, log: log, calls: map[string]*membership{}, renewNow: make(chan struct{}, 1)}
 	epoch, err := dir.begin(ctx, info)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (n *node) renew(ctx context.Context) error {
 	n.mu.RUnlock()
 	list, renewed, err := n.dir.renew(ctx, n.info, renewed)
 	n.count(err)
-	if err == nil && n.returned != nil && n.lapsed() {
+	if err == nil && n.returned != nil && n.leaseExpired() {
 		err = n.returned(ctx)
 	}
 	n.mu.Lock()
@@ -102,7 +102,7 @@ func (n *node) count(err error) {
 	n.counted.add(err)
 }
 
-func (n *node) lapsed() bool {
+func (n *node) leaseExpired() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return sinceBoot() >= n.until
@@ -154,7 +154,7 @@ func (n *node) run(ctx context.Context, each func(context.Context)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-n.poke:
+		case <-n.renewNow:
 		}
 		err := n.renew(ctx)
 		switch {
@@ -187,7 +187,7 @@ func (n *node) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.dir.follow(ctx, func() {
 			select {
-			case n.poke <- struct{}{}:
+			case n.renewNow <- struct{}{}:
 			default:
 			}
 		})

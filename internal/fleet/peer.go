@@ -34,8 +34,8 @@ type peers struct {
 
 const (
 	dialTime = 5 * time.Second
-	// stillThere is how long a silent node can take to answer a ping while calls to it are in progress.
-	stillThere = 10 * time.Second
+	// pingTimeout is how long a silent node can take to answer a ping while calls to it are in progress.
+	pingTimeout = 10 * time.Second
 )
 
 // of returns the client of a node.
@@ -85,7 +85,7 @@ func newTransport(info NodeInfo, pair tls.Certificate, pool *x509.CertPool) *tra
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				conn, err := dial.DialContext(ctx, "tcp", info.Address)
 				if err != nil {
-					return nil, &unreached{err}
+					return nil, &connectError{err}
 				}
 				return conn, nil
 			},
@@ -104,7 +104,7 @@ func newTransport(info NodeInfo, pair tls.Certificate, pool *x509.CertPool) *tra
 	}
 	t := &transport{of("h2"), of("http/1.1"), info}
 	t.many.ForceAttemptHTTP2 = true
-	t.many.HTTP2 = &http.HTTP2Config{SendPingTimeout: stillThere, PingTimeout: stillThere, MaxReceiveBufferPerStream: 1 << 20}
+	t.many.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: 1 << 20}
 	t.many.Protocols = new(http.Protocols)
 	t.many.Protocols.SetHTTP2(true)
 	t.socket.Protocols = new(http.Protocols)
@@ -141,10 +141,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// unreached is the error of a connection that was not made: the node did not get the call.
-type unreached struct{ error }
+// connectError is the error of a connection that was not made: the node did not get the call.
+type connectError struct{ error }
 
-func (u *unreached) Unwrap() error { return u.error }
+func (u *connectError) Unwrap() error { return u.error }
 
 func (t *transport) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -96,5 +96,5 @@ func (c *carrier) report() map[Transfer]Outcomes {
 // count counts the sandboxes of a node.
 func (d *Directory) count(ctx context.Context, node string) (held, stuck, inBucket int64, err error) {
 	err = d.db.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE stays <> ''), count(*) FILTER (WHERE coalesce(image, checkpoint) IS NOT NULL) FROM fleet_holders WHERE node = $1", node).Scan(&held, &stuck, &inBucket)
-	return held, stuck, inBucket, away(err)
+	return held, stuck, inBucket, databaseError(err)
 }

@@ -21,7 +21,7 @@ type resident struct {
 
 	mu      sync.Mutex
 	held    map[Name]bool          // the sandboxes here that are in the directory; true if awake
-	rising  map[Name]bool          // sandboxes that are waking: the directory has them as awake before they are
+	waking  map[Name]bool          // sandboxes that are waking: the directory has them as awake before they are
 	leaving map[Name]bool          // removed sandboxes that may still be in the directory
 	coming  map[Name]int           // creates and fetches under way
 	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when they are
@@ -36,7 +36,7 @@ const (
 )
 
 func newResident(here hutch.Service, f *Fleet) *resident {
-	r := &resident{here: here, f: f, held: map[Name]bool{}, rising: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
+	r := &resident{here: here, f: f, held: map[Name]bool{}, waking: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
 	r.Service = wrap.Service{Next: here, Hook: r.around}
 	return r
 }
@@ -70,15 +70,15 @@ func (r *resident) noteAwake(n Name) {
 	}
 }
 
-// rise notes that a sandbox is waking, until done is called: report does not free its promise meanwhile.
-func (r *resident) rise(n Name) (done func()) {
+// markWaking notes that a sandbox is waking, until done is called: report does not free its promise meanwhile.
+func (r *resident) markWaking(n Name) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rising[n] = true
+	r.waking[n] = true
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.rising, n)
+		delete(r.waking, n)
 	}
 }
 
@@ -285,7 +285,7 @@ func (r *resident) report(ctx context.Context) {
 	known := r.known()
 	r.mu.Lock()
 	left := slices.Collect(maps.Keys(r.leaving))
-	rising := maps.Clone(r.rising) // such a sandbox can be awake when its entry in the list is read, or later
+	waking := maps.Clone(r.waking) // such a sandbox can be awake when its entry in the list is read, or later
 	compare := time.Since(r.checked) > compareEvery
 	if compare {
 		r.checked = time.Now()
@@ -297,14 +297,14 @@ func (r *resident) report(ctx context.Context) {
 		return
 	}
 	r.mu.Lock()
-	maps.Copy(rising, r.rising)
+	maps.Copy(waking, r.waking)
 	r.mu.Unlock()
 	here := map[Name]bool{}
 	var changed []entry
 	for _, sb := range list {
 		e := entryOf(sb)
 		here[e.Name] = true
-		if was, ok := known[e.Name]; ok && was != e.Awake && (e.Awake || !rising[e.Name]) {
+		if was, ok := known[e.Name]; ok && was != e.Awake && (e.Awake || !waking[e.Name]) {
 			changed = append(changed, e)
 		}
 	}
@@ -336,7 +336,7 @@ func (r *resident) report(ctx context.Context) {
 		return
 	}
 	if self, _ := r.f.node.find(r.f.node.info.ID); self.State == hutch.NodeDraining {
-		if err := r.f.dir.allStay(ctx, self.ID, "the fleet has no bucket: start all nodes with --fleet-bucket, or wait until its owner destroys it"); err != nil {
+		if err := r.f.dir.recordAllStay(ctx, self.ID, "the fleet has no bucket: start all nodes with --fleet-bucket, or wait until its owner destroys it"); err != nil {
 			r.f.log.Warn("the fleet's directory was not told why sandboxes stay", "err", err)
 		}
 	}

@@ -55,7 +55,7 @@ func (d *Directory) setMachine(ctx context.Context, node string, m travel.Machin
 	if err == nil {
 		_, err = d.db.Exec(ctx, "UPDATE fleet_nodes SET machine = $2 WHERE id = $1", node, text)
 	}
-	return away(err)
+	return databaseError(err)
 }
 
 // keep notes that a sandbox which sleeps on a node is also in the bucket.
@@ -68,7 +68,7 @@ func (d *Directory) keep(ctx context.Context, node string, name Name, img travel
 	if err == nil && tag.RowsAffected() == 0 {
 		return errMoved
 	}
-	return away(err)
+	return databaseError(err)
 }
 
 // keepCheckpoint records a checkpoint of a sandbox on a node, and replaces the one with the key over, "" for none.
@@ -83,7 +83,7 @@ func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, 
 	if err == nil && tag.RowsAffected() == 0 {
 		return errMoved
 	}
-	return away(err)
+	return databaseError(err)
 }
 
 // dropCheckpoints removes the checkpoints of a node that makes none, and returns their keys.
@@ -91,10 +91,10 @@ func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string,
 	rows, err := d.db.Query(ctx, `WITH old AS (SELECT owner, id, checkpoint FROM fleet_holders WHERE node = $1 AND checkpoint IS NOT NULL)
 		UPDATE fleet_holders h SET checkpoint = NULL FROM old WHERE h.owner = old.owner AND h.id = old.id AND h.node = $1 RETURNING old.checkpoint->>'key'`, node)
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return keys, away(err)
+	return keys, databaseError(err)
 }
 
 // waking promises a sandbox on a node, which is about to wake, its memory and cores; the error is isFull if the node has no room. Its image is then out
@@ -159,7 +159,7 @@ func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch
 
 // transit runs a statement that moves one sandbox, and then gives its record in the store to a node, or to none.
 func (d *Directory) transit(ctx context.Context, name Name, recordTo, statement string, args ...any) error {
-	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, statement, append([]any{name.Owner, name.ID}, args...)...)
 		if err != nil {
 			return err
@@ -218,16 +218,16 @@ func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
 	return d.transit(ctx, h.Name, at, `UPDATE fleet_holders SET here = true, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND image->>'key' = $4`, at, h.Image.Key)
 }
 
-// stays records why a sandbox cannot leave its node.
-func (d *Directory) stays(ctx context.Context, node string, name Name, why string) error {
+// recordStay records why a sandbox cannot leave its node.
+func (d *Directory) recordStay(ctx context.Context, node string, name Name, why string) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $4 WHERE owner = $1 AND id = $2 AND node = $3", name.Owner, name.ID, node, why)
-	return away(err)
+	return databaseError(err)
 }
 
-// allStay notes why no sandbox can leave a node.
-func (d *Directory) allStay(ctx context.Context, node, why string) error {
+// recordAllStay notes why no sandbox can leave a node.
+func (d *Directory) recordAllStay(ctx context.Context, node, why string) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $2 WHERE node = $1 AND stays = ''", node, why)
-	return away(err)
+	return databaseError(err)
 }
 
 // toFetch lists the sandboxes that a node has to fetch, without those whose images are lost.
@@ -250,35 +250,35 @@ func (d *Directory) orphans(ctx context.Context, dead time.Duration) ([]Holder, 
 func (d *Directory) holders(ctx context.Context, condition string, args ...any) ([]Holder, error) {
 	rows, err := d.db.Query(ctx, "SELECT "+holderColumns+" FROM fleet_holders h WHERE "+condition+" ORDER BY h.placed", args...)
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	list, err := pgx.CollectRows(rows, scanHolder)
-	return list, away(err)
+	return list, databaseError(err)
 }
 
 // images lists the keys of all images.
 func (d *Directory) images(ctx context.Context) (map[string]bool, error) {
 	rows, err := d.db.Query(ctx, "SELECT i->>'key' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i IS NOT NULL")
 	if err != nil {
-		return nil, away(err)
+		return nil, databaseError(err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	all := map[string]bool{}
 	for _, key := range list {
 		all[key] = true
 	}
-	return all, away(err)
+	return all, databaseError(err)
 }
 
-// landing returns a node on which an image can wake: first if it fits, else the node with the smallest promises. It is not the node not; "" excludes
+// nodeForWake returns a node on which an image can wake: first if it fits, else the node with the smallest promises. It is not the node not; "" excludes
 // none.
-func (d *Directory) landing(ctx context.Context, h Holder, first, not string) (string, error) {
+func (d *Directory) nodeForWake(ctx context.Context, h Holder, first, not string) (string, error) {
 	rows, err := d.db.Query(ctx, `
 		SELECT n.id, n.machine, n.promised_memory + h.memory <= n.memory AND n.promised_cpu + h.cpu <= n.cpu AND n.promised < n.most
 		FROM fleet_nodes n, fleet_holders h WHERE h.owner = $1 AND h.id = $2 AND n.state = 'ready' AND n.lease_until > now() AND n.id <> $4
 		ORDER BY n.id <> $3, greatest(n.promised_memory::float8 / greatest(n.memory, 1), n.promised_cpu / greatest(n.cpu, 0.001)), n.id`, h.Owner, h.ID, first, not)
 	if err != nil {
-		return "", away(err)
+		return "", databaseError(err)
 	}
 	var id string
 	var text []byte
@@ -304,7 +304,7 @@ func (d *Directory) landing(ctx context.Context, h Holder, first, not string) (s
 		return nil
 	})
 	if err != nil {
-		return "", away(err)
+		return "", databaseError(err)
 	}
 	if chosen == "" {
 		if why == nil {

@@ -201,7 +201,7 @@ func TestLanding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if to, err := d.landing(t.Context(), h, "", ""); err != nil || to != "n2" {
+	if to, err := d.nodeForWake(t.Context(), h, "", ""); err != nil || to != "n2" {
 		t.Errorf("%s %v", to, err)
 	}
 	if err := d.setMachine(t.Context(), "n2", travel.Machine{Builds: map[string]string{"native": ""}}); err != nil {
@@ -210,7 +210,7 @@ func TestLanding(t *testing.T) {
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET promised_memory = memory WHERE id = 'n2'"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.landing(t.Context(), h, "", "")
+	_, err := d.nodeForWake(t.Context(), h, "", "")
 	for _, want := range []string{"n0: it has no --fleet-bucket", "n1: it does not have the runtime native", "n2: it has no room", "stays in the bucket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)

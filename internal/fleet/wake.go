@@ -16,7 +16,7 @@ import (
 // could not wake.
 func (f *Fleet) Waking(ctx context.Context, owner, id string) (done func(), err error) {
 	name := Name{owner, id}
-	done = f.resident.rise(name)
+	done = f.resident.markWaking(name)
 	if f.carrier != nil {
 		err = f.carrier.waking(ctx, name)
 	} else {

@@ -26,8 +26,8 @@ const (
 
 	// spareTime is how long after the time limit of its step a sandbox is destroyed, if no runner has destroyed it.
 	spareTime = time.Hour
-	// patience is how long a server can be away before a step fails.
-	patience = 5 * time.Minute
+	// serverTimeout is how long a server can be away before a step fails.
+	serverTimeout = 5 * time.Minute
 	// destroyTime bounds the destruction of a sandbox.
 	destroyTime = 30 * time.Second
 	// graceTime is the least time that a resumed run has to collect a step that ended while no runner was running.
@@ -329,7 +329,7 @@ func patient(ctx context.Context, f func() error) error {
 		if time.Since(called) > longest { // it worked for a while
 			pause, began = shortest, time.Now()
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > serverTimeout {
 			return err
 		}
 		select {

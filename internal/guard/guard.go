@@ -169,7 +169,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 {
 			defer drain(w, r.Body)
 		}
-		body := httpio.NewBody(w, r, silence)
+		body := httpio.NewBody(w, r, bodyIdleTimeout)
 		defer body.End()
 		r.Body = body
 	}
@@ -377,13 +377,13 @@ func hold(ctx context.Context, w http.ResponseWriter) (context.Context, func()) 
 	rc := http.NewResponseController(w)
 	stop := context.AfterFunc(ctx, func() {
 		rc.SetReadDeadline(time.Now())
-		rc.SetWriteDeadline(time.Now().Add(farewell))
+		rc.SetWriteDeadline(time.Now().Add(closeTimeout))
 	})
 	return ctx, func() { stop(); release() }
 }
 
-// farewell bounds the last write to a client whose token has ended.
-const farewell = time.Second
+// closeTimeout bounds the last write to a client whose token has ended.
+const closeTimeout = time.Second
 
 // How much of a refused upload is read, in bytes and time, before the connection is
 // closed.
@@ -402,8 +402,8 @@ func drain(w http.ResponseWriter, body io.Reader) {
 	rc.SetReadDeadline(time.Time{})
 }
 
-// silence is how long a body without a known end may bring nothing.
-const silence = time.Minute
+// bodyIdleTimeout is how long a body without a known end may bring nothing.
+const bodyIdleTimeout = time.Minute
 
 func tooLarge(limit int64) error {
 	return hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit)

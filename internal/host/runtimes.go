@@ -102,16 +102,16 @@ func program(name string) string {
 }
 
 // Working returns the drivers that can create sandboxes now, the wanted one first. It also returns the drivers named in
-// inhabited, which have sandboxes already: they are needed to find these sandboxes again, even if the disk is too full
-// to create others. The runtimes docker and kubernetes are returned only if they are wanted or inhabited.
-func Working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
+// occupied, which have sandboxes already: they are needed to find these sandboxes again, even if the disk is too full
+// to create others. The runtimes docker and kubernetes are returned only if they are wanted or occupied.
+func Working(ctx context.Context, all []driver.Driver, want string, occupied []string, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := Prefer(all, want)
 	if err != nil {
 		return nil, err
 	}
 	var ok []driver.Driver
 	for _, d := range all {
-		if slices.Contains(onRequest, d.Name()) && want != d.Name() && !slices.Contains(inhabited, d.Name()) {
+		if slices.Contains(onRequest, d.Name()) && want != d.Name() && !slices.Contains(occupied, d.Name()) {
 			sweepAll(ctx, d, log)
 			continue
 		}
@@ -119,7 +119,7 @@ func Working(ctx context.Context, all []driver.Driver, want string, inhabited []
 		switch {
 		case report.OK:
 			ok = append(ok, d)
-		case slices.Contains(inhabited, d.Name()):
+		case slices.Contains(occupied, d.Name()):
 			log.Warn("a runtime makes no sandboxes now, and has some; see `hutch doctor`", "driver", d.Name(), "err", Problem(report))
 			ok = append(ok, d)
 		case d.Name() == want:

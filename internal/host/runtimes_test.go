@@ -27,8 +27,8 @@ func (h half) Check(context.Context) driver.Report { return driver.Report{OK: h.
 func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		works, inhabited, want string
-		taken                  []string
+		works, occupied, want string
+		taken                 []string
 	}{
 		{"native", "gvisor", "", []string{"gvisor", "native"}},
 		{"native", "gvisor", "native", []string{"native", "gvisor"}},
@@ -46,7 +46,7 @@ func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 		for _, name := range []string{"gvisor", "native", "docker"} {
 			all = append(all, half{name: name, works: c.works == name})
 		}
-		ok, err := Working(t.Context(), all, c.want, []string{c.inhabited}, slog.New(slog.DiscardHandler))
+		ok, err := Working(t.Context(), all, c.want, []string{c.occupied}, slog.New(slog.DiscardHandler))
 		var taken []string
 		for _, d := range ok {
 			taken = append(taken, d.Name())

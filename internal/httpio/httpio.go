@@ -64,9 +64,9 @@ func (w *Writer) begin() (done func()) {
 // Body reads the body of a request, without a time limit as long as data arrives.
 type Body struct {
 	io.ReadCloser
-	ctx     context.Context
-	rc      *http.ResponseController
-	silence time.Duration
+	ctx         context.Context
+	rc          *http.ResponseController
+	idleTimeout time.Duration
 
 	mu    sync.Mutex
 	ended bool
@@ -74,8 +74,8 @@ type Body struct {
 
 // NewBody returns the body of r, which may be silent for a time. Reading it
 // fails with the cause of the request's context when that has ended.
-func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
-	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), silence: silence}
+func NewBody(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) *Body {
+	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), idleTimeout: idleTimeout}
 }
 
 // limit sets when a read ends. Some ResponseWriters cannot have one. A reader can read once more when the request has
@@ -101,7 +101,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	if err := context.Cause(b.ctx); err != nil {
 		return 0, err
 	}
-	b.limit(time.Now().Add(b.silence))
+	b.limit(time.Now().Add(b.idleTimeout))
 	// Checked after the limit is set: the code that ends the context may set its own limit at that moment, which must
 	// not be extended.
 	if err := context.Cause(b.ctx); err != nil {

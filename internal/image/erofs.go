@@ -182,7 +182,7 @@ func (a *above) addFolders() {
 	}
 	a.add(File{Path: filepath.Dir(AgentPath), Mode: 0o755 | fs.ModeDir})
 	a.add(File{Path: AgentPath, Mode: 0o755})
-	a.add(File{Path: MeetingPath, Mode: 0o700 | fs.ModeDir})
+	a.add(File{Path: SocketDir, Mode: 0o700 | fs.ModeDir})
 	for _, path := range []string{"/tmp", "/var/tmp"} {
 		a.add(File{Path: path, Mode: tempMode})
 	}

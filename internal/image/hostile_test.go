@@ -75,7 +75,7 @@ func TestStrangeBundles(t *testing.T) {
 func TestFoldersOverOurs(t *testing.T) {
 	t.Parallel()
 	path := writeEROFS(t, map[string]string{"/program": "x"})
-	for _, at := range []string{"/etc/hosts", "/etc/hosts/x", AgentPath + "/x", MeetingPath + "/x", "/.hutch/x", "/proc/x", "/dev/x"} {
+	for _, at := range []string{"/etc/hosts", "/etc/hosts/x", AgentPath + "/x", SocketDir + "/x", "/.hutch/x", "/proc/x", "/dev/x"} {
 		root, err := FromEROFS(path, EROFSOptions{WorkingDir: at, User: &Account{UID: 5, Home: at}})
 		check(t, err)
 		if f, ok := root.file(at); ok && f.Mode.IsDir() {

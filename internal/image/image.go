@@ -107,8 +107,8 @@ const (
 	// AgentPath is where a skeleton has an empty file over which a driver that
 	// must run the agent from inside binds it.
 	AgentPath = "/.hutch/agent"
-	// MeetingPath is the folder of the socket between such a driver and the agent.
-	MeetingPath = "/.hutch/run"
+	// SocketDir is the folder of the socket between such a driver and the agent.
+	SocketDir = "/.hutch/run"
 )
 
 // HostName is the name of the image with the host's programs.

@@ -351,7 +351,7 @@ func TestMemoryThatIsReplaced(t *testing.T) {
 	write(t, data, "server/memory/box/pages", "old")
 	write(t, data, "server/memory/half.new/pages", "half")
 	write(t, data, "server/memory/half.copy/pages", "half")
-	g := gathering{data: data, open: map[string]*os.File{}}
+	g := backupContent{data: data, open: map[string]*os.File{}}
 	defer g.close()
 	if err := errors.Join(g.walk("."), os.RemoveAll(data.Path("server/memory/box"))); err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestSkippedOnce(t *testing.T) {
 	if err := os.Symlink("pages", data.Path("server/memory/box/link")); err != nil {
 		t.Fatal(err)
 	}
-	g := gathering{data: data, open: map[string]*os.File{}}
+	g := backupContent{data: data, open: map[string]*os.File{}}
 	defer g.close()
 	s := &server{name: datadir.Server}
 	if err := errors.Join(g.walk("."), s.reopen(&g, "box"), s.reopen(&g, "box")); err != nil {
@@ -561,7 +561,7 @@ func TestRestoreKilled(t *testing.T) {
 func TestLostFound(t *testing.T) {
 	data, _ := example(t)
 	write(t, data, "lost+found/#11", "a fragment")
-	g := gathering{data: data, open: map[string]*os.File{}}
+	g := backupContent{data: data, open: map[string]*os.File{}}
 	defer g.close()
 	if err := g.walk("."); err != nil {
 		t.Fatal(err)

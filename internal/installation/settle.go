@@ -34,7 +34,7 @@ type record struct {
 }
 
 // server reads the store of a server's folder for the first time. It returns nil if there is no store in the folder.
-func (g *gathering) server(ctx context.Context, name string) (*server, error) {
+func (g *backupContent) server(ctx context.Context, name string) (*server, error) {
 	dir := g.data.Path(name)
 	member, shares, err := datadir.ReadMembership(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 }
 
 // settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store.
-func (s *server) settle(ctx context.Context, g *gathering) error {
+func (s *server) settle(ctx context.Context, g *backupContent) error {
 	if s.image == nil { // the store is a database elsewhere
 		g.addCopies(g.takeCopies(s.name), func(key string) bool { return !g.hasFiles(s.paths(key)) })
 		return nil
@@ -102,7 +102,7 @@ func (s *server) settle(ctx context.Context, g *gathering) error {
 	return hutch.Errorf(hutch.Unavailable, "sandboxes fall asleep and wake all the time: try again when there is less to do, or end the server with `hutch down` first")
 }
 
-func (s *server) reopen(g *gathering, key string) error {
+func (s *server) reopen(g *backupContent, key string) error {
 	for _, rel := range s.paths(key) {
 		g.drop(rel)
 		if err := g.walk(rel); err != nil {
@@ -118,7 +118,7 @@ func (s *server) paths(key string) []string {
 }
 
 // hasFiles reports whether the backup has a file or a folder with one of these paths.
-func (g *gathering) hasFiles(paths []string) bool {
+func (g *backupContent) hasFiles(paths []string) bool {
 	for rel := range g.open {
 		if slices.ContainsFunc(paths, func(path string) bool { return rel == path || strings.HasPrefix(rel, path+"/") }) {
 			return true
@@ -128,7 +128,7 @@ func (g *gathering) hasFiles(paths []string) bool {
 }
 
 // finish leaves out files that belong to no sandbox, and takes the store as it was read last.
-func (s *server) finish(g *gathering) {
+func (s *server) finish(g *backupContent) {
 	copies := g.takeCopies(s.name)
 	kept := map[string]bool{}
 	for key, r := range s.records {
@@ -161,7 +161,7 @@ const checkpoints = "checkpoints"
 
 // takeCopies removes the copies of sandboxes that are awake from the backup, and returns their open files by the sandbox's key
 // and by the path that they would have if the sandbox slept.
-func (g *gathering) takeCopies(server string) map[string]map[string]*os.File {
+func (g *backupContent) takeCopies(server string) map[string]map[string]*os.File {
 	folder := filepath.Join(server, checkpoints)
 	all := map[string]map[string]*os.File{}
 	for rel, f := range g.open {
@@ -185,7 +185,7 @@ func (g *gathering) takeCopies(server string) map[string]map[string]*os.File {
 }
 
 // addCopies adds the copies that are of sandboxes which are still awake, as the files of sleeping ones.
-func (g *gathering) addCopies(all map[string]map[string]*os.File, awake func(key string) bool) {
+func (g *backupContent) addCopies(all map[string]map[string]*os.File, awake func(key string) bool) {
 	for key, files := range all {
 		if awake(key) {
 			g.manifest.Copied++

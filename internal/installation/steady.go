@@ -30,7 +30,7 @@ func isHalf(rel string) bool {
 }
 
 // steadyAll makes the files of each unit those of one moment.
-func (g *gathering) steadyAll(ctx context.Context) error {
+func (g *backupContent) steadyAll(ctx context.Context) error {
 	for _, pattern := range units {
 		paths, err := filepath.Glob(g.data.Path(pattern))
 		if err != nil {
@@ -58,7 +58,7 @@ func (g *gathering) steadyAll(ctx context.Context) error {
 }
 
 // steady opens the files of a unit again until those that are open are all there, and no others, after the last one was opened.
-func (g *gathering) steady(ctx context.Context, unit string) error {
+func (g *backupContent) steady(ctx context.Context, unit string) error {
 	for range settleTries {
 		same, err := g.isSteady(unit)
 		if same || err != nil {
@@ -75,7 +75,7 @@ func (g *gathering) steady(ctx context.Context, unit string) error {
 	return hutch.Errorf(hutch.Unavailable, "%s changes all the time: try again when there is less to do", g.data.Path(unit))
 }
 
-func (g *gathering) isSteady(unit string) (bool, error) {
+func (g *backupContent) isSteady(unit string) (bool, error) {
 	there := map[string]fs.FileInfo{}
 	err := g.each(unit, func(rel string, e fs.DirEntry) error {
 		if !e.Type().IsRegular() {

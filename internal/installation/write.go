@@ -38,7 +38,7 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err
 	}
-	g := gathering{data: data, open: map[string]*os.File{}}
+	g := backupContent{data: data, open: map[string]*os.File{}}
 	defer g.close()
 	if err := g.gather(ctx); err != nil {
 		return m, err
@@ -118,8 +118,8 @@ var leftOfServer = []string{
 	"lock", "address", "trash", "gvisor", "native", "docker", "kubernetes", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
 }
 
-// gathering is the content of a backup: files that are open, and the stores.
-type gathering struct {
+// backupContent is the content of a backup: files that are open, and the stores.
+type backupContent struct {
 	data     datadir.Folder
 	folders  []string
 	open     map[string]*os.File // by path below the data folder
@@ -127,13 +127,13 @@ type gathering struct {
 	manifest Manifest
 }
 
-func (g *gathering) close() {
+func (g *backupContent) close() {
 	for _, f := range g.open {
 		f.Close()
 	}
 }
 
-func (g *gathering) gather(ctx context.Context) error {
+func (g *backupContent) gather(ctx context.Context) error {
 	g.stores, g.manifest.Awake = map[string][]byte{}, []string{}
 	var servers []*server
 	for _, name := range []string{datadir.Server, datadir.Conversation} {
@@ -163,7 +163,7 @@ func (g *gathering) gather(ctx context.Context) error {
 }
 
 // walk opens all files of a folder, below the data folder.
-func (g *gathering) walk(name string) error {
+func (g *backupContent) walk(name string) error {
 	err := g.each(name, func(rel string, e fs.DirEntry) error {
 		switch {
 		case e.IsDir():
@@ -182,7 +182,7 @@ func (g *gathering) walk(name string) error {
 }
 
 // each calls do for all that is to be backed up of a folder, or for a file, by its path below the data folder.
-func (g *gathering) each(name string, do func(rel string, e fs.DirEntry) error) error {
+func (g *backupContent) each(name string, do func(rel string, e fs.DirEntry) error) error {
 	return filepath.WalkDir(g.data.Path(name), func(path string, e fs.DirEntry, err error) error {
 		rel, failed := filepath.Rel(string(g.data), path)
 		switch {
@@ -211,7 +211,7 @@ func leftOut(rel string) bool {
 	return (server == datadir.Server || server == datadir.Conversation) && slices.Contains(leftOfServer, in)
 }
 
-func (g *gathering) add(rel string) error {
+func (g *backupContent) add(rel string) error {
 	f, err := os.OpenFile(g.data.Path(rel), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -226,7 +226,7 @@ func (g *gathering) add(rel string) error {
 }
 
 // drop takes a file or a folder out of the backup.
-func (g *gathering) drop(rel string) {
+func (g *backupContent) drop(rel string) {
 	for name, f := range g.open {
 		if name == rel || strings.HasPrefix(name, rel+"/") {
 			f.Close()
@@ -239,7 +239,7 @@ func (g *gathering) drop(rel string) {
 }
 
 // archive writes everything, and counts it.
-func (g *gathering) archive(ctx context.Context, w io.Writer, m *Manifest) error {
+func (g *backupContent) archive(ctx context.Context, w io.Writer, m *Manifest) error {
 	m.Files = len(g.open) + len(g.stores)
 	for _, image := range g.stores {
 		m.Bytes += int64(len(image))
@@ -288,7 +288,7 @@ func put(out *tar.Writer, name string, content []byte) error {
 	return err
 }
 
-func (g *gathering) putFolder(out *tar.Writer, rel string) error {
+func (g *backupContent) putFolder(out *tar.Writer, rel string) error {
 	info, err := os.Lstat(g.data.Path(rel))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil

@@ -125,14 +125,14 @@ func (m *Maker) KeepPool() {
 	for {
 		roots := m.currentRoots()
 		m.discardSpares(m.pool.Surplus(func(k pool.Kind, s *Spare) bool { return !reflect.DeepEqual(s.image, roots[k.Image]) }))
-		for k, ok := m.pool.Lacks(); ok && m.calm(); k, ok = m.pool.Lacks() {
+		for k, ok := m.pool.Lacks(); ok && m.waitQuiet(); k, ok = m.pool.Lacks() {
 			if k.Snapshot == "" {
-				m.stock(k)
+				m.addToPool(k)
 			} else {
 				m.pool.Copying(&k)
 				beside.Go(func() {
 					defer m.pool.Copying(nil)
-					m.stock(k)
+					m.addToPool(k)
 				})
 			}
 			m.discardSpares(m.pool.Withdrawn())
@@ -160,15 +160,15 @@ func (m *Maker) currentRoots() map[string]image.Root {
 	return roots
 }
 
-// patience is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
+// keeperWait is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
 // calls never end.
-const patience = 500 * time.Millisecond
+const keeperWait = 500 * time.Millisecond
 
-// calm waits until making an instance delays no caller. It is false when the engine closes.
-func (m *Maker) calm() bool {
+// waitQuiet waits until making an instance delays no caller. It is false when the engine closes.
+func (m *Maker) waitQuiet() bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.Now().Add(patience); ; {
+	for late := time.Now().Add(keeperWait); ; {
 		if m.beginning.Load() == 0 && (m.opt.Uses.Load() == 0 || time.Now().After(late)) {
 			return m.ctx.Err() == nil
 		}
@@ -180,8 +180,8 @@ func (m *Maker) calm() bool {
 	}
 }
 
-// stock adds an instance to the pool, after a trial adoption has succeeded.
-func (m *Maker) stock(k pool.Kind) {
+// addToPool adds an instance to the pool, after a trial adoption has succeeded.
+func (m *Maker) addToPool(k pool.Kind) {
 	s, err := m.prepare(k)
 	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
 		m.log.Info("no instances are kept ready", "driver", k.Runtime, "why", err)

@@ -75,7 +75,7 @@ func (g *Gate) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &guest{Conn: conn, gate: g}
+	c := &gateConn{Conn: conn, gate: g}
 	if addr := addrOf(conn); !g.opt.Shared(addr) {
 		c.class = strangerPrefix + Network(addr).String()
 	}
@@ -100,7 +100,7 @@ func (g *Gate) Close() error {
 const strangerPrefix = "stranger "
 
 // admit counts a stranger, if the limit allows it or another one can be closed.
-func (g *Gate) admit(c *guest) bool {
+func (g *Gate) admit(c *gateConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.total >= g.opt.Most && !evict(&g.idle) && !g.evictLargestLocked() {
@@ -111,7 +111,7 @@ func (g *Gate) admit(c *guest) bool {
 	if of := g.classes[c.class]; c.class != "" && of.count > g.opt.Share {
 		evict(&of.idle) // of this address, if any; the new one is not in the idle list yet
 	}
-	g.restLocked(c)
+	g.setIdleLocked(c)
 	return true
 }
 
@@ -121,7 +121,7 @@ func evict(idle *list.List) bool {
 	if front == nil {
 		return false
 	}
-	front.Value.(*guest).dropLocked()
+	front.Value.(*gateConn).dropLocked()
 	return true
 }
 
@@ -138,8 +138,8 @@ func (g *Gate) evictLargestLocked() bool {
 	return evict(most)
 }
 
-// guest is an accepted connection. Its gate's lock guards the fields below.
-type guest struct {
+// gateConn is an accepted connection. Its gate's lock guards the fields below.
+type gateConn struct {
 	net.Conn
 	gate *Gate
 
@@ -153,7 +153,7 @@ type guest struct {
 }
 
 // Close implements net.Conn.
-func (c *guest) Close() error {
+func (c *gateConn) Close() error {
 	c.gate.mu.Lock()
 	c.leaveLocked()
 	c.gate.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *guest) Close() error {
 
 // CloseWrite lets net/http end the data for a client, before it closes a connection on which data can still be in
 // transit.
-func (c *guest) CloseWrite() error {
+func (c *gateConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -170,24 +170,24 @@ func (c *guest) CloseWrite() error {
 }
 
 // dropLocked closes the connection to free its slot. The server's further use of it fails.
-func (c *guest) dropLocked() {
+func (c *gateConn) dropLocked() {
 	c.leaveLocked()
 	c.Conn.Close()
 }
 
-func (c *guest) leaveLocked() {
+func (c *gateConn) leaveLocked() {
 	if c.gone {
 		return
 	}
 	c.gone = true
-	c.gate.stirLocked(c)
+	c.gate.setBusyLocked(c)
 	c.gate.partLocked(c)
 	c.gate.total--
 	c.gate.signal()
 }
 
 // expire closes a stranger that has been idle for too long.
-func (c *guest) expire() {
+func (c *gateConn) expire() {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
 	if c.inAll != nil {
@@ -196,7 +196,7 @@ func (c *guest) expire() {
 }
 
 // joinLocked adds a connection to a class, partLocked removes it.
-func (g *Gate) joinLocked(c *guest, name string) {
+func (g *Gate) joinLocked(c *gateConn, name string) {
 	c.class = name
 	if g.classes[name] == nil {
 		g.classes[name] = &class{}
@@ -204,15 +204,15 @@ func (g *Gate) joinLocked(c *guest, name string) {
 	g.classes[name].count++
 }
 
-func (g *Gate) partLocked(c *guest) {
+func (g *Gate) partLocked(c *gateConn) {
 	of := g.classes[c.class]
 	if of.count--; of.count == 0 {
 		delete(g.classes, c.class)
 	}
 }
 
-// restLocked records that a connection is idle, stirLocked that it is not.
-func (g *Gate) restLocked(c *guest) {
+// setIdleLocked records that a connection is idle, setBusyLocked that it is not.
+func (g *Gate) setIdleLocked(c *gateConn) {
 	c.inClass = g.classes[c.class].idle.PushBack(c)
 	if c.claimed {
 		g.signal()
@@ -227,7 +227,7 @@ func (g *Gate) restLocked(c *guest) {
 	g.signal()
 }
 
-func (g *Gate) stirLocked(c *guest) {
+func (g *Gate) setBusyLocked(c *gateConn) {
 	if c.inClass != nil {
 		g.classes[c.class].idle.Remove(c.inClass)
 	}
@@ -248,7 +248,7 @@ func (g *Gate) signal() {
 	}
 }
 
-type guestKey struct{}
+type gateConnKey struct{}
 
 // Context is for http.Server.ConnContext: Handler and Claim find the connection
 // by it.
@@ -256,13 +256,13 @@ func (g *Gate) Context(ctx context.Context, conn net.Conn) context.Context {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
-	return context.WithValue(ctx, guestKey{}, conn)
+	return context.WithValue(ctx, gateConnKey{}, conn)
 }
 
 // Handler tracks which connections have requests.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(guestKey{}).(*guest); ok {
+		if c, ok := r.Context().Value(gateConnKey{}).(*gateConn); ok {
 			g.begin(c)
 			defer g.end(c)
 		}
@@ -270,33 +270,33 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-func (g *Gate) begin(c *guest) {
+func (g *Gate) begin(c *gateConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.busy++; !c.gone {
-		g.stirLocked(c)
+		g.setBusyLocked(c)
 	}
 }
 
-func (g *Gate) end(c *guest) {
+func (g *Gate) end(c *gateConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.busy--; c.busy == 0 && !c.gone {
-		g.restLocked(c)
+		g.setIdleLocked(c)
 	}
 }
 
 // Claim assigns the connection of a request to the named class. It returns false if the class uses its whole share
 // already; then the caller refuses the request. Without a gate there are no limits.
 func Claim(ctx context.Context, name string) bool {
-	c, ok := ctx.Value(guestKey{}).(*guest)
+	c, ok := ctx.Value(gateConnKey{}).(*gateConn)
 	return !ok || c.gate.claim(c, "of "+name)
 }
 
 // ClaimConn assigns an accepted connection to the named class, for servers that do not use HTTP. It is then busy until
 // it is closed. It returns false if the class uses its whole share already; then the caller closes the connection.
 func (g *Gate) ClaimConn(conn net.Conn, name string) bool {
-	c, ok := conn.(*guest)
+	c, ok := conn.(*gateConn)
 	if !ok {
 		return true
 	}
@@ -304,7 +304,7 @@ func (g *Gate) ClaimConn(conn net.Conn, name string) bool {
 	return g.claim(c, "of "+name)
 }
 
-func (g *Gate) claim(c *guest, name string) bool {
+func (g *Gate) claim(c *gateConn, name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.gone || c.claimed && c.class == name {

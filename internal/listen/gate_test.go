@@ -17,19 +17,19 @@ import (
 	"hutch/internal/listen"
 )
 
-// house is a server behind a gate: /CLASS claims its connection for a class and, with ?wait, answers when the test
+// gatedServer is a server behind a gate: /CLASS claims its connection for a class and, with ?wait, answers when the test
 // says so.
-type house struct {
+type gatedServer struct {
 	addr string
 	gate *listen.Gate
 	let  chan struct{}
 }
 
-func newHouse(t *testing.T, opt listen.GateOptions, tune func(*httptest.Server)) *house {
+func newGatedServer(t *testing.T, opt listen.GateOptions, tune func(*httptest.Server)) *gatedServer {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	h := &house{addr: inner.Addr().String(), gate: listen.NewGate(inner, opt), let: make(chan struct{})}
+	h := &gatedServer{addr: inner.Addr().String(), gate: listen.NewGate(inner, opt), let: make(chan struct{})}
 	srv := httptest.NewUnstartedServer(h.gate.Handler(http.HandlerFunc(h.serve)))
 	srv.Listener.Close()
 	srv.Listener, srv.Config.ConnContext, srv.Config.Protocols = h.gate, h.gate.Context, listen.Protocols()
@@ -43,7 +43,7 @@ func newHouse(t *testing.T, opt listen.GateOptions, tune func(*httptest.Server))
 	return h
 }
 
-func (h *house) serve(w http.ResponseWriter, r *http.Request) {
+func (h *gatedServer) serve(w http.ResponseWriter, r *http.Request) {
 	if class := r.URL.Path[1:]; class != "" && !listen.Claim(r.Context(), class) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
@@ -56,7 +56,7 @@ func (h *house) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // visit opens a connection and, if there is a path, makes a request on it.
-func (h *house) visit(t *testing.T, path string) (net.Conn, int) {
+func (h *gatedServer) visit(t *testing.T, path string) (net.Conn, int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	must(t, err)
@@ -88,7 +88,7 @@ func ended(conn net.Conn, within time.Duration) bool {
 
 func TestStrangersLockNobodyOut(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, listen.GateOptions{Most: 20, StrangerIdle: time.Hour}, nil)
+	h := newGatedServer(t, listen.GateOptions{Most: 20, StrangerIdle: time.Hour}, nil)
 	kept, status := h.visit(t, "/ada")
 	if status != 200 {
 		t.Fatalf("status %d", status)
@@ -115,7 +115,7 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 
 func TestStrangersMayNotStay(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, listen.GateOptions{Most: 20, StrangerIdle: 50 * time.Millisecond}, nil)
+	h := newGatedServer(t, listen.GateOptions{Most: 20, StrangerIdle: 50 * time.Millisecond}, nil)
 	silent, _ := h.visit(t, "")
 	visitor, _ := h.visit(t, "/")
 	known, _ := h.visit(t, "/ada")
@@ -129,7 +129,7 @@ func TestStrangersMayNotStay(t *testing.T) {
 
 func TestShareOfAnOwner(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, listen.GateOptions{Most: 100, Share: 4}, nil)
+	h := newGatedServer(t, listen.GateOptions{Most: 100, Share: 4}, nil)
 	idle, _ := h.visit(t, "/ada")
 	for range 4 {
 		if _, status := h.visit(t, "/ada?wait"); status != 200 {
@@ -150,7 +150,7 @@ func TestShareOfAnOwner(t *testing.T) {
 func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
-		h := newHouse(t, listen.GateOptions{Most: 100, Share: 4, Shared: func(netip.Addr) bool { return shared }}, nil)
+		h := newGatedServer(t, listen.GateOptions{Most: 100, Share: 4, Shared: func(netip.Addr) bool { return shared }}, nil)
 		var conns []net.Conn
 		for range 6 {
 			conn, _ := h.visit(t, "/")
@@ -167,7 +167,7 @@ func TestClaimsOverTLS(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{1, 2} {
 		var client *http.Client
-		h := newHouse(t, listen.GateOptions{Most: 40, Share: 1, StrangerIdle: time.Hour}, func(srv *httptest.Server) {
+		h := newGatedServer(t, listen.GateOptions{Most: 40, Share: 1, StrangerIdle: time.Hour}, func(srv *httptest.Server) {
 			srv.EnableHTTP2 = version == 2
 			srv.StartTLS()
 			client = srv.Client()

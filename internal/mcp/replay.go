@@ -23,14 +23,14 @@ const (
 // a whole: a client that reconnects to it gets an error, and can call again.
 type replay struct {
 	mu       sync.Mutex
-	streams  *linked.List // streams of *said, oldest first
+	streams  *linked.List // of *streamEvents, oldest first
 	sessions map[string]map[string]*linked.Element
 	bytes    int
 	opened   int
 }
 
-// said holds the events of one stream so far.
-type said struct {
+// streamEvents holds the events of one stream so far.
+type streamEvents struct {
 	session, id string
 	number      int
 	events      [][]byte
@@ -59,7 +59,7 @@ func (r *replay) Open(_ context.Context, session, stream string) error {
 		r.forgetLocked(oldest(mine))
 	}
 	r.opened++
-	mine[stream] = r.streams.PushBack(&said{session: session, id: stream, number: r.opened, bytes: streamCost})
+	mine[stream] = r.streams.PushBack(&streamEvents{session: session, id: stream, number: r.opened, bytes: streamCost})
 	r.sessions[session] = mine // forgetting can have removed it
 	r.addLocked(streamCost)
 	return nil
@@ -68,7 +68,7 @@ func (r *replay) Open(_ context.Context, session, stream string) error {
 // oldest returns the oldest stream of a session.
 func oldest(mine map[string]*linked.Element) (first *linked.Element) {
 	for _, e := range mine {
-		if first == nil || e.Value.(*said).number < first.Value.(*said).number {
+		if first == nil || e.Value.(*streamEvents).number < first.Value.(*streamEvents).number {
 			first = e
 		}
 	}
@@ -83,7 +83,7 @@ func (r *replay) Append(_ context.Context, session, stream string, data []byte) 
 	if e == nil {
 		return nil
 	}
-	s := e.Value.(*said)
+	s := e.Value.(*streamEvents)
 	s.events = append(s.events, slices.Clone(data))
 	s.bytes += len(data)
 	r.addLocked(len(data))
@@ -98,7 +98,7 @@ func (r *replay) addLocked(n int) {
 }
 
 func (r *replay) forgetLocked(e *linked.Element) {
-	s := r.streams.Remove(e).(*said)
+	s := r.streams.Remove(e).(*streamEvents)
 	r.bytes -= s.bytes
 	delete(r.sessions[s.session], s.id)
 	if len(r.sessions[s.session]) == 0 {
@@ -116,7 +116,7 @@ func (r *replay) After(_ context.Context, session, stream string, index int) ite
 	if e == nil {
 		return func(yield func([]byte, error) bool) { yield(nil, errForgotten) }
 	}
-	events := e.Value.(*said).events
+	events := e.Value.(*streamEvents).events
 	rest := slices.Clone(events[min(max(index+1, 0), len(events)):])
 	return func(yield func([]byte, error) bool) {
 		for _, data := range rest {

@@ -60,7 +60,7 @@ func (l *sessions) of(ss *sdk.ServerSession, who *caller.Principal) *session {
 	s := &session{who: who}
 	s.ctx, s.cancel = context.WithCancel(l.ctx)
 	l.byID[id] = s
-	l.group.Go(func() { l.attend(id, s, ss) })
+	l.group.Go(func() { l.awaitEnd(id, s, ss) })
 	return s
 }
 
@@ -76,8 +76,8 @@ func (l *sessions) scope(ctx context.Context, s *session) (context.Context, cont
 	return ctx, func() { stop(); cancel() }
 }
 
-// attend waits for the end of a session and destroys its sandboxes.
-func (l *sessions) attend(id string, s *session, ss *sdk.ServerSession) {
+// awaitEnd waits for the end of a session and destroys its sandboxes.
+func (l *sessions) awaitEnd(id string, s *session, ss *sdk.ServerSession) {
 	ss.Wait() // its error says how the connection ended, which does not matter here
 	s.cancel()
 	l.mu.Lock()

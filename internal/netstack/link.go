@@ -22,8 +22,8 @@ type link struct {
 	stack *Stack
 	pace  *pace
 
-	mu       sync.RWMutex
-	upstairs stack.NetworkDispatcher // receives packets
+	mu         sync.RWMutex
+	dispatcher stack.NetworkDispatcher // receives packets
 }
 
 var _ stack.LinkEndpoint = (*link)(nil)
@@ -76,10 +76,10 @@ func (l *link) take(packet []byte) {
 	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(packet)})
 	defer p.DecRef()
 	l.mu.RLock()
-	upstairs := l.upstairs
+	dispatcher := l.dispatcher
 	l.mu.RUnlock()
-	if upstairs != nil {
-		upstairs.DeliverNetworkPacket(version, p)
+	if dispatcher != nil {
+		dispatcher.DeliverNetworkPacket(version, p)
 	}
 }
 
@@ -103,7 +103,7 @@ func admit4(packet []byte) bool {
 	}
 	h := header.IPv4(packet)
 	return h.HeaderLength() == header.IPv4MinimumSize && !h.More() && h.FragmentOffset() == 0 &&
-		carried(h.Protocol()) && netip.AddrFrom4([4]byte(packet[12:16])) == tun.Inside4.Addr() &&
+		isTransport(h.Protocol()) && netip.AddrFrom4([4]byte(packet[12:16])) == tun.Inside4.Addr() &&
 		single(netip.AddrFrom4([4]byte(packet[16:20])))
 }
 
@@ -111,7 +111,7 @@ func admit6(packet []byte) bool {
 	if len(packet) < header.IPv6MinimumSize {
 		return false
 	}
-	return carried(header.IPv6(packet).NextHeader()) && netip.AddrFrom16([16]byte(packet[8:24])) == tun.Inside6.Addr() &&
+	return isTransport(header.IPv6(packet).NextHeader()) && netip.AddrFrom16([16]byte(packet[8:24])) == tun.Inside6.Addr() &&
 		single(netip.AddrFrom16([16]byte(packet[24:40])))
 }
 
@@ -130,7 +130,7 @@ func costOf(packet []byte) int {
 	return costPacket
 }
 
-func carried(protocol uint8) bool {
+func isTransport(protocol uint8) bool {
 	return protocol == uint8(header.TCPProtocolNumber) || protocol == uint8(header.UDPProtocolNumber)
 }
 
@@ -175,14 +175,14 @@ func (l *link) write(p *stack.PacketBuffer) tcpip.Error {
 func (l *link) Attach(d stack.NetworkDispatcher) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.upstairs = d
+	l.dispatcher = d
 }
 
 // IsAttached implements stack.LinkEndpoint.
 func (l *link) IsAttached() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.upstairs != nil
+	return l.dispatcher != nil
 }
 
 // Capabilities implements stack.LinkEndpoint: packets that stay in memory are not damaged on the way.

@@ -18,8 +18,8 @@ import (
 const (
 	// handshake bounds the handshake with the sandbox.
 	handshake = 10 * time.Second
-	// farewell bounds the last bytes of a connection that the handler has left.
-	farewell = 10 * time.Second
+	// closeTimeout bounds the last bytes of a connection that the handler has left.
+	closeTimeout = 10 * time.Second
 	// How much can wait in one connection, in each direction: see Stack.take.
 	leastBuffer, mostBuffer = 16 << 10, 1 << 20
 )
@@ -34,7 +34,7 @@ func bound(t *stack.Stack) tcpip.Error {
 	recovery := tcpip.TCPRecovery(0)
 	// On this network no packet arrives after the end of its connection.
 	wait := tcpip.TCPTimeWaitTimeoutOption(time.Millisecond)
-	linger := tcpip.TCPLingerTimeoutOption(farewell)
+	linger := tcpip.TCPLingerTimeoutOption(closeTimeout)
 	for _, option := range []tcpip.SettableTransportProtocolOption{&receive, &send, &sack, &recovery, &wait, &linger} {
 		if err := t.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (f *tcpFlow) Accept() (net.Conn, error) {
 	if f.request == nil {
 		return nil, errDecided
 	}
-	e, err := f.shake()
+	e, err := f.doHandshake()
 	f.decide(err != nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect with the sandbox: %s", err)
@@ -105,9 +105,9 @@ func (f *tcpFlow) Accept() (net.Conn, error) {
 	return gonet.NewTCPConn(&f.queue, e), nil
 }
 
-// shake does the handshake with the sandbox. Only an event on its queue ends that early, and an event before it waits
+// doHandshake does the handshake with the sandbox. Only an event on its queue ends that early, and an event before it waits
 // is lost.
-func (f *tcpFlow) shake() (tcpip.Endpoint, tcpip.Error) {
+func (f *tcpFlow) doHandshake() (tcpip.Endpoint, tcpip.Error) {
 	ctx, cancel := context.WithTimeout(f.stack.ctx, handshake)
 	shaken := make(chan struct{})
 	defer cancel()
@@ -147,7 +147,7 @@ func (f *tcpFlow) finish() {
 	f.queue.EventRegister(&entry)
 	defer f.queue.EventUnregister(&entry)
 	f.endpoint.Close()
-	enough := time.NewTimer(farewell)
+	enough := time.NewTimer(closeTimeout)
 	defer enough.Stop()
 	for !over(f.endpoint) {
 		select {

@@ -15,8 +15,8 @@ import (
 // How many bytes wait for a reader of datagrams: the largest datagram and some more once there is a reader, and a few
 // before that.
 const (
-	datagramBuffer = 128 << 10
-	undecided      = 4 << 10
+	datagramBuffer  = 128 << 10
+	undecidedBuffer = 4 << 10
 )
 
 // handleUDP is called for the first datagram between two ports. Later ones wait at the endpoint while the handler
@@ -31,7 +31,7 @@ func (s *Stack) handleUDP(t *stack.Stack, id stack.TransportEndpointID, p *stack
 		s.end(udpFlows)
 		return true
 	}
-	e.SocketOptions().SetReceiveBufferSize(undecided, true)
+	e.SocketOptions().SetReceiveBufferSize(undecidedBuffer, true)
 	f.endpoint, f.first = e, p.Clone()
 	go s.serveUDP(f)
 	return true
@@ -94,12 +94,12 @@ type datagrams struct {
 
 func (d *datagrams) Read(b []byte) (int, error) {
 	n, err := d.UDPConn.Read(b)
-	return n, d.stir(err)
+	return n, d.resetIdle(err)
 }
 
 func (d *datagrams) Write(b []byte) (int, error) {
 	n, err := d.UDPConn.Write(b)
-	return n, d.stir(err)
+	return n, d.resetIdle(err)
 }
 
 // SetReadBuffer bounds the bytes that wait for a reader.
@@ -108,7 +108,7 @@ func (d *datagrams) SetReadBuffer(n int) error {
 	return nil
 }
 
-func (d *datagrams) stir(err error) error {
+func (d *datagrams) resetIdle(err error) error {
 	if err == nil {
 		d.timer.Reset(d.idle)
 	}

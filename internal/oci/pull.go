@@ -170,7 +170,7 @@ func (f *flight) report(p Progress) {
 
 // pull fetches everything that an image needs, and then writes its record.
 func (s *Store) pull(ctx context.Context, k flightKey, c Credentials, report func(Progress)) (Image, error) {
-	repo, err := registry.Open(k.ref.registry, k.ref.repository, registry.Options{Settings: s.o.Registries[k.ref.registry], Credentials: c, Patience: s.o.Patience, Proxy: s.o.Proxy})
+	repo, err := registry.Open(k.ref.registry, k.ref.repository, registry.Options{Settings: s.o.Registries[k.ref.registry], Credentials: c, IdleTimeout: s.o.IdleTimeout, Proxy: s.o.Proxy})
 	if err != nil {
 		return Image{}, err
 	}

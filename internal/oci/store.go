@@ -24,9 +24,9 @@ type Options struct {
 	Proxy *url.URL
 	// Allowed are the registries that images can be pulled from and pushed to; empty allows all.
 	Allowed []string
-	// Patience is how long a registry can send nothing before the store gives up; 0 is 30 seconds.
-	Patience time.Duration
-	Log      *slog.Logger // nil discards
+	// IdleTimeout is how long a registry can send nothing before the store gives up; 0 is 30 seconds.
+	IdleTimeout time.Duration
+	Log         *slog.Logger // nil discards
 }
 
 // Registry is how one registry is reached.
@@ -91,7 +91,7 @@ type Store struct {
 // caller must ensure that. Temporary files of an earlier process are removed.
 func Open(dir string, o Options) (*Store, error) {
 	o.Limits = o.Limits.withDefaults()
-	o.Patience = cmp.Or(o.Patience, 30*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 30*time.Second)
 	s := &Store{dir: dir, o: o, log: o.Log, builder: turn.New(),
 		records: map[key]*record{}, uses: map[key]int{}, reserved: map[string]int64{}, pinned: map[string]int{}, flights: map[flightKey]*flight{}}
 	if s.log == nil {

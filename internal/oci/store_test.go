@@ -80,8 +80,8 @@ func (w *world) open(o Options) {
 	if o.Registries == nil {
 		o.Registries = map[string]Registry{w.host: {Private: true, Insecure: true}}
 	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 5 * time.Second
 	}
 	s, err := Open(w.dir, o)
 	if err != nil {
@@ -381,7 +381,7 @@ func TestHangs(t *testing.T) {
 			<-end
 			return true
 		})
-		w.open(Options{Patience: 200 * time.Millisecond})
+		w.open(Options{IdleTimeout: 200 * time.Millisecond})
 		start := time.Now()
 		_, err := w.pull("a:1", PullOptions{})
 		close(end)

@@ -100,8 +100,8 @@ func fail(reason, format string, args ...any) *Error {
 }
 
 const (
-	// patience is how long a person can take to sign in.
-	patience = 10 * time.Minute
+	// signInTime is how long a person can take to sign in.
+	signInTime = 10 * time.Minute
 	// answerTime is how long the issuer can take to answer.
 	answerTime = 10 * time.Second
 	// between is the shortest time between two tries to reach an issuer that does not answer.
@@ -240,7 +240,7 @@ func (c *Client) check(cookie string, q url.Values) (to string, err error) {
 	if !hmac.Equal([]byte(state), []byte(q.Get("state"))) {
 		return "", fail(Stale, "the state is that of another sign-in")
 	}
-	if time.Since(time.Unix(at, 0)) > patience {
+	if time.Since(time.Unix(at, 0)) > signInTime {
 		return "", fail(Stale, "the sign-in began %s ago", time.Since(time.Unix(at, 0)).Round(time.Second))
 	}
 	if !c.first(state) {
@@ -261,7 +261,7 @@ func (c *Client) first(state string) bool {
 		return false
 	}
 	for old, at := range c.finished {
-		if time.Since(at) > patience || len(c.finished) >= maxFinished {
+		if time.Since(at) > signInTime || len(c.finished) >= maxFinished {
 			delete(c.finished, old)
 		}
 	}

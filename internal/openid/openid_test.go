@@ -151,7 +151,7 @@ func TestForgedReturns(t *testing.T) {
 			return cookie, with(q, "code", of.Get("code")), Stale
 		},
 		"too late": func(string, url.Values) (string, url.Values, string) {
-			old := fmt.Sprintf("AAAA.%d.Lw", time.Now().Add(-patience-time.Second).Unix())
+			old := fmt.Sprintf("AAAA.%d.Lw", time.Now().Add(-signInTime-time.Second).Unix())
 			return old, url.Values{"state": {c.made("state", old)}, "code": {"x"}, "iss": {at.URL}}, Stale
 		},
 	} {

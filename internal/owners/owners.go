@@ -14,7 +14,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// Options are where the belongings of owners are. All are required.
+// Options are where the data of owners is. All are required.
 type Options struct {
 	Service hutch.Service
 	Tokens  hutch.Tokens
@@ -80,8 +80,8 @@ func (s *Service) ids(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" }), nil
 }
 
-// belongings are the data of one owner.
-type belongings struct {
+// ownerData are the data of one owner.
+type ownerData struct {
 	boxes   []hutch.Sandbox
 	snaps   []hutch.Snapshot
 	images  []hutch.Image
@@ -91,7 +91,7 @@ type belongings struct {
 }
 
 // of lists an owner's data, without data that others share with the owner.
-func (s *Service) of(ctx context.Context, owner string) (b belongings, err error) {
+func (s *Service) of(ctx context.Context, owner string) (b ownerData, err error) {
 	ctx = caller.WithOwner(ctx, caller.Owner{ID: owner})
 	var errs [6]error
 	b.boxes, errs[0] = s.opt.Service.Sandboxes(ctx, hutch.Filter{Brief: true})
@@ -163,7 +163,7 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 }
 
 // deleteAll deletes an owner's data. Sandboxes are first: they hold volumes and images.
-func (s *Service) deleteAll(ctx context.Context, b belongings) error {
+func (s *Service) deleteAll(ctx context.Context, b ownerData) error {
 	var errs []error
 	try := func(err error) {
 		if err != nil && hutch.KindOf(err) != hutch.NotFound {

@@ -364,9 +364,9 @@ func TestGrantsSurviveReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	house := fakeengine.Start(t)
+	eng := fakeengine.Start(t)
 	opt := policy.Options{Grants: db.Collection("grants")}
-	w := newWorld(t, house, opt)
+	w := newWorld(t, eng, opt)
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestGrantsSurviveReopening(t *testing.T) {
 	if _, err := w.Share(ada, "box", "bob", hutch.ReadAccess); err != nil {
 		t.Fatal(err)
 	}
-	again, err := policy.New(t.Context(), house, opt)
+	again, err := policy.New(t.Context(), eng, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

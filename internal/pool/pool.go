@@ -60,8 +60,8 @@ type Pool[I Instance] struct {
 
 	mu           sync.Mutex
 	buckets      map[Kind]*bucket[I]
-	unfit        map[string]error // runtimes whose instances cannot be given to a caller
-	doomed       []I              // for the keeper to free
+	unusable     map[string]error // runtimes whose instances cannot be given to a caller
+	toFree       []I              // for the keeper to free
 	copying      *Kind            // the kind of the copy that is being made
 	hits, misses int64
 }
@@ -74,7 +74,7 @@ const maxKinds = 128
 func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 	p := &Pool[I]{
 		opt: opt, least: least, changed: make(chan struct{}, 1),
-		buckets: map[Kind]*bucket[I]{}, unfit: map[string]error{},
+		buckets: map[Kind]*bucket[I]{}, unusable: map[string]error{},
 	}
 	for k := range least {
 		p.buckets[k] = &bucket[I]{}
@@ -186,14 +186,14 @@ func (p *Pool[I]) Failed(k Kind, err error) {
 func (p *Pool[I]) Refuse(runtime string, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unfit[runtime] = why
+	p.unusable[runtime] = why
 }
 
 func (p *Pool[I]) short() bool { return p.opt.Short != nil && p.opt.Short() }
 
 // wantLocked is how many of a kind there should be.
 func (p *Pool[I]) wantLocked(k Kind, now time.Time) int {
-	if p.unfit[k.Runtime] != nil {
+	if p.unusable[k.Runtime] != nil {
 		return 0
 	}
 	return min(max(p.buckets[k].asked.most(now), p.least[k]), p.opt.Max)
@@ -299,7 +299,7 @@ func (p *Pool[I]) Withdraw(snapshot string) {
 	defer p.mu.Unlock()
 	for k, b := range p.buckets {
 		if k.Snapshot == snapshot {
-			p.doomed = append(p.doomed, b.ready...)
+			p.toFree = append(p.toFree, b.ready...)
 			delete(p.buckets, k)
 		}
 	}
@@ -314,8 +314,8 @@ func (p *Pool[I]) Withdrawn() []I {
 }
 
 func (p *Pool[I]) withdrawnLocked() []I {
-	out := p.doomed
-	p.doomed = nil
+	out := p.toFree
+	p.toFree = nil
 	return out
 }
 

@@ -39,7 +39,7 @@ func (p *Pool[I]) State() hutch.PoolState {
 
 // whyLocked explains why there are fewer of a kind than wanted, or none wanted.
 func (p *Pool[I]) whyLocked(k Kind, b *bucket[I], wanted int, short bool) string {
-	unfit := p.unfit[k.Runtime]
+	unfit := p.unusable[k.Runtime]
 	switch {
 	case p.opt.Max == 0:
 		return "the pool is off"

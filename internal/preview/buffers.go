@@ -16,33 +16,33 @@ const (
 // and its reader costs the same for a small piece.
 type buffers struct {
 	some, large sync.Pool // of *[]byte
-	lent        atomic.Int32
+	inUse       atomic.Int32
 }
 
-// loan lends buffers for one visit. It implements httputil.BufferPool.
-type loan struct {
+// visitBuffers lends buffers for one visit. It implements httputil.BufferPool.
+type visitBuffers struct {
 	*buffers
 	*visit
 }
 
-func (l loan) Get() []byte {
+func (l visitBuffers) Get() []byte {
 	if l.length < long {
 		return take(&l.some, buffer)
 	}
-	if l.lent.Add(1) > maxLarge {
-		l.lent.Add(-1)
+	if l.inUse.Add(1) > maxLarge {
+		l.inUse.Add(-1)
 		return take(&l.some, buffer)
 	}
 	return take(&l.large, largeBuffer)
 }
 
-func (l loan) Put(b []byte) {
+func (l visitBuffers) Put(b []byte) {
 	if len(b) < largeBuffer {
 		l.some.Put(&b)
 		return
 	}
 	l.large.Put(&b)
-	l.lent.Add(-1)
+	l.inUse.Add(-1)
 }
 
 func take(from *sync.Pool, size int) []byte {

@@ -35,7 +35,7 @@ func TestLongAnswers(t *testing.T) {
 		})
 	}
 	until(t, "all answers have begun", func() bool { return begun.Load() == visitors })
-	lent := &b.handler.buffers.lent
+	lent := &b.handler.buffers.inUse
 	until(t, "all large buffers are lent", func() bool { return lent.Load() == maxLarge })
 	goOn()
 	visits.Wait()

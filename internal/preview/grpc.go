@@ -27,7 +27,7 @@ const (
 )
 
 // callTransport uses HTTP/2 with servers inside. It waits for an answer as long as the caller does: a stream can begin
-// with an hour's silence, and the caller sets the deadline. If data that it sends is not read in time, it ends the
+// and be silent for an hour, and the caller sets the deadline. If data that it sends is not read in time, it ends the
 // connection, because abandoned calls could not be ended otherwise.
 type callTransport struct{ *http.Transport }
 
@@ -37,7 +37,7 @@ func newCallTransport(like *http.Transport) callTransport {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetUnencryptedHTTP2(true)
 	t.Protocols.SetHTTP2(true)
-	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: callWindow, WriteByteTimeout: silence}
+	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: callWindow, WriteByteTimeout: bodyIdleTimeout}
 	return callTransport{t}
 }
 
@@ -89,7 +89,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	h.hide(r)
 	v.body, v.deadline = r.Body, deadlineOf(r)
 	proxy := *h.proxy
-	proxy.Transport, proxy.BufferPool = finalOnly{h.calling}, loan{&h.buffers, v}
+	proxy.Transport, proxy.BufferPool = finalOnly{h.calling}, visitBuffers{&h.buffers, v}
 	defer h.brokeOff(w, r)
 	proxy.ServeHTTP(w, r)
 }

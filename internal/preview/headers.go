@@ -97,16 +97,16 @@ func bearer(value string) string {
 	return strings.TrimSpace(token)
 }
 
-// beyond are the headers of an answer with effects beyond its own host. They change what browsers store for a whole
+// hostWideHeaders are the headers of an answer with effects beyond its own host. They change what browsers store for a whole
 // domain, how browsers find this host, or where browsers report its later URLs. In the path form, this host is the
 // daemon's.
-var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security", "Nel", "Report-To"}
+var hostWideHeaders = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security", "Nel", "Report-To"}
 
-// tame removes effects beyond its host from an answer, and records its length.
-func (h *Handler) tame(resp *http.Response) error {
+// restrictEffects removes effects beyond its host from an answer, and records its length.
+func (h *Handler) restrictEffects(resp *http.Response) error {
 	v, header := visitOf(resp.Request), resp.Header
 	v.length = resp.ContentLength
-	for _, name := range beyond {
+	for _, name := range hostWideHeaders {
 		header.Del(name)
 	}
 	if v.prefix != "" {

@@ -150,7 +150,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, nil, func(o *Options) { o.Patience = time.Second })
+			b := open(t, nil, func(o *Options) { o.AnswerTimeout = time.Second })
 			b.addr = inside(t, test.serve)
 			if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != test.want {
 				t.Errorf("%d, want %d", resp.StatusCode, test.want)

@@ -59,11 +59,11 @@ type Options struct {
 	// Claim counts the connection of a request towards the visitors of an owner's previews; it returns false if they
 	// have too many. nil accepts all.
 	Claim func(ctx context.Context, owner string) bool
-	// Patience is how long a server can take before its answer begins; default 2 minutes. MaxBody bounds requests, in
+	// AnswerTimeout is how long a server can take before its answer begins; default 2 minutes. MaxBody bounds requests, in
 	// bytes; default 1 GiB.
-	Patience time.Duration
-	MaxBody  int64
-	Log      *slog.Logger
+	AnswerTimeout time.Duration
+	MaxBody       int64
+	Log           *slog.Logger
 }
 
 // Handler serves previews, and passes all other requests on.
@@ -84,8 +84,8 @@ func New(next http.Handler, opt Options) *Handler {
 	if opt.Domain == "" {
 		opt.Domain = "localhost"
 	}
-	if opt.Patience == 0 {
-		opt.Patience = 2 * time.Minute
+	if opt.AnswerTimeout == 0 {
+		opt.AnswerTimeout = 2 * time.Minute
 	}
 	if opt.MaxBody == 0 {
 		opt.MaxBody = 1 << 30
@@ -119,7 +119,7 @@ func New(next http.Handler, opt Options) *Handler {
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    64,
 		IdleConnTimeout:        idleTime,
-		ResponseHeaderTimeout:  opt.Patience,
+		ResponseHeaderTimeout:  opt.AnswerTimeout,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: maxHeader,
 		WriteBufferSize:        32 << 10,
@@ -127,7 +127,7 @@ func New(next http.Handler, opt Options) *Handler {
 	}
 	h.calling = newCallTransport(h.transport)
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: h.rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: finalOnly{h.transport},
+		Rewrite: h.rewrite, ModifyResponse: h.restrictEffects, ErrorHandler: h.failed, Transport: finalOnly{h.transport},
 		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
 	}
 	return h
@@ -157,7 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.open(w, r, &visit{label: label})
 		return
 	}
-	if h.stray(r.Host) {
+	if h.isUnknownHost(r.Host) {
 		h.page(w, r, unknown)
 		return
 	}
@@ -184,8 +184,8 @@ func (h *Handler) labelOf(host string) (string, bool) {
 	return label, domain == h.opt.Domain && isLabel(label)
 }
 
-// stray reports whether a Host header is below the domain of previews, but neither a preview nor the server.
-func (h *Handler) stray(host string) bool {
+// isUnknownHost reports whether a Host header is below the domain of previews, but neither a preview nor the server.
+func (h *Handler) isUnknownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -220,7 +220,7 @@ func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*vi
 // open shows a preview to an authorized visitor.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	began, addr := time.Now(), h.client(r)
-	sw := &answer{Writer: httpio.NewWriter(w, r, stall)}
+	sw := &answer{Writer: httpio.NewWriter(w, r, readTimeout)}
 	defer func() {
 		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "method", r.Method, "status", sw.status, "took", time.Since(began))
 	}()
@@ -267,14 +267,14 @@ func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, h.opt.MaxBody)
-		r.Body = httpio.NewBody(w.ResponseWriter, r, silence)
+		r.Body = httpio.NewBody(w.ResponseWriter, r, bodyIdleTimeout)
 	}
 	if v.prefix != "" && answerPreflight(w, r) {
 		return
 	}
 	h.hide(r)
 	proxy := *h.proxy
-	proxy.BufferPool = loan{&h.buffers, v}
+	proxy.BufferPool = visitBuffers{&h.buffers, v}
 	proxy.ServeHTTP(w, r)
 }
 
@@ -360,10 +360,10 @@ func noServer(e *hutch.Error) bool {
 	return e.Kind == hutch.Unavailable && about == hutch.AboutPort
 }
 
-// stall is how long a client may leave data unread; silence how long a body may bring no data.
+// readTimeout is how long a client may leave data unread, and bodyIdleTimeout how long a body may bring no data.
 const (
-	stall   = 5 * time.Minute
-	silence = time.Minute
+	readTimeout     = 5 * time.Minute
+	bodyIdleTimeout = time.Minute
 )
 
 // answer is the answer to a browser. It records the status for the log.

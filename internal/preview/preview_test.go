@@ -25,20 +25,20 @@ import (
 	"hutch/internal/listen"
 )
 
-// house is one sandbox, "box", whose every port is a handler of the test.
-type house struct {
+// sandboxServer is one sandbox, "box", whose every port is a handler of the test.
+type sandboxServer struct {
 	previews map[string]hutch.Preview
 	inside   http.Handler
 	addr     string // of the server inside, where that is not a handler
 	dialled  chan caller.Owner
 }
 
-func (s *house) Preview(label string) (hutch.Preview, bool) {
+func (s *sandboxServer) Preview(label string) (hutch.Preview, bool) {
 	p, ok := s.previews[label]
 	return p, ok
 }
 
-func (s *house) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
+func (s *sandboxServer) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
 	if s.addr == "" {
 		return nil, hutch.Errorf(hutch.Unavailable, "no server answers").With("port", port)
 	}
@@ -59,7 +59,7 @@ const (
 
 // bed is a server with previews of the sandbox, at localhost.
 type bed struct {
-	*house
+	*sandboxServer
 	*httptest.Server
 	handler *Handler
 	cut     context.CancelFunc
@@ -69,7 +69,7 @@ type bed struct {
 func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	t.Helper()
 	life, cut := context.WithCancel(context.Background())
-	b := &bed{house: &house{inside: inside, dialled: make(chan caller.Owner, 1)}, cut: cut}
+	b := &bed{sandboxServer: &sandboxServer{inside: inside, dialled: make(chan caller.Owner, 1)}, cut: cut}
 	if inside != nil {
 		server := httptest.NewServer(inside)
 		t.Cleanup(server.Close)

@@ -98,7 +98,7 @@ func cookieOpens(r *http.Request, v *visit) bool {
 // login is a page on the daemon's own host, where people enter their token. It is not on the preview's host: its server
 // could imitate the page, and people should not get used to that.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(silence))
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyIdleTimeout))
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	form := loginForm{Label: r.FormValue("to"), Path: r.FormValue("path")}
 	if !strings.HasPrefix(form.Path, "/") {

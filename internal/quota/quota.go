@@ -189,15 +189,15 @@ func (m *Meter) refusal(s Standing, now time.Time) error {
 		With("limit", m.opt.Limit).With("retryAfter", wait)
 }
 
-// crowd is how many windows are kept before ended ones are dropped.
-const crowd = 10_000
+// keptWindows is how many windows are kept before ended ones are dropped.
+const keptWindows = 10_000
 
 func (m *Meter) window(key string, now time.Time) *window {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.byKey[key]
 	if w == nil {
-		if len(m.byKey) >= crowd {
+		if len(m.byKey) >= keptWindows {
 			m.sweepLocked(now)
 		}
 		w = &window{}

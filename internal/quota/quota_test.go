@@ -209,7 +209,7 @@ func TestNothingIsAllowedUncounted(t *testing.T) {
 // wait for each token.
 func TestStoreDoesNotAnswer(t *testing.T) {
 	link := pgtest.NewLink(t, pgtest.New(t))
-	s, err := store.Connect(t.Context(), store.Options{URL: link.URL, Node: "a", Key: make([]byte, store.KeySize), Patience: time.Second})
+	s, err := store.Connect(t.Context(), store.Options{URL: link.URL, Node: "a", Key: make([]byte, store.KeySize), OperationTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

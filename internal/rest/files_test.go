@@ -110,24 +110,24 @@ func TestFileHeader(t *testing.T) {
 	}
 }
 
-// halting returns a part of the file, and then fails.
-type halting struct{ *files.FS }
+// failingReader returns a part of the file, and then fails.
+type failingReader struct{ *files.FS }
 
 var errHalt = errors.New("halt")
 
-func (halting) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+func (failingReader) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
 	info := hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Size: 1000, Mode: 0o644}
 	req.Opened(info)
 	io.WriteString(w, "some")
 	return info, errHalt
 }
 
-func (halting) Pack(_ context.Context, _ string, _ hutch.PackRequest, w io.Writer) error {
+func (failingReader) Pack(_ context.Context, _ string, _ hutch.PackRequest, w io.Writer) error {
 	io.WriteString(w, "some")
 	return errHalt
 }
 
-func (halting) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
+func (failingReader) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	out(hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Mode: 0o644})
 	return hutch.Errorf(hutch.Unavailable, "halt")
 }
@@ -135,7 +135,7 @@ func (halting) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out f
 // A part of an answer never looks like the whole.
 func TestWhatBreaksOffIsBroken(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnFiles: halting{}}, rest.Options{})
+	b := serve(t, &scripted.Service{OnFiles: failingReader{}}, rest.Options{})
 	for _, path := range []string{"/content?path=f", "/content?path=f&firstLine=1", "/archive?path=d"} {
 		resp, err := http.Get(b.URL + "/v1/sandboxes/s/files" + path)
 		if err != nil {

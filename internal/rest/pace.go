@@ -17,10 +17,10 @@ const (
 	// A client that catches up is checked at growing intervals while it holds output back. A client that is further
 	// behind than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are
 	// early and strict, because the person who typed it waits for the prompt.
-	mostBehind, keptBehind               = 1 << 20, 256 << 10
-	mostAfterInterrupt, keptAfterwards   = 32 << 10, 8 << 10
-	firstCheck, longestCheck             = 2 * time.Second, 30 * time.Second
-	firstAfterInterrupt, endOfImpatience = 100 * time.Millisecond, time.Second
+	mostBehind, keptBehind                 = 1 << 20, 256 << 10
+	mostAfterInterrupt, keptAfterInterrupt = 32 << 10, 8 << 10
+	firstCheck, longestCheck               = 2 * time.Second, 30 * time.Second
+	firstAfterInterrupt, interruptWindow   = 100 * time.Millisecond, time.Second
 )
 
 // pace holds the output of a viewer back until its client has consumed what was sent.
@@ -99,7 +99,7 @@ func (v *viewer) heldBack(ctx context.Context) error {
 	select {
 	case p.known = <-p.taken:
 	case at := <-p.interrupted:
-		if now.Sub(at) < endOfImpatience { // an older interrupt was typed at a quiet prompt, and is not about the output that waits now
+		if now.Sub(at) < interruptWindow { // an older interrupt was typed at a quiet prompt, and is not about the output that waits now
 			p.interval, p.check = firstAfterInterrupt, now.Add(firstAfterInterrupt)
 		}
 	case <-due:
@@ -114,8 +114,8 @@ func (v *viewer) heldBack(ctx context.Context) error {
 func (v *viewer) catchUp(ctx context.Context) error {
 	p := &v.pace
 	most, kept := int64(mostBehind), int64(keptBehind)
-	if p.interval < endOfImpatience {
-		most, kept = mostAfterInterrupt, keptAfterwards
+	if p.interval < interruptWindow {
+		most, kept = mostAfterInterrupt, keptAfterInterrupt
 	}
 	newest, err := v.newest(ctx)
 	if err != nil {

@@ -92,14 +92,14 @@ func cursorOf(r *http.Request, q url.Values) (int64, error) {
 // logSocket sends raw output, which is several times as fast as events.
 func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest) {
 	h.look(w, r, req, func(ctx context.Context, s *socket, cancel context.CancelCauseFunc) (any, error) {
-		s.tasks.Go(func() { cancel(s.silence()) })
+		s.tasks.Go(func() { cancel(s.awaitClose()) })
 		cursor, err := h.svc.Logs(ctx, req, s.output)
 		return stream.Note{End: &stream.End{Cursor: cursor}}, err
 	})
 }
 
-// silence reads from a client that should send nothing, until the connection ends.
-func (s *socket) silence() error {
+// awaitClose reads from a client that should send nothing, until the connection ends.
+func (s *socket) awaitClose() error {
 	if _, _, err := s.conn.Reader(s.ctx); err != nil {
 		return errGone
 	}

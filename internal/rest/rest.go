@@ -84,15 +84,15 @@ type Handler struct {
 
 	answers answers // answers to creates with an Idempotency-Key
 
-	ctx   context.Context // done when the handler closes
-	close context.CancelCauseFunc
-	cut   context.Context // done when the time for last messages to clients is over
-	mute  context.CancelFunc
-	calls sync.WaitGroup
+	ctx       context.Context // done when the handler closes
+	close     context.CancelCauseFunc
+	cut       context.Context // done when the time for last messages to clients is over
+	cancelCut context.CancelFunc
+	calls     sync.WaitGroup
 }
 
-// lastWords is how long a client has to read the end of its WebSocket when the handler closes.
-const lastWords = 3 * time.Second
+// closeTimeout is how long a client has to read the end of its WebSocket when the handler closes.
+const closeTimeout = 3 * time.Second
 
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
@@ -102,7 +102,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
-	h.cut, h.mute = context.WithCancel(context.Background())
+	h.cut, h.cancelCut = context.WithCancel(context.Background())
 	h.route()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: see /v1/docs for all paths of the API", r.URL.Path))
@@ -122,11 +122,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Close ends the open calls, and waits until they have ended. http.Server.Shutdown would wait for them, and does not
 // know WebSockets. Call Close when the server no longer accepts connections. A WebSocket whose client does not read is
-// cut after lastWords; other connections must be closed by their http.Server.
+// cut after closeTimeout; other connections must be closed by their http.Server.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
-	defer h.mute()
-	defer time.AfterFunc(lastWords, h.mute).Stop()
+	defer h.cancelCut()
+	defer time.AfterFunc(closeTimeout, h.cancelCut).Stop()
 	h.calls.Wait()
 }
 

@@ -104,7 +104,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 		return
 	}
 	defer s.close()
-	ctx, cancel := s.attended(r)
+	ctx, cancel := s.contextWithPing(r)
 	defer cancel(nil)
 	stream.Join(ctx, stream.NewPipe(s.conn), conn)
 }

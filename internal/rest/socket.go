@@ -151,13 +151,13 @@ func (s *socket) openStdin() io.Reader {
 
 // begin reads further messages while the request runs. The context ends when the client cancels or disconnects.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := s.attended(r)
+	ctx, cancel := s.contextWithPing(r)
 	s.tasks.Go(func() { s.receive(cancel) })
 	return ctx, cancel
 }
 
-// attended returns the request's context, which also ends when the client does not answer pings.
-func (s *socket) attended(r *http.Request) (context.Context, context.CancelCauseFunc) {
+// contextWithPing returns the request's context, which also ends when the client does not answer pings.
+func (s *socket) contextWithPing(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	s.tasks.Go(func() { s.ping(ctx, cancel) })
 	return ctx, cancel

@@ -73,7 +73,7 @@ func (h *Handler) look(w http.ResponseWriter, r *http.Request, req hutch.LogsReq
 		return
 	}
 	defer s.close()
-	ctx, cancel := s.attended(r)
+	ctx, cancel := s.contextWithPing(r)
 	defer cancel(nil)
 	last, err := show(ctx, s, cancel)
 	if cause := context.Cause(ctx); cause != nil {

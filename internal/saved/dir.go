@@ -134,8 +134,8 @@ func (d *Dir) Remove(key string) error {
 	return os.RemoveAll(d.Memory(key))
 }
 
-// Shed removes a folder without waiting for the disk.
-func (d *Dir) Shed(dir string) {
+// RemoveInBackground removes a folder without waiting for the disk.
+func (d *Dir) RemoveInBackground(dir string) {
 	gone := filepath.Join(d.trash(), hutch.NewID("gone"))
 	remove := func() {
 		if err := os.RemoveAll(gone); err != nil {

@@ -40,15 +40,15 @@ const (
 	firstPause = 50 * time.Millisecond
 )
 
-// hands do actions on a screen.
-type hands struct {
-	ctx  context.Context
-	desk Desk
+// controller do actions on a screen.
+type controller struct {
+	ctx    context.Context
+	screen Screen
 	*rfb
 }
 
 // Control does actions.
-func (d Desk) Control(ctx context.Context, req hutch.ControlRequest) (hutch.ControlResult, error) {
+func (d Screen) Control(ctx context.Context, req hutch.ControlRequest) (hutch.ControlResult, error) {
 	if !req.Looks() {
 		if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 			return hutch.ControlResult{}, err
@@ -56,7 +56,7 @@ func (d Desk) Control(ctx context.Context, req hutch.ControlRequest) (hutch.Cont
 	}
 	var res hutch.ControlResult
 	err := d.talk(ctx, typingTime(req), func(r *rfb) error {
-		h := hands{ctx, d, r}
+		h := controller{ctx, d, r}
 		d.state(ctx, r)
 		shown := lastPicture(req)
 		for i, a := range req.Actions {
@@ -103,7 +103,7 @@ func typingTime(req hutch.ControlRequest) time.Duration {
 	return total
 }
 
-func (h hands) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
+func (h controller) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
 	switch a.Action {
 	case hutch.TypeText:
 		return h.typeText(a.Text)
@@ -122,9 +122,9 @@ func (h hands) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
 	return h.mouse(a)
 }
 
-// shoot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
-func (h hands) shoot(part *hutch.Region, res *hutch.ControlResult) error {
-	shot, err := shoot(h.ctx, h.rfb, part)
+// takeScreenshot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
+func (h controller) shoot(part *hutch.Region, res *hutch.ControlResult) error {
+	shot, err := takeScreenshot(h.ctx, h.rfb, part)
 	if err == nil && !caller.From(h.ctx).Budget.Take(2*len(shot.PNG)) {
 		err = errNoRoom
 	}
@@ -133,7 +133,7 @@ func (h hands) shoot(part *hutch.Region, res *hutch.ControlResult) error {
 }
 
 // mouse does an action of the mouse, while the keys that it names are held.
-func (h hands) mouse(a hutch.ScreenAction) error {
+func (h controller) mouse(a hutch.ScreenAction) error {
 	from, err := h.point(a.StartCoordinate)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func btoi(b bool) int {
 }
 
 // point returns a point of a request, or where the pointer is.
-func (h hands) point(p []int) (image.Point, error) {
+func (h controller) point(p []int) (image.Point, error) {
 	if p == nil {
 		return h.cursor, nil
 	}
@@ -189,7 +189,7 @@ func (h hands) point(p []int) (image.Point, error) {
 }
 
 // hold moves the pointer, and then changes which buttons are down.
-func (h hands) hold(at image.Point, buttons byte) error {
+func (h controller) hold(at image.Point, buttons byte) error {
 	if err := h.pointer(at, h.buttons); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (h hands) hold(at image.Point, buttons byte) error {
 }
 
 // click presses a button some times.
-func (h hands) click(at image.Point, button byte, times int, pause time.Duration) error {
+func (h controller) click(at image.Point, button byte, times int, pause time.Duration) error {
 	held := h.buttons &^ button
 	if err := h.hold(at, held); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (h hands) click(at image.Point, button byte, times int, pause time.Duration
 	return nil
 }
 
-func (h hands) drag(from, to image.Point) error {
+func (h controller) drag(from, to image.Point) error {
 	if err := h.hold(from, h.buttons|left); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (h hands) drag(from, to image.Point) error {
 }
 
 // press presses keys together and releases them, one chord after the other. Each is held for a while.
-func (h hands) press(text string, hold time.Duration) error {
+func (h controller) press(text string, hold time.Duration) error {
 	list, err := chords(text)
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (h hands) press(text string, hold time.Duration) error {
 }
 
 // holding runs f while keys are held; text can be empty.
-func (h hands) holding(text string, f func() error) error {
+func (h controller) holding(text string, f func() error) error {
 	if text == "" {
 		return f()
 	}
@@ -264,7 +264,7 @@ func (h hands) holding(text string, f func() error) error {
 }
 
 // down holds keys while f runs, and releases them in any case.
-func (h hands) down(keys []uint32, f func() error) (err error) {
+func (h controller) down(keys []uint32, f func() error) (err error) {
 	for i, sym := range keys {
 		if err := h.key(sym, true); err != nil {
 			return err
@@ -275,7 +275,7 @@ func (h hands) down(keys []uint32, f func() error) (err error) {
 }
 
 // typeText types characters. The screen adds characters without a key to the keyboard.
-func (h hands) typeText(text string) error {
+func (h controller) typeText(text string) error {
 	added := map[rune]bool{}
 	for _, c := range text {
 		if c > 0x7e && !added[c] {
@@ -299,7 +299,7 @@ func (h hands) typeText(text string) error {
 
 // clear removes the added characters from the keyboard, when programs have handled the typed text. A screen without
 // setxkbmap keeps them.
-func (h hands) clear(first bool) error {
+func (h controller) clear(first bool) error {
 	if err := h.sync(); err != nil {
 		return err
 	}
@@ -310,12 +310,12 @@ func (h hands) clear(first bool) error {
 	if err := h.pause(wait); err != nil {
 		return err
 	}
-	_, err := h.desk.exec(h.ctx, "exec setxkbmap -symbols pc+us 2>/dev/null")
+	_, err := h.screen.exec(h.ctx, "exec setxkbmap -symbols pc+us 2>/dev/null")
 	return err
 }
 
 // pause waits. The pause after a key is for the programs, not for us: meanwhile the written messages are in transit.
-func (h hands) pause(d time.Duration) error {
+func (h controller) pause(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

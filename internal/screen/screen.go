@@ -37,14 +37,14 @@ type Verbs interface {
 	Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
 }
 
-// Desk is the screen of one sandbox.
-type Desk struct {
+// Screen is the screen of one sandbox.
+type Screen struct {
 	verbs   Verbs
 	sandbox string
 }
 
 // Of returns the screen of a sandbox.
-func Of(verbs Verbs, sandbox string) Desk { return Desk{verbs, sandbox} }
+func Of(verbs Verbs, sandbox string) Screen { return Screen{verbs, sandbox} }
 
 const (
 	// talkTime bounds a conversation with a screen, without the pauses of its actions.
@@ -63,7 +63,7 @@ var startScript string
 var openScript string
 
 // Start starts the screen, or changes its size.
-func (d Desk) Start(ctx context.Context, req hutch.ScreenRequest) (hutch.Screen, error) {
+func (d Screen) Start(ctx context.Context, req hutch.ScreenRequest) (hutch.Screen, error) {
 	var now hutch.Screen
 	err := d.ensure(ctx, req)
 	if err == nil {
@@ -81,7 +81,7 @@ func (d Desk) Start(ctx context.Context, req hutch.ScreenRequest) (hutch.Screen,
 }
 
 // ensure starts the screen if there is none.
-func (d Desk) ensure(ctx context.Context, req hutch.ScreenRequest) error {
+func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 	c, err := d.verbs.DialPort(ctx, d.sandbox, hutch.ScreenPort)
 	if err == nil {
 		return c.Close()
@@ -115,7 +115,7 @@ func (d Desk) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 }
 
 // words returns the end of a process's output.
-func (d Desk) words(ctx context.Context, process string) string {
+func (d Screen) words(ctx context.Context, process string) string {
 	var all []byte
 	d.verbs.Logs(ctx, hutch.LogsRequest{SandboxID: d.sandbox, ProcessID: process}, func(o hutch.Output) error {
 		all = append(all, o.Data...)
@@ -133,7 +133,7 @@ func absent(err error) bool {
 }
 
 // dial connects to the screen, which must run.
-func (d Desk) dial(ctx context.Context) (net.Conn, error) {
+func (d Screen) dial(ctx context.Context) (net.Conn, error) {
 	c, err := d.verbs.DialPort(ctx, d.sandbox, hutch.ScreenPort)
 	if absent(err) {
 		err = hutch.Errorf(hutch.Conflict, "the sandbox %q has no screen yet: start one with `hutch screen start %s`, or POST to its screen", d.sandbox, d.sandbox).Because(err)
@@ -142,7 +142,7 @@ func (d Desk) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // talk has a conversation with the screen.
-func (d Desk) talk(ctx context.Context, more time.Duration, f func(*rfb) error) error {
+func (d Screen) talk(ctx context.Context, more time.Duration, f func(*rfb) error) error {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (d Desk) talk(ctx context.Context, more time.Duration, f func(*rfb) error) 
 }
 
 // explain turns an error of a conversation into a message for the caller.
-func (d Desk) explain(ctx context.Context, err error) error {
+func (d Screen) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -175,7 +175,7 @@ func (d Desk) explain(ctx context.Context, err error) error {
 }
 
 // state returns the size and the pointer.
-func (d Desk) state(ctx context.Context, r *rfb) hutch.Screen {
+func (d Screen) state(ctx context.Context, r *rfb) hutch.Screen {
 	if !r.placed {
 		r.cursor, r.buttons = d.pointer(ctx, r)
 		r.placed = true
@@ -185,7 +185,7 @@ func (d Desk) state(ctx context.Context, r *rfb) hutch.Screen {
 
 // pointer asks X for the position of the pointer and the pressed buttons, because VNC does not report them. For a
 // screen that is not X it is the middle.
-func (d Desk) pointer(ctx context.Context, r *rfb) (image.Point, byte) {
+func (d Screen) pointer(ctx context.Context, r *rfb) (image.Point, byte) {
 	middle := image.Pt(r.width/2, r.height/2)
 	conn, err := d.verbs.DialPort(ctx, d.sandbox, x11Port)
 	if err != nil {
@@ -201,7 +201,7 @@ func (d Desk) pointer(ctx context.Context, r *rfb) (image.Point, byte) {
 }
 
 // Look returns the state of the screen.
-func (d Desk) Look(ctx context.Context) (now hutch.Screen, err error) {
+func (d Screen) Look(ctx context.Context) (now hutch.Screen, err error) {
 	err = d.talk(ctx, 0, func(r *rfb) error {
 		now = d.state(ctx, r)
 		return nil
@@ -210,9 +210,9 @@ func (d Desk) Look(ctx context.Context) (now hutch.Screen, err error) {
 }
 
 // Screenshot returns a picture of the screen.
-func (d Desk) Screenshot(ctx context.Context, req hutch.ScreenshotRequest) (shot hutch.Screenshot, err error) {
+func (d Screen) Screenshot(ctx context.Context, req hutch.ScreenshotRequest) (shot hutch.Screenshot, err error) {
 	err = d.talk(ctx, 0, func(r *rfb) error {
-		shot, err = shoot(ctx, r, req.Region)
+		shot, err = takeScreenshot(ctx, r, req.Region)
 		return err
 	})
 	return shot, err
@@ -221,7 +221,7 @@ func (d Desk) Screenshot(ctx context.Context, req hutch.ScreenshotRequest) (shot
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to read them leave no room for a screenshot: read those, or ask for a smaller region").
 	With("limit", "memory of answers")
 
-func shoot(ctx context.Context, r *rfb, region *hutch.Region) (hutch.Screenshot, error) {
+func takeScreenshot(ctx context.Context, r *rfb, region *hutch.Region) (hutch.Screenshot, error) {
 	part := image.Rect(0, 0, r.width, r.height)
 	if region != nil {
 		part = image.Rect(region.X, region.Y, region.X+region.Width, region.Y+region.Height).Intersect(part)
@@ -243,7 +243,7 @@ func shoot(ctx context.Context, r *rfb, region *hutch.Region) (hutch.Screenshot,
 }
 
 // ReadClipboard returns the text of the clipboard.
-func (d Desk) ReadClipboard(ctx context.Context) (string, error) {
+func (d Screen) ReadClipboard(ctx context.Context) (string, error) {
 	if err := d.needed(ctx); err != nil {
 		return "", err
 	}
@@ -262,7 +262,7 @@ func (d Desk) ReadClipboard(ctx context.Context) (string, error) {
 }
 
 // needed returns an error if there is no screen.
-func (d Desk) needed(ctx context.Context) error {
+func (d Screen) needed(ctx context.Context) error {
 	c, err := d.dial(ctx)
 	if err == nil {
 		c.Close()
@@ -271,7 +271,7 @@ func (d Desk) needed(ctx context.Context) error {
 }
 
 // WriteClipboard makes text the clipboard. A process provides it to programs that paste, until another program copies.
-func (d Desk) WriteClipboard(ctx context.Context, text string) error {
+func (d Screen) WriteClipboard(ctx context.Context, text string) error {
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return err
 	}
@@ -297,17 +297,17 @@ const clipCommand = "exec xclip -verbose -selection clipboard -in"
 
 var display = map[string]string{"DISPLAY": ":0"}
 
-func (d Desk) noClipboard() error {
+func (d Screen) noClipboard() error {
 	return hutch.Errorf(hutch.Unsupported, "the image of the sandbox %q has no xclip, which the clipboard needs: use an image with Debian's xclip", d.sandbox)
 }
 
 // exec runs a command on the screen.
-func (d Desk) exec(ctx context.Context, command string) (hutch.ExecResult, error) {
+func (d Screen) exec(ctx context.Context, command string) (hutch.ExecResult, error) {
 	return d.verbs.Exec(ctx, d.sandbox, hutch.ExecRequest{Command: command, Dir: "/", Env: display, MaxOutput: hutch.MaxClipboard + 2, Timeout: 20}, nil)
 }
 
 // Open opens a page in a browser.
-func (d Desk) Open(ctx context.Context, address string) (hutch.Process, error) {
+func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error) {
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return hutch.Process{}, err
 	}

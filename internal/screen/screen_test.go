@@ -18,17 +18,17 @@ import (
 	"hutch"
 )
 
-// said is the end of a connection whose other end says what it says, and hears everything.
-type said struct {
+// scriptedConn is the end of a connection whose other end says what it says, and hears everything.
+type scriptedConn struct {
 	net.Conn // nil
 	io.Reader
-	heard bytes.Buffer
+	written bytes.Buffer
 }
 
-func (s *said) Read(b []byte) (int, error)  { return s.Reader.Read(b) }
-func (s *said) Write(b []byte) (int, error) { return s.heard.Write(b) }
-func (s *said) Close() error                { return nil }
-func (s *said) SetDeadline(time.Time) error { return nil }
+func (s *scriptedConn) Read(b []byte) (int, error)  { return s.Reader.Read(b) }
+func (s *scriptedConn) Write(b []byte) (int, error) { return s.written.Write(b) }
+func (s *scriptedConn) Close() error                { return nil }
+func (s *scriptedConn) SetDeadline(time.Time) error { return nil }
 
 // greeting is what a screen of 8 × 4 pixels says first.
 var greeting = slices.Concat([]byte("RFB 003.008\n\x01\x01\x00\x00\x00\x00\x00\x08\x00\x04"), make([]byte, 16), []byte("\x00\x00\x00\x01d"))
@@ -46,7 +46,7 @@ func rect(x, y, w, h uint16, encoding int32, data ...byte) (b []byte) {
 
 // watch reads a picture of a screen that says those bytes.
 func watch(b []byte) (*image.RGBA, error) {
-	r, err := open(&said{Reader: bytes.NewReader(b)})
+	r, err := open(&scriptedConn{Reader: bytes.NewReader(b)})
 	if err != nil {
 		return nil, err
 	}
@@ -107,17 +107,17 @@ func FuzzScreen(f *testing.F) {
 		if picture, err := watch(b); (picture == nil) == (err == nil) {
 			t.Errorf("a picture: %v, and an error: %v", picture != nil, err)
 		}
-		queryPointer(&said{Reader: bytes.NewReader(b)})
+		queryPointer(&scriptedConn{Reader: bytes.NewReader(b)})
 	})
 }
 
-// desk is a sandbox whose screen is f, or that has none.
-type desk struct {
+// fakeSandbox is a sandbox whose screen is f, or that has none.
+type fakeSandbox struct {
 	Verbs // nil
 	f     func(net.Conn)
 }
 
-func (d desk) DialPort(_ context.Context, _ string, port int) (net.Conn, error) {
+func (d fakeSandbox) DialPort(_ context.Context, _ string, port int) (net.Conn, error) {
 	if port != hutch.ScreenPort || d.f == nil {
 		return nil, hutch.Errorf(hutch.Unavailable, "nothing listens").Naming(hutch.AboutPort, port)
 	}
@@ -129,7 +129,7 @@ func (d desk) DialPort(_ context.Context, _ string, port int) (net.Conn, error) 
 // A screen that says nothing holds a call up no longer than its deadline, and none after its context.
 func TestSilentScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		silent := Of(desk{f: func(c net.Conn) { io.Copy(io.Discard, c) }}, "s")
+		silent := Of(fakeSandbox{f: func(c net.Conn) { io.Copy(io.Discard, c) }}, "s")
 		_, err := silent.Screenshot(t.Context(), hutch.ScreenshotRequest{})
 		if !errors.Is(err, hutch.Timeout) {
 			t.Errorf("a silent screen: %v", err)
@@ -171,7 +171,7 @@ func drawing(pixels *atomic.Int64) func(net.Conn) {
 func TestOnePictureIsTaken(t *testing.T) {
 	t.Parallel()
 	var pixels atomic.Int64
-	res, err := Of(desk{f: drawing(&pixels)}, "s").Control(t.Context(), hutch.ControlRequest{Actions: []hutch.ScreenAction{
+	res, err := Of(fakeSandbox{f: drawing(&pixels)}, "s").Control(t.Context(), hutch.ControlRequest{Actions: []hutch.ScreenAction{
 		{Action: hutch.TakeScreenshot}, {Action: hutch.TakeScreenshot}, {Action: hutch.ZoomIn, Region: []int{0, 0, 3, 2}}, {Action: hutch.FindCursor},
 	}})
 	if err != nil {
@@ -193,14 +193,14 @@ func TestWatcher(t *testing.T) {
 		ask, []byte{251, 0, 0, 1, 0, 1, 1, 0}, make([]byte, 16), []byte{255, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, []byte{250, 0, 1, 2}, ask)
 	want := slices.Concat(hello[:13], []byte{1}, format, encodings, ask, ask)
 	for _, piece := range []int{1, 3, 7, len(all)} {
-		s := &said{}
+		s := &scriptedConn{}
 		w := &watcher{Conn: s}
 		for part := range slices.Chunk(all, piece) {
 			if n, err := w.Write(part); n != len(part) || err != nil {
 				t.Fatalf("in pieces of %d: %d, %v", piece, n, err)
 			}
 		}
-		if got := s.heard.Bytes(); !bytes.Equal(got, want) {
+		if got := s.written.Bytes(); !bytes.Equal(got, want) {
 			t.Errorf("in pieces of %d: %q, not %q", piece, got, want)
 		}
 	}
@@ -208,7 +208,7 @@ func TestWatcher(t *testing.T) {
 		"old version": []byte("RFB 003.003\n\x01\x01"), "tls": []byte("RFB 003.008\n\x13\x01"), "unknown": slices.Concat(hello, []byte{99}), "audio": slices.Concat(hello, []byte{255, 1}),
 		"extended pointer": slices.Concat(hello, []byte{5, 0x80, 0, 1, 0, 1, 2, 0, 0, 0}),
 	} {
-		if _, err := (&watcher{Conn: &said{}}).Write(b); !errors.Is(err, hutch.Invalid) {
+		if _, err := (&watcher{Conn: &scriptedConn{}}).Write(b); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -217,12 +217,12 @@ func TestWatcher(t *testing.T) {
 // A server answers each part of the handshake before the viewer says the next, so no part waits for another.
 func TestWatcherPassesEachPartOfTheHandshake(t *testing.T) {
 	t.Parallel()
-	s := &said{}
+	s := &scriptedConn{}
 	w, want := &watcher{Conn: s}, ""
 	for _, part := range []string{"RFB 003.008\n", "\x01", "\x01"} {
 		want += part
-		if _, err := w.Write([]byte(part)); err != nil || s.heard.String() != want {
-			t.Errorf("after %q the server heard %q, %v", want, s.heard.String(), err)
+		if _, err := w.Write([]byte(part)); err != nil || s.written.String() != want {
+			t.Errorf("after %q the server heard %q, %v", want, s.written.String(), err)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestWatcherPassesEachPartOfTheHandshake(t *testing.T) {
 func FuzzWatcher(f *testing.F) {
 	f.Add([]byte("RFB 003.008\n\x01\x01\x03\x00\x00\x00\x00\x00\x00\x08\x00\x04"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		whole, pieces := &said{}, &said{}
+		whole, pieces := &scriptedConn{}, &scriptedConn{}
 		_, err := (&watcher{Conn: whole}).Write(b)
 		w := &watcher{Conn: pieces}
 		var bad error
@@ -239,8 +239,8 @@ func FuzzWatcher(f *testing.F) {
 				break
 			}
 		}
-		if (err == nil) != (bad == nil) || err == nil && !bytes.Equal(whole.heard.Bytes(), pieces.heard.Bytes()) {
-			t.Errorf("as a whole %v %q, in pieces %v %q", err, whole.heard.Bytes(), bad, pieces.heard.Bytes())
+		if (err == nil) != (bad == nil) || err == nil && !bytes.Equal(whole.written.Bytes(), pieces.written.Bytes()) {
+			t.Errorf("as a whole %v %q, in pieces %v %q", err, whole.written.Bytes(), bad, pieces.written.Bytes())
 		}
 	})
 }

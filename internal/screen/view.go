@@ -9,7 +9,7 @@ import (
 )
 
 // View connects a viewer with the screen.
-func (d Desk) View(ctx context.Context, control bool) (net.Conn, error) {
+func (d Screen) View(ctx context.Context, control bool) (net.Conn, error) {
 	if !control {
 		conn, err := d.dial(ctx)
 		if err != nil {

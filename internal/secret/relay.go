@@ -21,15 +21,15 @@ type relay struct {
 	out  func(hutch.Output) error
 	fail context.CancelCauseFunc // ends the source of the output
 
-	mu       sync.Mutex
-	lanes    [2]lane // lanes of stdout and stderr
-	from     int64   // output before it is only searched
-	begun    bool
-	cursor   int64 // the cursor that was reported last
-	lost     int64 // reported with the next piece
-	ended    bool
-	err      error // the caller's error; its function is then not called again
-	patience *time.Timer
+	mu        sync.Mutex
+	lanes     [2]lane // lanes of stdout and stderr
+	from      int64   // output before it is only searched
+	begun     bool
+	cursor    int64 // the cursor that was reported last
+	lost      int64 // reported with the next piece
+	ended     bool
+	err       error // the caller's error; its function is then not called again
+	idleTimer *time.Timer
 }
 
 // lane is one of the streams.
@@ -82,7 +82,7 @@ func (f *relay) output(o hutch.Output) error {
 	old, was := len(l.held), l.at
 	l.time = o.Time
 	if begin < f.from {
-		l.told = old + int(min(f.from-begin, int64(len(o.Data))))
+		l.passed = old + int(min(f.from-begin, int64(len(o.Data))))
 	}
 	at := func(n int) int64 { // a lower bound for the first held bytes
 		if n >= old {
@@ -90,7 +90,7 @@ func (f *relay) output(o hutch.Output) error {
 		}
 		return was + int64(n)
 	}
-	l.write(o.Data, func(data []byte, end int, marker bool) { f.tellLocked(l, data, at(end), marker) })
+	l.write(o.Data, func(data []byte, end int, marker bool) { f.passOnLocked(l, data, at(end), marker) })
 	l.at = at(old + len(o.Data) - len(l.held))
 	f.waitLocked()
 	return f.err
@@ -108,13 +108,13 @@ func (f *relay) beginLocked(begin, lost int64) {
 	f.cursor = max(begin-lost, f.from)
 }
 
-// tellLocked passes on text that ends at a cursor.
-func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
+// passOnLocked passes on text that ends at a cursor.
+func (f *relay) passOnLocked(l *lane, data []byte, end int64, marker bool) {
 	if f.err != nil {
 		return
 	}
 	for i := range f.lanes {
-		if other := &f.lanes[i]; other != l && len(other.held) > other.told {
+		if other := &f.lanes[i]; other != l && len(other.held) > other.passed {
 			end = min(end, other.at)
 		}
 	}
@@ -130,19 +130,19 @@ func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
 func (f *relay) waitLocked() {
 	switch {
 	case len(f.lanes[0].held)+len(f.lanes[1].held) == 0:
-	case f.patience == nil:
-		f.patience = time.AfterFunc(idle, f.reveal)
+	case f.idleTimer == nil:
+		f.idleTimer = time.AfterFunc(idle, f.releaseHeld)
 	default:
-		f.patience.Reset(idle)
+		f.idleTimer.Reset(idle)
 	}
 }
 
-func (f *relay) reveal() {
+func (f *relay) releaseHeld() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.lanes {
 		if l := &f.lanes[i]; !f.ended {
-			l.reveal(func(data []byte, end int, _ bool) { f.tellLocked(l, data, l.at+int64(end), false) })
+			l.reveal(func(data []byte, end int, _ bool) { f.passOnLocked(l, data, l.at+int64(end), false) })
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (f *relay) releaseLocked() {
 	for i := range f.lanes {
 		l := &f.lanes[i]
 		at := l.at
-		l.release(func(data []byte, end int, marker bool) { f.tellLocked(l, data, at+int64(end), marker) })
+		l.release(func(data []byte, end int, marker bool) { f.passOnLocked(l, data, at+int64(end), marker) })
 	}
 }
 
@@ -172,8 +172,8 @@ func (f *relay) end() error {
 	defer f.mu.Unlock()
 	f.releaseLocked()
 	f.ended = true
-	if f.patience != nil {
-		f.patience.Stop()
+	if f.idleTimer != nil {
+		f.idleTimer.Stop()
 	}
 	f.fail(nil)
 	return f.err

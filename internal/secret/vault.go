@@ -48,12 +48,12 @@ type Vault struct {
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
-	mu      sync.RWMutex
-	kept    document
-	opening bool                 // while OpenShared reads the documents of all owners
-	lookers map[string]*Redactor // by owner, created on request
-	all     *Redactor
-	answers map[string]*Redactor // for answers of hosts, by the credentials that were sent
+	mu        sync.RWMutex
+	kept      document
+	opening   bool                 // while OpenShared reads the documents of all owners
+	redactors map[string]*Redactor // by owner, created on request
+	all       *Redactor
+	answers   map[string]*Redactor // for answers of hosts, by the credentials that were sent
 }
 
 var _ hutch.Secrets = (*Vault)(nil)
@@ -315,7 +315,7 @@ func (v *Vault) Redactor(ctx context.Context) *Redactor {
 		return v.All()
 	}
 	v.mu.RLock()
-	r, known := v.lookers[owner.ID]
+	r, known := v.redactors[owner.ID]
 	v.mu.RUnlock()
 	if known {
 		return r
@@ -323,7 +323,7 @@ func (v *Vault) Redactor(ctx context.Context) *Redactor {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r = v.redactorLocked(func(e entry) bool { return e.Owner == owner.ID })
-	v.lookers[owner.ID] = r
+	v.redactors[owner.ID] = r
 	return r
 }
 
@@ -349,7 +349,7 @@ func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
 
 // changedLocked drops redactors of the old secrets.
 func (v *Vault) changedLocked() {
-	v.lookers, v.answers = map[string]*Redactor{}, map[string]*Redactor{}
+	v.redactors, v.answers = map[string]*Redactor{}, map[string]*Redactor{}
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 

@@ -141,8 +141,8 @@ func (s *Server) serve(gate *listen.Gate, raw net.Conn) {
 	s.opt.Log.Info("SSH connection", "sandbox", c.sandbox, "token", who.Name, "request", caller.From(ctx).Origin.Request, "took", time.Since(began), "remote", raw.RemoteAddr().String())
 }
 
-// greeted is a connection whose client is known.
-type greeted struct {
+// clientConn is a connection whose client is known.
+type clientConn struct {
 	ssh.Conn
 	Permissions *ssh.Permissions
 	channels    <-chan ssh.NewChannel
@@ -150,7 +150,7 @@ type greeted struct {
 }
 
 // greet does the handshake. The gate ends the connection of a stranger who takes too long.
-func (s *Server) greet(raw net.Conn) (*greeted, string, error) {
+func (s *Server) greet(raw net.Conn) (*clientConn, string, error) {
 	conn, chosen, err := choose(raw)
 	if err != nil {
 		return nil, "", err
@@ -159,7 +159,7 @@ func (s *Server) greet(raw net.Conn) (*greeted, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &greeted{c.Conn, c.Permissions, channels, requests}, chosen, nil
+	return &clientConn{c.Conn, c.Permissions, channels, requests}, chosen, nil
 }
 
 var errCertificate = hutch.Errorf(hutch.Denied, "the SSH certificate expired while this was under way: ask for another with `hutch ssh-key sign`")

@@ -28,8 +28,8 @@ import (
 	"hutch/internal/sshkeys"
 )
 
-// house is a server with SSH.
-type house struct {
+// sshServer is a server with SSH.
+type sshServer struct {
 	*policy.Policy
 	tokens  *auth.Registry
 	keys    *sshkeys.Registry
@@ -55,13 +55,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func open(t *testing.T) *house {
+func open(t *testing.T) *sshServer {
 	t.Helper()
 	return patient(t, time.Minute)
 }
 
 // patient opens a server that waits so long for a client's key.
-func patient(t *testing.T, wait time.Duration) *house {
+func patient(t *testing.T, wait time.Duration) *sshServer {
 	t.Helper()
 	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root", LocalFree: true})
 	must(t, err)
@@ -73,7 +73,7 @@ func patient(t *testing.T, wait time.Duration) *house {
 	must(t, err)
 	gate := listen.NewGate(l, listen.GateOptions{Most: 100, StrangerIdle: wait})
 	host := newKey(t)
-	h := &house{Policy: p, tokens: tokens, keys: keys, address: l.Addr().String(), host: host.PublicKey()}
+	h := &sshServer{Policy: p, tokens: tokens, keys: keys, address: l.Addr().String(), host: host.PublicKey()}
 	find := func(key ssh.PublicKey) (sshkeys.Holder, error) {
 		who, err := keys.Find(key)
 		if good := time.Duration(h.expires.Load()); good > 0 {
@@ -94,13 +94,13 @@ func patient(t *testing.T, wait time.Duration) *house {
 
 // tenant is an owner with a token and a key.
 type tenant struct {
-	*house
+	*sshServer
 	hutch.MintedToken
 	key ssh.Signer
 	ctx context.Context
 }
 
-func (h *house) tenant(t *testing.T, req hutch.TokenRequest) *tenant {
+func (h *sshServer) tenant(t *testing.T, req hutch.TokenRequest) *tenant {
 	t.Helper()
 	minted, err := h.tokens.CreateToken(t.Context(), req)
 	must(t, err)
@@ -113,7 +113,7 @@ func (h *house) tenant(t *testing.T, req hutch.TokenRequest) *tenant {
 }
 
 // ada has a sandbox.
-func (h *house) ada(t *testing.T) *tenant {
+func (h *sshServer) ada(t *testing.T) *tenant {
 	t.Helper()
 	v := h.tenant(t, hutch.TokenRequest{Name: "ada"})
 	_, err := h.Create(v.ctx, hutch.CreateRequest{ID: "box"})

@@ -59,45 +59,45 @@ func (p *postgres) catchUp(ctx context.Context, collection string) error {
 }
 
 // listen receives the changes of other nodes until the store is closed. It reports once how it began.
-func (p *postgres) listen(heard chan<- error) {
+func (p *postgres) listen(listening chan<- error) {
 	began, first := time.Now(), true
 	for p.life.Err() == nil {
 		err := p.listenOnce(func() {
 			if first {
 				first = false
-				heard <- nil
+				listening <- nil
 			} else {
 				p.opt.Log.Info("the database answers again", "database", p.where)
 			}
-			p.setDeaf(nil)
+			p.setListenErr(nil)
 		})
 		if p.life.Err() != nil {
 			return
 		}
 		if first && time.Since(began) > takeover {
-			heard <- err
+			listening <- err
 			return
 		}
 		p.mu.Lock()
-		known := p.deaf != nil
+		known := p.listenErr != nil
 		p.mu.Unlock()
 		if !first && !known {
 			p.opt.Log.Warn("no news of the database; trying again until there are", "database", p.where, "err", err)
 		}
-		p.setDeaf(err)
+		p.setListenErr(err)
 		wait(p.life, time.Second)
 	}
 }
 
-func (p *postgres) setDeaf(err error) {
+func (p *postgres) setListenErr(err error) {
 	p.mu.Lock()
-	p.deaf = err
+	p.listenErr = err
 	p.mu.Unlock()
 }
 
 // listenOnce listens on one connection, which also holds the node's lock. It returns why it ended.
 func (p *postgres) listenOnce(begun func()) error {
-	ctx, cancel := context.WithTimeout(p.life, p.opt.Patience)
+	ctx, cancel := context.WithTimeout(p.life, p.opt.OperationTimeout)
 	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, p.config)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *postgres) listenOnce(begun func()) error {
 				return p.explained(err)
 			}
 		}
-		quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.Patience))
+		quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.OperationTimeout))
 		n, err := c.WaitForNotification(quiet)
 		cancel()
 		switch {
@@ -158,7 +158,7 @@ func (p *postgres) listenOnce(begun func()) error {
 
 // sweep removes the marks of deleted documents that every mirror has seen, or will replace by a full reading.
 func (p *postgres) sweep(c *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(p.life, p.opt.Patience)
+	ctx, cancel := context.WithTimeout(p.life, p.opt.OperationTimeout)
 	defer cancel()
 	_, err := c.Exec(ctx, `delete from shelves where doc is null and changed < now() - make_interval(secs => $1)`, forgotten.Seconds())
 	return err

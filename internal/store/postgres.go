@@ -29,10 +29,10 @@ type Options struct {
 	Node string // the name of this node, which has its own records of sandboxes; no two servers can have it at once
 	Key  []byte // seals the documents; KeySize bytes
 	// Installation is the id that the database must have; "" accepts any installation with this key, or begins one.
-	Installation string
-	Wait         time.Duration // how long Connect waits for the database; default a minute
-	Patience     time.Duration // the time limit of one operation; default 15 s
-	Log          *slog.Logger
+	Installation     string
+	Wait             time.Duration // how long Connect waits for the database; default a minute
+	OperationTimeout time.Duration // the time limit of one operation; default 15 s
+	Log              *slog.Logger
 }
 
 const (
@@ -57,10 +57,10 @@ type postgres struct {
 
 	begun atomic.Bool // Connect has returned it
 
-	mu        sync.Mutex
-	mirrors   map[string][]*Mirror // by collection
-	deaf      error                // why changes of other nodes do not arrive; nil if they do
-	undecided []attempt
+	mu          sync.Mutex
+	mirrors     map[string][]*Mirror // by collection
+	listenErr   error                // why changes of other nodes do not arrive; nil if they do
+	unconfirmed []attempt
 }
 
 // attempt is a record that may have been written although the caller got an error.
@@ -76,12 +76,12 @@ func IsPostgres(name string) bool {
 
 // Connect opens a store in PostgreSQL, updates its tables, and takes the node's lock.
 func Connect(ctx context.Context, opt Options) (*Store, error) {
-	opt.Wait, opt.Patience, opt.Log = cmp.Or(opt.Wait, time.Minute), cmp.Or(opt.Patience, 15*time.Second), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	opt.Wait, opt.OperationTimeout, opt.Log = cmp.Or(opt.Wait, time.Minute), cmp.Or(opt.OperationTimeout, 15*time.Second), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	config, where, err := parse(opt.URL)
 	if err != nil {
 		return nil, err
 	}
-	settle(config, opt.Patience)
+	setTimeouts(config, opt.OperationTimeout)
 	p := &postgres{config: config, opt: opt, where: where, mirrors: map[string][]*Mirror{}}
 	if p.seal, err = newSeal(opt.Key); err != nil {
 		return nil, err
@@ -116,13 +116,13 @@ func parse(name string) (*pgx.ConnConfig, string, error) {
 	return config, where, nil
 }
 
-// settle sets the timeouts of each connection, unless the URL does. With them the database ends the connections and
+// setTimeouts sets the timeouts of each connection, unless the URL does. With them the database ends the connections and
 // locks of a node that was cut off or lost its power; by default it waits for two hours. They are set by statements,
 // because a pooler refuses parameters that it does not know.
-func settle(config *pgx.ConnConfig, patience time.Duration) {
+func setTimeouts(config *pgx.ConnConfig, timeout time.Duration) {
 	statements := "set search_path = hutch"
 	for name, value := range map[string]int64{
-		"idle_in_transaction_session_timeout": patience.Milliseconds(),
+		"idle_in_transaction_session_timeout": timeout.Milliseconds(),
 		"tcp_keepalives_idle":                 10,
 		"tcp_keepalives_interval":             5,
 		"tcp_keepalives_count":                3,
@@ -156,7 +156,7 @@ func Where(name string) string {
 func (p *postgres) begin(ctx context.Context, s *Store) error {
 	end := time.Now().Add(p.opt.Wait)
 	for said := false; ; {
-		try, cancel := context.WithTimeout(ctx, 2*p.opt.Patience)
+		try, cancel := context.WithTimeout(ctx, 2*p.opt.OperationTimeout)
 		err := p.migrate(try)
 		cancel()
 		if err == nil {
@@ -172,10 +172,10 @@ func (p *postgres) begin(ctx context.Context, s *Store) error {
 		}
 		wait(ctx, 500*time.Millisecond)
 	}
-	heard := make(chan error, 1)
-	p.done.Go(func() { p.listen(heard) })
+	listening := make(chan error, 1)
+	p.done.Go(func() { p.listen(listening) })
 	select {
-	case err := <-heard:
+	case err := <-listening:
 		p.begun.Store(err == nil)
 		return err
 	case <-ctx.Done():
@@ -211,7 +211,7 @@ func (p *postgres) query(statement string) string {
 }
 
 func (p *postgres) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, p.opt.Patience, errSlow)
+	return context.WithTimeoutCause(ctx, p.opt.OperationTimeout, errSlow)
 }
 
 var errSlow = errors.New("it took too long")
@@ -304,7 +304,7 @@ func (p *postgres) put(ctx context.Context, r Record, _ bool) error {
 	err = p.insert(ctx, r, sealed)
 	if err != nil && hutch.KindOf(p.explained(err)) == hutch.Unavailable {
 		p.mu.Lock()
-		p.undecided = append(p.undecided, attempt{r.Key, sealed})
+		p.unconfirmed = append(p.unconfirmed, attempt{r.Key, sealed})
 		p.mu.Unlock()
 	}
 	return err
@@ -346,7 +346,7 @@ func (p *postgres) decide(db *pgx.Conn) error {
 	ctx, cancel := p.limited(p.life)
 	defer cancel()
 	p.mu.Lock()
-	all := p.undecided
+	all := p.unconfirmed
 	p.mu.Unlock()
 	for _, a := range all {
 		// A record that was written there since has another text: no two seals are equal.
@@ -355,7 +355,7 @@ func (p *postgres) decide(db *pgx.Conn) error {
 		}
 	}
 	p.mu.Lock()
-	p.undecided = p.undecided[len(all):]
+	p.unconfirmed = p.unconfirmed[len(all):]
 	p.mu.Unlock()
 	return nil
 }
@@ -384,10 +384,10 @@ func (p *postgres) writeDocument(ctx context.Context, tx *sql.Tx, s *Collection,
 // ready is for /ready: a store that misses the changes of other nodes can accept a token that was revoked there.
 func (p *postgres) ready(ctx context.Context) error {
 	p.mu.Lock()
-	deaf := p.deaf
+	listenErr := p.listenErr
 	p.mu.Unlock()
-	if deaf != nil {
-		return deaf
+	if listenErr != nil {
+		return listenErr
 	}
 	_, err := p.db.ExecContext(ctx, `select 1`)
 	return err

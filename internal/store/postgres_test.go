@@ -238,7 +238,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
 	link := pgtest.NewLink(t, url)
-	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: 2 * time.Second}), node(t, url, "near")
+	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, OperationTimeout: 2 * time.Second}), node(t, url, "near")
 	atFar, seenByFar := mirror(t, far.Collection("x"))
 	atNear, _ := mirror(t, near.Collection("x"))
 	for round, cut := range []func(){link.Cut, link.Hold} {
@@ -284,7 +284,7 @@ func TestNewsAfterAnOutage(t *testing.T) {
 	const patience = time.Second
 	ctx, url := t.Context(), pgtest.New(t)
 	link := pgtest.NewLink(t, url)
-	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: patience}), node(t, url, "near")
+	far, near := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, OperationTimeout: patience}), node(t, url, "near")
 	atFar, seenByFar := mirror(t, far.Collection("x"))
 	if err := near.Collection("x").Put(ctx, "before", []byte("1")); err != nil {
 		t.Fatal(err)
@@ -323,8 +323,8 @@ func TestCutOffInAChange(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
 	link := pgtest.NewLink(t, url)
-	far := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, Patience: time.Second})
-	near := connect(t, store.Options{URL: url, Node: "near", Key: key, Patience: time.Minute})
+	far := connect(t, store.Options{URL: link.URL, Node: "far", Key: key, OperationTimeout: time.Second})
+	near := connect(t, store.Options{URL: url, Node: "near", Key: key, OperationTimeout: time.Minute})
 	err := far.Collection("x").Change(ctx, func(d *store.Draft) error {
 		link.Hold()
 		if err := near.Collection("x").Put(ctx, "one", []byte("near")); err != nil {

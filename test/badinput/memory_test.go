@@ -16,8 +16,8 @@ import (
 
 var memoryRounds = flag.Int("memory-rounds", 1, "how often each program of TestMemoryLimit is run")
 
-// glutton is a program that uses up all memory in one way.
-type glutton struct {
+// memoryHog is a program that uses up all memory in one way.
+type memoryHog struct {
 	name, language, code string
 	// spared says that another limit can end it first.
 	spared bool
@@ -26,7 +26,7 @@ type glutton struct {
 	gvisor bool
 }
 
-var gluttons = []glutton{
+var memoryHogs = []memoryHog{
 	{name: "at once", language: "python", code: `x = bytearray(900 << 20)`},
 	{name: "populated", language: "python", code: `
 import mmap
@@ -112,14 +112,14 @@ func TestMemoryLimit(t *testing.T) {
 		t.Skip(unlimited)
 	}
 	each(t, func(t *testing.T, b *bed) {
-		for _, g := range gluttons {
+		for _, g := range memoryHogs {
 			t.Run(g.name, func(t *testing.T) {
 				if g.gvisor && b.runtime != "gvisor" {
 					b.survives(t, g)
 					return
 				}
 				id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
-				b.furnish(t, id)
+				b.putThings(t, id)
 				for round := range *memoryRounds {
 					began := time.Now()
 					r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 60}, nil)
@@ -128,7 +128,7 @@ func TestMemoryLimit(t *testing.T) {
 					if !refused && (err != nil || r.Limit != "memory") {
 						t.Fatalf("round %d: want an end that names the memory limit; got exit code %d, limit %q, timed out %v, %v, %.300q", round, r.ExitCode, r.Limit, r.TimedOut, err, r.Stderr)
 					}
-					b.furnished(t, id)
+					b.checkThings(t, id)
 				}
 			})
 		}
@@ -136,7 +136,7 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 // survives checks that a sandbox and its files outlive a greedy program.
-func (b *bed) survives(t *testing.T, g glutton) {
+func (b *bed) survives(t *testing.T, g memoryHog) {
 	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
 	if r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo precious > /workspace/notes.txt"}, nil); err != nil || !r.Success() {
 		t.Fatalf("write its file: exit code %d, %v, %s", r.ExitCode, err, r.Stderr)
@@ -157,22 +157,22 @@ func TestMemoryLimitInASession(t *testing.T) {
 	}
 	each(t, func(t *testing.T, b *bed) {
 		id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
-		b.furnish(t, id)
+		b.putThings(t, id)
 		r, err := b.Exec(t.Context(), id, hutch.ExecRequest{SessionID: "shell", Command: `python3 -c "x = bytearray(900 << 20)"`}, nil)
 		if err != nil || r.Limit != "memory" {
 			t.Errorf("exit code %d, limit %q, %v", r.ExitCode, r.Limit, err)
 		}
-		b.furnished(t, id)
+		b.checkThings(t, id)
 		_, err = b.RunCode(t.Context(), id, hutch.RunRequest{ContextID: "greedy", Language: "python", Code: "x = bytearray(900 << 20)"}, nil)
 		if e := hutch.AsError(err); e.Kind != hutch.Exhausted || e.Data["limit"] != "memory" {
 			t.Errorf("a context that takes all memory: %v", err)
 		}
-		b.furnished(t, id)
+		b.checkThings(t, id)
 	})
 }
 
-// furnish puts into a sandbox what must survive a greedy program.
-func (b *bed) furnish(t *testing.T, id string) {
+// putThings puts into a sandbox what must survive a greedy program.
+func (b *bed) putThings(t *testing.T, id string) {
 	t.Helper()
 	ctx := t.Context()
 	run := func(r hutch.ExecRequest) {
@@ -189,11 +189,11 @@ func (b *bed) furnish(t *testing.T, id string) {
 	if _, err := b.StartProcess(ctx, id, hutch.ProcessRequest{Name: "server", Command: "cd /workspace && exec python3 -m http.server 8000"}); err != nil {
 		t.Fatal(err)
 	}
-	b.furnished(t, id)
+	b.checkThings(t, id)
 }
 
-// furnished checks that all of it is still there.
-func (b *bed) furnished(t *testing.T, id string) {
+// checkThings checks that all of it is still there.
+func (b *bed) checkThings(t *testing.T, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -231,7 +231,7 @@ func TestMemoryLimitOfACopy(t *testing.T) {
 	t.Parallel()
 	b := &bed{runtime: "gvisor", Service: hutchtest.Engine(t, "gvisor", nil)}
 	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
-	b.furnish(t, id)
+	b.putThings(t, id)
 	copies, err := b.Fork(t.Context(), id, hutch.ForkRequest{Count: 1})
 	if err != nil || len(copies) != 1 {
 		t.Fatal(copies, err)
@@ -248,14 +248,14 @@ func TestMemoryLimitOfACopy(t *testing.T) {
 	b.limited(t, "one that was paused", id)
 }
 
-// limited checks that a program which takes all memory of a furnished sandbox is the only one that ends.
+// limited checks that a program which takes all memory of a sandbox that putThings has filled is the only one that ends.
 func (b *bed) limited(t *testing.T, what, id string) {
 	t.Helper()
 	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)
 	if err != nil || r.Limit != "memory" {
 		t.Errorf("%s: exit code %d, limit %q, %v", what, r.ExitCode, r.Limit, err)
 	}
-	b.furnished(t, id)
+	b.checkThings(t, id)
 }
 
 // guarded makes an engine on gVisor, where the agent ends the greediest program. Without control groups, as for an
@@ -273,7 +273,7 @@ func guarded(t *testing.T, change func(*engine.Options)) *bed {
 func TestMemoryGuardAfterAWake(t *testing.T) {
 	b := guarded(t, nil)
 	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
-	b.furnish(t, id)
+	b.putThings(t, id)
 	soon := hutch.Seconds(0.3)
 	if _, err := b.Update(t.Context(), id, hutch.UpdateRequest{SleepAfter: &soon}); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestMemoryGuardFromThePool(t *testing.T) {
 	if p := b.engine.PoolState(); p.Hits != 1 {
 		t.Errorf("it is not from the pool: %+v", p)
 	}
-	b.furnish(t, id)
+	b.putThings(t, id)
 	b.limited(t, "one from the pool", id)
 }
 

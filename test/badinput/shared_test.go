@@ -13,9 +13,9 @@ import (
 	"hutch"
 )
 
-// hoards are programs that take as much as possible of something that the kernel counts for a user or for the
+// resourceHogs are programs that take as much as possible of something that the kernel counts for a user or for the
 // machine, and keep it. Each defines take, which takes one more and raises an error when none is left.
-var hoards = map[string]string{
+var resourceHogs = map[string]string{
 	"inotify instances": `
 def take(): ok(libc.inotify_init())`,
 	"inotify watches": `
@@ -47,7 +47,7 @@ def take(): ok(libc.syscall(206, 128, ctypes.byref(ctypes.c_ulong())))`,
 def take(): os.openpty()`,
 }
 
-const hoarding = `
+const hogPrelude = `
 import ctypes, os, resource, signal, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 def ok(result):
@@ -55,8 +55,8 @@ def ok(result):
     return result
 `
 
-// hoard takes until an error, reports that and keeps what it has.
-const hoard = `
+// hogLoop takes until an error, reports that and keeps what it has.
+const hogLoop = `
 taken = 0
 try:
     while taken < MOST:
@@ -66,18 +66,18 @@ except OSError as e: pass
 print("full after", taken, flush=True)
 time.sleep(300)`
 
-// most bounds the hoard: on gVisor all of it is in the sandbox's own memory.
+// most bounds what is taken: on gVisor all of it is in the sandbox's own memory.
 var most = map[string]string{"native": "200000", "gvisor": "500"}
 
 // A sandbox that hoards kernel resources takes none from the host, from its neighbours or from later sandboxes.
-func TestHoards(t *testing.T) {
+func TestResourceHogs(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		for name, source := range hoards {
+		for name, source := range resourceHogs {
 			t.Run(name, func(t *testing.T) {
 				id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 256}})
-				t.Log(b.keep(t, id, hoarding+source+strings.Replace(hoard, "MOST", most[b.runtime], 1)))
+				t.Log(b.keep(t, id, hogPrelude+source+strings.Replace(hogLoop, "MOST", most[b.runtime], 1)))
 				spared(t)
-				one := hoarding + source + "\ntry: take()\nexcept OSError as e:\n    if e.errno != 38: raise\nprint('spared')"
+				one := hogPrelude + source + "\ntry: take()\nexcept OSError as e:\n    if e.errno != 38: raise\nprint('spared')"
 				if out := b.python(t, b.neighbour, one); out != "spared\n" {
 					t.Errorf("the neighbour has none: %s", out)
 				}

@@ -18,7 +18,7 @@ import (
 
 // A stopped runtime costs time, but never a sandbox: a command is answered soon after its time limit, health checks
 // only report it, and everything continues afterwards.
-func TestRuntimeThatStandsStill(t *testing.T) {
+func TestStoppedRuntime(t *testing.T) {
 	t.Parallel()
 	var dir string
 	e := hutchtest.Engine(t, "gvisor", func(o *engine.Options) { dir, o.HealthEvery = o.Dir, 2*time.Second })

@@ -20,8 +20,8 @@ import (
 	"hutch/internal/volume"
 )
 
-// house is a client of a server with volumes, through all layers.
-func house(t *testing.T, runtime string) *client.Client {
+// volumeClient is a client of a server with volumes, through all layers.
+func volumeClient(t *testing.T, runtime string) *client.Client {
 	t.Helper()
 	s, err := volume.Open(filepath.Join(t.TempDir(), "volumes"), volume.Options{})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestVolumes(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			c, ctx := house(t, runtime), t.Context()
+			c, ctx := volumeClient(t, runtime), t.Context()
 			if _, err := c.CreateVolume(ctx, hutch.VolumeRequest{Name: "data", Quota: 8}); err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func TestFloodOfConnections(t *testing.T) {
 		env["HOLD"] = "1"
 		for range 3 {
 			f.start(t, id, hutch.ExecRequest{
-				Language: "python", Command: program(t, "impersonate"), Env: env, Timeout: 60, Stdin: silence{t.Context()},
+				Language: "python", Command: program(t, "impersonate"), Env: env, Timeout: 60, Stdin: blockingStdin{t.Context()},
 			}, "holding")
 		}
 		began := time.Now()
@@ -45,10 +45,10 @@ func TestFloodOfConnections(t *testing.T) {
 	})
 }
 
-// silence is a stdin that sends nothing until the end of the test.
-type silence struct{ ctx context.Context }
+// blockingStdin is a stdin that sends nothing until the end of the test.
+type blockingStdin struct{ ctx context.Context }
 
-func (s silence) Read([]byte) (int, error) {
+func (s blockingStdin) Read([]byte) (int, error) {
 	<-s.ctx.Done()
 	return 0, context.Cause(s.ctx)
 }
@@ -91,7 +91,7 @@ func TestHostileFilesSurviveSleep(t *testing.T) {
 			t.Errorf("after waking: %q", out)
 		}
 		f.sh(t, id, "for d in /workspace /home/user /tmp /var/tmp; do echo x > $d/again && rm $d/again || exit 1; done; ! cat /etc/shadow")
-		f.prey.check(t)
+		f.bait.check(t)
 	})
 }
 

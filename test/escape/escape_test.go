@@ -120,7 +120,7 @@ func TestAttacks(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			f := newField(t, runtime)
-			f.settle(t)
+			f.startNeighbour(t)
 			f.attacks(t, attacks)
 		})
 	}
@@ -134,7 +134,7 @@ func TestAttacksOnCopies(t *testing.T) {
 	}
 	f := newField(t, "native")
 	f.begin = f.hostile(t)
-	f.settle(t)
+	f.startNeighbour(t)
 	if kind := f.sh(t, "neighbour", "echo changed > folder/shared; stat -f -c %T /"); kind != "overlayfs\n" {
 		t.Fatalf("the neighbour's root is a %s: it shares nothing", kind)
 	}
@@ -164,7 +164,7 @@ func (f *field) attacks(t *testing.T, list []attack) {
 			})
 		}
 	})
-	f.prey.check(t)
+	f.bait.check(t)
 }
 
 func TestRootless(t *testing.T) {

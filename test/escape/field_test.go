@@ -35,7 +35,7 @@ type field struct {
 	records *store.Store
 	dir     string // the engine's own
 	begin   string // the snapshot that sandboxes start from, if any
-	prey    *prey
+	bait    *bait
 }
 
 func newField(t *testing.T, runtime string) *field {
@@ -46,7 +46,7 @@ func newField(t *testing.T, runtime string) *field {
 	}
 	t.Cleanup(func() { records.Close() })
 	f := &field{runtime: runtime, records: records}
-	f.prey = newPrey(t)
+	f.bait = newBait(t)
 	f.svc = hutchtest.Engine(t, runtime, func(o *engine.Options) {
 		o.Store, f.dir = records, o.Dir
 		o.MaxSandboxes = 200
@@ -57,8 +57,8 @@ func newField(t *testing.T, runtime string) *field {
 	return f
 }
 
-// settle starts the neighbour's sandbox, which runs during all attacks.
-func (f *field) settle(t *testing.T) {
+// startNeighbour starts the neighbour's sandbox, which runs during all attacks.
+func (f *field) startNeighbour(t *testing.T) {
 	t.Helper()
 	id := f.sandbox(t, hutch.CreateRequest{ID: "neighbour"})
 	f.start(t, id, hutch.ExecRequest{
@@ -145,7 +145,7 @@ func (f *field) well(t *testing.T, id string) {
 // env is what an attack in the sandbox gets to know.
 func (f *field) env(t *testing.T, id string) map[string]string {
 	t.Helper()
-	p := f.prey
+	p := f.bait
 	return map[string]string{
 		"TOKEN": backwards(f.token(t, id)), "CANARY": backwards(p.canary), "ABSTRACT": backwards(p.abstract),
 		"SOCKET": backwards(p.socket), "PLANTED": backwards(strings.Join(p.planted, "\n")), "STATE": backwards(f.dir),
@@ -183,8 +183,8 @@ func privilege() string {
 	return "rootless"
 }
 
-// prey is what an attacker could find or change on the host.
-type prey struct {
+// bait is what an attacker could find or change on the host.
+type bait struct {
 	canary   string // part of the name and content of everything
 	planted  []string
 	abstract string
@@ -200,9 +200,9 @@ type prey struct {
 	boot      string            // of the machine
 }
 
-func newPrey(t *testing.T) *prey {
+func newBait(t *testing.T) *bait {
 	t.Helper()
-	p := &prey{canary: hutch.NewID("canary"), programs: checksums(t)}
+	p := &bait{canary: hutch.NewID("canary"), programs: checksums(t)}
 	p.plant(t)
 	p.listen(t)
 	p.share(t)
@@ -224,7 +224,7 @@ func newPrey(t *testing.T) *prey {
 }
 
 // plant puts secrets wherever this user can write.
-func (p *prey) plant(t *testing.T) {
+func (p *bait) plant(t *testing.T) {
 	t.Helper()
 	home, _ := os.UserHomeDir()
 	for _, dir := range []string{home, "/root", "/home", "/tmp", "/var/tmp", "/var/lib", "/run", "/etc", "/opt", "/srv", "/mnt", "/dev/shm", "/"} {
@@ -241,7 +241,7 @@ func (p *prey) plant(t *testing.T) {
 }
 
 // listen opens sockets that no program inside may reach.
-func (p *prey) listen(t *testing.T) {
+func (p *bait) listen(t *testing.T) {
 	t.Helper()
 	p.abstract = p.canary
 	p.socket = filepath.Join("/tmp", p.canary+".sock")
@@ -271,7 +271,7 @@ func (p *prey) listen(t *testing.T) {
 }
 
 // use opens files that every sandbox can see, over and over, and holds a lock on one.
-func (p *prey) use(t *testing.T) {
+func (p *bait) use(t *testing.T) {
 	t.Helper()
 	const program = "/usr/bin/env"
 	var st unix.Statfs_t
@@ -322,7 +322,7 @@ func listenOn(t *testing.T, network, address string) net.Listener {
 }
 
 // share creates System V memory, a semaphore and a queue that any user can use.
-func (p *prey) share(t *testing.T) {
+func (p *bait) share(t *testing.T) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(p.canary))
 	p.key = int(sum[0])<<16 | int(sum[1])<<8 | int(sum[2])<<1 | 1
@@ -334,7 +334,7 @@ func (p *prey) share(t *testing.T) {
 }
 
 // check checks that everything is unchanged.
-func (p *prey) check(t *testing.T) {
+func (p *bait) check(t *testing.T) {
 	t.Helper()
 	if n := p.calls.Load(); n > 0 {
 		t.Errorf("the host's sockets were called %d times", n)

@@ -67,7 +67,7 @@ func checkAttack(t *testing.T, runtime, said string) {
 		}
 	}
 	if runtime == "native" && os.Geteuid() == 0 {
-		may["list the meeting folder"] = true // an empty mount point, without the socket between daemon and agent
+		may["list the socket folder"] = true // an empty mount point, without the socket between daemon and agent
 	}
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if len(lines) != attempts {

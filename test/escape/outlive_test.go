@@ -117,7 +117,7 @@ func TestNothingOutlivesItsEnd(t *testing.T) {
 
 // The same holds if a program kills the command's first process, through which descendants are found, as soon as it
 // notices that the command is being ended.
-func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
+func TestNothingOutlivesItsEndWhenTheRootIsKilled(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, end := range ends {
 			t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
 // A program that ends the first process of what it belongs to before any end is due leaves
 // orphans, as a command that ends by itself does. They are still known: the end of the
 // context ends them.
-func TestNothingOutlivesItsContextByEarlyRegicide(t *testing.T) {
+func TestNothingOutlivesItsContextWhenTheRootIsKilledEarly(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
 		number := fmt.Sprint(1_000_000 + rand.IntN(1_000_000))

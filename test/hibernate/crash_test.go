@@ -23,21 +23,21 @@ import (
 	"hutch/internal/store"
 )
 
-var sample = flag.Int("steps", 1, "before how many of the steps of each deed the daemon is killed; 0 is all of them")
+var sample = flag.Int("steps", 1, "before how many of the steps of each operation the daemon is killed; 0 is all of them")
 
-// deed is what a daemon does with the sandbox "victim" when it is killed.
-type deed struct {
+// operation is what a daemon does with the sandbox "victim" when it is killed.
+type operation struct {
 	sandbox hutch.CreateRequest // what the victim is
 	idle    bool                // no counter runs in it
 	before  func(t *testing.T, r room)
 	do      func(t *testing.T, r room)
-	// after checks the state afterwards; said reports whether the daemon had confirmed the deed.
+	// after checks the state afterwards; said reports whether the daemon had confirmed the operation.
 	after   func(t *testing.T, r room, is state, said bool)
 	freezes bool
-	// only names the runtime if only one supports the deed.
+	// only names the runtime if only one supports the operation.
 	only  string
 	pool  engine.Pool
-	blank bool // the deed makes no copy
+	blank bool // the operation makes no copy
 }
 
 // state is what there is: sandboxes and snapshots by id.
@@ -46,7 +46,7 @@ type state struct {
 	snapshots []hutch.Snapshot
 }
 
-var deeds = map[string]deed{
+var operations = map[string]operation{
 	"create": {do: create(hutch.CreateRequest{ID: "copy"}), after: copies(1), blank: true},
 	"adopt": {pool: engine.Pool{Max: 4, Min: 2}, blank: true, before: func(t *testing.T, r room) {
 		r.filled(t)
@@ -141,7 +141,7 @@ func asleep(as hutch.Status) func(*testing.T, room) {
 
 func use(t *testing.T, r room) { r.run(t, "victim", "true") }
 
-// copies expects n copies if the deed was confirmed, otherwise at most n.
+// copies expects n copies if the operation was confirmed, otherwise at most n.
 func copies(n int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.sandboxes) - 1; got > n || said && got != n {
@@ -150,7 +150,7 @@ func copies(n int) func(*testing.T, room, state, bool) {
 	}
 }
 
-// snapshots expects before or after as the number of snapshots, and after if the deed was confirmed.
+// snapshots expects before or after as the number of snapshots, and after if the operation was confirmed.
 func snapshots(before, after int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.snapshots); got != after && (said || got != before) {
@@ -179,7 +179,7 @@ func TestMain(m *testing.M) {
 // nothing on the host.
 func TestKilledAtEveryStep(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
-		for name, d := range deeds {
+		for name, d := range operations {
 			if d.only != "" && d.only != runtime {
 				continue
 			}
@@ -211,7 +211,7 @@ func among(all int) (chosen []int) {
 	return chosen
 }
 
-// killed lets a daemon do its deed and kills it before its nth step or, if n is 0, after the deed. It checks what the
+// killed lets a daemon do its operation and kills it before its nth step or, if n is 0, after the operation. It checks what the
 // next daemon finds, and returns the number of steps.
 func killed(t *testing.T, runtime, name string, n int) int {
 	t.Helper()
@@ -232,10 +232,10 @@ func killed(t *testing.T, runtime, name string, n int) int {
 	return taken
 }
 
-// judge checks everything that exists after a deed.
+// judge checks everything that exists after an operation.
 func (r room) judge(t *testing.T, runtime, name string, said bool) {
 	t.Helper()
-	d, is := deeds[name], r.state(t)
+	d, is := operations[name], r.state(t)
 	if d.after != nil {
 		d.after(t, r, is, said)
 	}
@@ -346,7 +346,7 @@ func upTo(r interface{ Read([]byte) (int, error) }, text string) string {
 
 // TestVictim is the daemon that is killed.
 func TestVictim(t *testing.T) {
-	d, ok := deeds[os.Getenv(stepEnv)]
+	d, ok := operations[os.Getenv(stepEnv)]
 	if !ok {
 		return // it plays the daemon only for TestKilledAtEveryStep
 	}

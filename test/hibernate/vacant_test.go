@@ -17,7 +17,7 @@ func (r room) vacant(t *testing.T) {
 }
 
 // A saved sandbox continues in an instance that was prepared in advance, again and again, and keeps its identity.
-func TestGoesOnWhereAPlaceWaits(t *testing.T) {
+func TestContinuesInWaitingInstance(t *testing.T) {
 	t.Parallel()
 	var r room
 	r.Engine = hutchtest.Engine(t, "gvisor", func(o *engine.Options) {
@@ -45,7 +45,7 @@ func TestGoesOnWhereAPlaceWaits(t *testing.T) {
 }
 
 // A sandbox with other limits, for which no instance waits, wakes all the same.
-func TestGoesOnWhereNoneFits(t *testing.T) {
+func TestContinuesWhereNoneFits(t *testing.T) {
 	t.Parallel()
 	var r room
 	r.Engine = hutchtest.Engine(t, "gvisor", func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
@@ -61,7 +61,7 @@ func TestGoesOnWhereNoneFits(t *testing.T) {
 }
 
 // A new daemon finds the sandbox in such an instance, whatever name the instance has; also if the sandbox sleeps.
-func TestFoundWhereAPlaceWaited(t *testing.T) {
+func TestFoundInFormerWaitingInstance(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
 	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip

@@ -95,14 +95,14 @@ func TestRootReadsAll(t *testing.T) {
 	if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "/.hutch/own/file", Create: true}, strings.NewReader("x")); !errors.Is(err, hutch.Denied) {
 		t.Errorf("a file in the agent's folder: %v", err)
 	}
-	const meeting = "/.hutch/own/run"
+	const socketDir = "/.hutch/own/run"
 	for name, err := range map[string]error{
-		"delete": b.Delete(t.Context(), sb.ID, meeting+"/agent.sock", false),
-		"move":   b.Move(t.Context(), sb.ID, meeting+"/agent.sock", meeting+"/aside", true),
-		"copy":   b.Copy(t.Context(), sb.ID, "web", meeting+"/web", true),
-		"chmod":  b.Chmod(t.Context(), sb.ID, meeting, 0o777),
-		"mkdir":  b.Mkdir(t.Context(), sb.ID, meeting+"/folder", true),
-		"unpack": b.Unpack(t.Context(), sb.ID, hutch.UnpackRequest{Dir: meeting, Format: hutch.Tar}, bytes.NewReader(archive.Bytes())),
+		"delete": b.Delete(t.Context(), sb.ID, socketDir+"/agent.sock", false),
+		"move":   b.Move(t.Context(), sb.ID, socketDir+"/agent.sock", socketDir+"/aside", true),
+		"copy":   b.Copy(t.Context(), sb.ID, "web", socketDir+"/web", true),
+		"chmod":  b.Chmod(t.Context(), sb.ID, socketDir, 0o777),
+		"mkdir":  b.Mkdir(t.Context(), sb.ID, socketDir+"/folder", true),
+		"unpack": b.Unpack(t.Context(), sb.ID, hutch.UnpackRequest{Dir: socketDir, Format: hutch.Tar}, bytes.NewReader(archive.Bytes())),
 	} {
 		if !errors.Is(err, hutch.Denied) {
 			t.Errorf("%s where daemon and agent meet: %v", name, err)

@@ -202,7 +202,7 @@ func (c *cluster) outside(t *testing.T, class string) {
 	}
 	for what, command := range map[string]string{
 		"a token":           "cat /var/run/secrets/kubernetes.io/serviceaccount/token",
-		"the meeting":       "ls /.hutch/run /.hutch/memory /.hutch/layers",
+		"the socket folder": "ls /.hutch/run /.hutch/memory /.hutch/layers",
 		"the agent":         "echo x >/.hutch/agent",
 		"the first process": "kill -9 1",
 		"its memory":        "cat /proc/1/environ /proc/1/maps",

@@ -10,13 +10,13 @@ import (
 	"hutch"
 )
 
-// hears are told the session, and what its agent does.
-type hears struct {
+// agentCallbacks are told the session, and what its agent does.
+type agentCallbacks struct {
 	session func(string)
 	event   func(hutch.AgentEvent) error
 }
 
-func (c calls) runAgent(ctx context.Context, a arguments, h hears) (hutch.AgentResult, error) {
+func (c calls) runAgent(ctx context.Context, a arguments, h agentCallbacks) (hutch.AgentResult, error) {
 	return c.RunAgent(ctx, agentRequest(a), h.session, h.event)
 }
 
@@ -76,22 +76,22 @@ func tried(all hutch.AgentTries) any {
 	return map[string]any{"id": all.ID, "tries": list}
 }
 
-func (c calls) promptAgent(ctx context.Context, a arguments, h hears) (hutch.AgentResult, error) {
+func (c calls) promptAgent(ctx context.Context, a arguments, h agentCallbacks) (hutch.AgentResult, error) {
 	h.session(a.text("session"))
 	return c.PromptAgent(ctx, a.text("session"), request[hutch.AgentPrompt](a), h.event)
 }
 
 // followAgent takes no definition: the Go client reads what agents print that the server knows.
-func (c calls) followAgent(ctx context.Context, a arguments, h hears) (hutch.AgentResult, error) {
+func (c calls) followAgent(ctx context.Context, a arguments, h agentCallbacks) (hutch.AgentResult, error) {
 	h.session(a.text("session"))
 	return c.FollowAgent(ctx, a.text("session"), h.event)
 }
 
 // steps is a call of an agent whose answer has each step.
-func steps(of func(calls, context.Context, arguments, hears) (hutch.AgentResult, error)) call {
+func steps(of func(calls, context.Context, arguments, agentCallbacks) (hutch.AgentResult, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		session, events := "", []hutch.AgentEvent{}
-		res, err := of(c, ctx, a, hears{func(id string) { session = id }, func(e hutch.AgentEvent) error {
+		res, err := of(c, ctx, a, agentCallbacks{func(id string) { session = id }, func(e hutch.AgentEvent) error {
 			events = append(events, e)
 			if a.stopAt != "" && strings.Contains(e.Text, a.stopAt) {
 				return errStop
@@ -106,9 +106,9 @@ func steps(of func(calls, context.Context, arguments, hears) (hutch.AgentResult,
 }
 
 // whole is one whose answer is the result.
-func whole(of func(calls, context.Context, arguments, hears) (hutch.AgentResult, error)) call {
+func whole(of func(calls, context.Context, arguments, agentCallbacks) (hutch.AgentResult, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
-		res, err := of(c, ctx, a, hears{session: func(string) {}})
+		res, err := of(c, ctx, a, agentCallbacks{session: func(string) {}})
 		return worked(res), err
 	}
 }

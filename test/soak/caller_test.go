@@ -49,8 +49,8 @@ func (k *caller) work(t *testing.T, end time.Time) {
 		}
 		ids := slices.Collect(maps.Keys(k.boxes))
 		b := k.boxes[ids[rand.IntN(len(ids))]]
-		deed := deeds[rand.IntN(len(deeds))]
-		k.check(t, deed.name, b, deed.do(k, t.Context(), b))
+		action := actions[rand.IntN(len(actions))]
+		k.check(t, action.name, b, action.do(k, t.Context(), b))
 	}
 }
 
@@ -81,8 +81,8 @@ func (k *caller) check(t *testing.T, what string, b *box, err error) {
 	t.Errorf("%s of %+v: %s (%s)\nit is %s: %s, %+v\n%s", what, b, describe(err), hutch.KindOf(err), is.Status, is.Reason, is.Processes, k.stderr)
 }
 
-// deeds are what is done with a sandbox, some of it more often.
-var deeds = []struct {
+// actions are what is done with a sandbox, some of it more often.
+var actions = []struct {
 	name string
 	do   func(k *caller, ctx context.Context, b *box) error
 }{
@@ -91,7 +91,7 @@ var deeds = []struct {
 	{"preview", (*caller).view}, {"preview", (*caller).view},
 	{"pause", (*caller).pause},
 	{"snapshot", (*caller).snapshot}, {"restore", (*caller).restore}, {"fork", (*caller).fork},
-	{"sleep", (*caller).sleep}, {"out of memory", (*caller).devour},
+	{"sleep", (*caller).sleep}, {"out of memory", (*caller).exceedMemory},
 	{"destroy", (*caller).destroy}, {"destroy", (*caller).destroy},
 }
 
@@ -306,10 +306,10 @@ func (k *caller) wake(ctx context.Context, b *box, op string) error {
 	return k.ask(ctx, b)
 }
 
-// devour runs a program in a small sandbox that uses more memory than the sandbox's limit. That ends only the program, or
+// exceedMemory runs a program in a small sandbox that uses more memory than the sandbox's limit. That ends only the program, or
 // on gVisor only the sandbox. The program asks for more than gVisor's reserves, so it cannot finish before the guard
 // notices it.
-func (k *caller) devour(ctx context.Context, _ *box) error {
+func (k *caller) exceedMemory(ctx context.Context, _ *box) error {
 	b := &box{id: hutch.NewID("chaos"), runtime: []string{"native", "gvisor"}[rand.IntN(2)]}
 	req := hutch.CreateRequest{ID: b.id, Runtime: b.runtime, Limits: hutch.Limits{Memory: 64, Disk: 16}, Env: map[string]string{"SOAK_MARK": k.mark}}
 	err := k.do(ctx, "create", func(ctx context.Context) error { _, err := k.client.Create(ctx, req); return err })
@@ -338,8 +338,8 @@ func (k *caller) destroy(ctx context.Context, b *box) error {
 	return err
 }
 
-// reckon checks that everything of a caller is there.
-func (k *caller) reckon(t *testing.T) {
+// checkAll checks that everything of a caller is there.
+func (k *caller) checkAll(t *testing.T) {
 	for _, b := range slices.Collect(maps.Values(k.boxes)) {
 		k.check(t, "reckon", b, k.ask(t.Context(), b))
 	}

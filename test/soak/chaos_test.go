@@ -22,11 +22,11 @@ import (
 var (
 	chaosTime = flag.Duration("chaos", 25*time.Second, "how long callers come and go")
 	callers   = flag.Int("callers", 6, "callers")
-	mishaps   = flag.Duration("mishaps", 2*time.Second, "time between two mishaps")
+	failures  = flag.Duration("mishaps", 2*time.Second, "time between two mishaps")
 )
 
-// TestChaos lets callers do everything that can be done with sandboxes, on both runtimes, while one mishap follows
-// another: see mishap. Every call succeeds in the end, or fails with an error that says what to do. Confirmed writes
+// TestChaos lets callers do everything that can be done with sandboxes, on both runtimes, while one failure follows
+// another: see sharedFailure. Every call succeeds in the end, or fails with an error that says what to do. Confirmed writes
 // are in every sandbox, copy and snapshot. In the end no sandbox is missing or duplicated, and nothing is left. A
 // summary is printed.
 func TestChaos(t *testing.T) {
@@ -57,10 +57,10 @@ func (c *chaos) run(t *testing.T, end time.Time) {
 		all[i] = &caller{chaos: c, boxes: map[string]*box{}, points: map[string]int{}}
 		wg.Go(func() { all[i].work(t, end) })
 	}
-	wg.Go(func() { c.misfortune(t, end) })
+	wg.Go(func() { c.causeFailures(t, end) })
 	wg.Wait()
 	for _, k := range all {
-		k.reckon(t)
+		k.checkAll(t)
 	}
 	c.unclaimed(t, all)
 	for _, k := range all {
@@ -74,7 +74,7 @@ type chaos struct {
 
 	mu     sync.Mutex
 	ops    map[string]*tally
-	met    map[string]int // mishaps, by name
+	met    map[string]int // failures, by name
 	killed int            // sandboxes whose processes were killed
 	lost   int            // sandboxes that were found to have failed
 	broken int            // forks whose result is unknown
@@ -195,7 +195,7 @@ func (c *chaos) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d callers for %v\n%s", *callers, *chaosTime, c.tallies())
 	fmt.Fprintf(&b, "%-28s %4d times, and could not start %d times\n", "daemon killed", c.kills, c.unstarted)
-	for _, m := range misfortunes {
+	for _, m := range serialFailures {
 		fmt.Fprintf(&b, "%-28s %4d times\n", m.name, c.met[m.name])
 	}
 	fmt.Fprintf(&b, "sandboxes that failed: %d, of %d whose processes were killed; copies of broken forks that nobody had heard of: %d\n", c.lost, c.killed, c.orphan)

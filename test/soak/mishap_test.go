@@ -13,13 +13,13 @@ import (
 	"hutch"
 )
 
-// A mishap is a failure that affects all callers.
-type mishap struct {
+// A sharedFailure affects all callers.
+type sharedFailure struct {
 	name string
 	do   func(c *chaos, t *testing.T)
 }
 
-var misfortunes = []mishap{
+var serialFailures = []sharedFailure{
 	{"runtime killed", (*chaos).killOne},
 	{"daemon stopped for a second", (*chaos).stopDaemon},
 	{"clock an hour ahead", func(c *chaos, t *testing.T) { c.wrongBy(t, time.Hour) }},
@@ -29,11 +29,11 @@ var misfortunes = []mishap{
 	{"burst of 100", func(c *chaos, t *testing.T) { c.burstOf(t, 100) }},
 }
 
-// misfortune causes one mishap after another, and kills the daemon in the middle of every second one.
-func (c *chaos) misfortune(t *testing.T, end time.Time) {
+// causeFailures causes one failure after another, and kills the daemon in the middle of every second one.
+func (c *chaos) causeFailures(t *testing.T, end time.Time) {
 	var both sync.WaitGroup
 	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
-		m := misfortunes[i%len(misfortunes)]
+		m := serialFailures[i%len(serialFailures)]
 		both.Go(func() { m.do(c, t) })
 		if rand.IntN(2) == 0 {
 			<-time.After(rand.N(time.Second))
@@ -41,7 +41,7 @@ func (c *chaos) misfortune(t *testing.T, end time.Time) {
 		}
 		both.Wait()
 		c.met[m.name]++
-		<-time.After(*mishaps/2 + rand.N(*mishaps))
+		<-time.After(*failures/2 + rand.N(*failures))
 	}
 }
 

@@ -104,7 +104,7 @@ func (k *caller) want(t *testing.T, end time.Time) {
 	wants := []struct {
 		name string
 		do   func(ctx context.Context, b *box) error
-	}{{"exec", k.ask}, {"write", k.write}, {"hoard", k.hoard}, {"hoard", k.hoard}, {"sleep", k.sleep}, {"destroy", k.destroy}}
+	}{{"exec", k.ask}, {"write", k.write}, {"hoard", k.takeMemory}, {"hoard", k.takeMemory}, {"sleep", k.sleep}, {"destroy", k.destroy}}
 	for time.Now().Before(end) && !t.Failed() {
 		var b *box
 		var err error
@@ -147,14 +147,14 @@ func (k *caller) giveBack(t *testing.T, running bool) {
 	}
 }
 
-// hoard makes a program take memory for a while; the kernel can end it.
-func (k *caller) hoard(ctx context.Context, b *box) error {
+// takeMemory makes a program take memory for a while; the kernel can end it.
+func (k *caller) takeMemory(ctx context.Context, b *box) error {
 	return k.do(ctx, "hoard", func(ctx context.Context) error {
 		command := fmt.Sprintf("exec python3 -c 'import time; x = bytearray(%d << 20); time.sleep(1)'", 32+rand.IntN(64))
 		res, err := k.client.Exec(ctx, b.id, hutch.ExecRequest{Command: command}, nil)
 		switch {
 		case err != nil && overLimit(err):
-			return k.outlived(ctx, b, err)
+			return k.survivedLimit(ctx, b, err)
 		case err == nil && res.ExitCode != 0 && res.ExitCode != 137 && !strings.Contains(string(res.Stderr), "MemoryError"):
 			return fmt.Errorf("%s: %d %s", b.id, res.ExitCode, res.Stderr)
 		}
@@ -162,8 +162,8 @@ func (k *caller) hoard(ctx context.Context, b *box) error {
 	})
 }
 
-// outlived is nil where a sandbox that reached its memory limit continues.
-func (k *caller) outlived(ctx context.Context, b *box, err error) error {
+// survivedLimit is nil where a sandbox that reached its memory limit continues.
+func (k *caller) survivedLimit(ctx context.Context, b *box, err error) error {
 	if sb, gone := k.client.Sandbox(ctx, b.id); gone == nil && sb.Status != hutch.Failed {
 		return nil
 	}

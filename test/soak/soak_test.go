@@ -52,11 +52,11 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.abandon(t) })
-	s.furnish(t)
+	s.createSandboxes(t)
 	s.press(t, 2*time.Second, nil) // creates what is created only once
-	before := s.quiet(t)
+	before := s.idleCost(t)
 	s.press(t, *duration, s.daemon)
-	after := s.quiet(t)
+	after := s.idleCost(t)
 	t.Logf("rounds: %v; the daemon was killed %d times; it held %d files and %d MiB before, %d and %d after", s.rounds, s.kills, before.files, before.memory, after.files, after.memory)
 	if after.files > before.files+20 || after.memory > 2*before.memory+64 {
 		t.Errorf("the daemon held %+v before, and %+v after", before, after)
@@ -71,8 +71,8 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// furnish makes the sandboxes.
-func (s *soak) furnish(t *testing.T) {
+// createSandboxes makes the sandboxes.
+func (s *soak) createSandboxes(t *testing.T) {
 	t.Helper()
 	for kind, n := range map[string]int{"native": *native, "gvisor": *gvisor} {
 		if n > 0 {
@@ -142,8 +142,8 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// quiet returns the daemon's use when no load runs and every sandbox has been found again.
-func (s *soak) quiet(t *testing.T) cost {
+// idleCost returns the daemon's use when no load runs and every sandbox has been found again.
+func (s *soak) idleCost(t *testing.T) cost {
 	t.Helper()
 	s.client.HTTP.Transport.(*http.Transport).CloseIdleConnections()
 	for id, kind := range s.boxes {
@@ -180,7 +180,7 @@ func (s *soak) leave(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if busy := idlers(dump); len(busy) > 0 {
+	if busy := abandonedCalls(dump); len(busy) > 0 {
 		t.Errorf("%d goroutines of the daemon still work:\n%s", len(busy), busy[0])
 	}
 	err = s.start()
@@ -205,8 +205,8 @@ func (s *soak) abandon(t *testing.T) {
 	}
 }
 
-// idlers returns the goroutines in a dump that serve a call for which no client waits.
-func idlers(dump string) (busy []string) {
+// abandonedCalls returns the goroutines in a dump that serve a call for which no client waits.
+func abandonedCalls(dump string) (busy []string) {
 	for g := range strings.SplitSeq(dump, "\n\n") {
 		if strings.Contains(g, ".KeepPool(") {
 			continue // the next caller takes it

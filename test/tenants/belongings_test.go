@@ -351,7 +351,7 @@ func TestPathsAround(t *testing.T) {
 }
 
 // raw writes a head as it is and returns all that comes back.
-func raw(t *testing.T, h *house, head string) string {
+func raw(t *testing.T, h *testServer, head string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.Listener.Addr().String())
 	must(t, err)

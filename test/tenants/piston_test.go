@@ -36,9 +36,9 @@ func TestPiston(t *testing.T) {
 	}
 }
 
-// stranger has no token of this house.
-func (h *house) stranger() *tenant {
+// stranger has no token of this server.
+func (h *testServer) stranger() *tenant {
 	who := h.root()
-	who.Secret = "of-another-house"
+	who.Secret = "of-another-server"
 	return who
 }

@@ -169,7 +169,7 @@ func limits(t *testing.T, runtime string) {
 }
 
 // grouped are tests of a driver's contract that depend on control groups.
-const grouped = "UsageIsSane|Recover|SweepSparesTheClaimed"
+const grouped = "UsageIsSane|Recover|SweepKeepsClaimed"
 
 // contract runs tests of a driver's contract, named with bars between them.
 func contract(t *testing.T, attr *syscall.SysProcAttr, tests, name string, args ...string) {

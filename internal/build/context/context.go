@@ -107,12 +107,12 @@ func (p *packer) write(path string, info fs.FileInfo) (err error) {
 		return err
 	}
 	if n, err := io.Copy(p.out, io.LimitReader(f, h.Size)); err != nil || n < h.Size {
-		return errors.Join(err, shrank(n, h.Size, path))
+		return errors.Join(err, checkShrunk(n, h.Size, path))
 	}
 	return nil
 }
 
-func shrank(has, had int64, path string) error {
+func checkShrunk(has, had int64, path string) error {
 	if has == had {
 		return nil
 	}

@@ -146,7 +146,7 @@ func (s *Server) Named(host string) bool {
 // the id counts: it is all that Preview has, and both must mean the same sandbox.
 func (s *Server) look(r *http.Request, v *visit) *visit {
 	if !v.service() {
-		if sb, ok := s.minted(r.Context(), v.id); ok {
+		if sb, ok := s.findByID(r.Context(), v.id); ok {
 			s.set(v, sb)
 		}
 		return v
@@ -155,7 +155,7 @@ func (s *Server) look(r *http.Request, v *visit) *visit {
 		s.fill(r, v, owner)
 		return v
 	}
-	if sb, ok := s.minted(r.Context(), v.id); ok {
+	if sb, ok := s.findByID(r.Context(), v.id); ok {
 		s.set(v, sb)
 		if s.signed(r, v.target.Secret) || s.managesContexts(r, v, sb) {
 			s.admit(v, sb.Owner)
@@ -317,7 +317,7 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 	if err != nil || hutch.CheckPort(n) != nil {
 		return hutch.Preview{}, false
 	}
-	sb, ok := s.minted(context.Background(), id)
+	sb, ok := s.findByID(context.Background(), id)
 	if !ok || !mayShow(s.opt.Principal(sb.Owner)) {
 		return hutch.Preview{}, false
 	}
@@ -325,8 +325,8 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, true
 }
 
-// minted finds the sandbox of an id that this package has made. The id determines the owner.
-func (s *Server) minted(ctx context.Context, id string) (hutch.Sandbox, bool) {
+// findByID finds the sandbox of an id that this package has made. The id determines the owner.
+func (s *Server) findByID(ctx context.Context, id string) (hutch.Sandbox, bool) {
 	all, _ := s.opt.Records(caller.WithoutOwner(ctx), hutch.Filter{Brief: true})
 	i := slices.IndexFunc(all, func(sb hutch.Sandbox) bool { return sb.ID == id && s.isIDOf(sb.Owner, id) })
 	if i < 0 {

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// street is a server in front of the sandboxes of several owners. What answers is up to the test.
-func street(principals map[string]*caller.Principal, answers http.HandlerFunc, sandboxes ...hutch.Sandbox) (*Server, http.Handler) {
+// newFront is a server in front of the sandboxes of several owners. What answers is up to the test.
+func newFront(principals map[string]*caller.Principal, answers http.HandlerFunc, sandboxes ...hutch.Sandbox) (*Server, http.Handler) {
 	s := New(Options{
 		Secret: []byte("secret"), Domain: "e2b.test", Ports: answers, Services: seam.Handlers{Envd: answers, Interpreter: answers},
 		Principal: func(owner string) *caller.Principal { return principals[owner] },
@@ -40,7 +40,7 @@ func TestClosedPortsOfASandboxWithATwin(t *testing.T) {
 	id := New(Options{Secret: []byte("secret")}).newID("ada")
 	own := New(Options{Secret: []byte("secret")}).newID("eve")
 	var s *Server
-	s, h := street(principals, func(w http.ResponseWriter, r *http.Request) {
+	s, h := newFront(principals, func(w http.ResponseWriter, r *http.Request) {
 		label, _ := s.labelOf(r.Host) // as package preview finds what to dial
 		p, _ := s.Preview(label)
 		io.WriteString(w, "port of "+p.Owner)
@@ -82,7 +82,7 @@ func TestMaskedHost(t *testing.T) {
 			t.Fatalf("%q: %v", mask, err)
 		}
 		sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
-		s, _ := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
+		s, _ := newFront(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
 		if p, ok := s.Preview("8000-" + id); !ok || p.Host != want || networkOf(sb).Host != mask {
 			t.Errorf("%q: %v %q", mask, ok, p.Host)
 		}
@@ -98,7 +98,7 @@ func TestHTTPSPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
-	s, _ := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
+	s, _ := newFront(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
 	for port, want := range map[string]hutch.PortProtocol{"8443": hutch.HTTPSPort, "443": hutch.HTTPSPort, "8000": hutch.HTTPPort, "44": hutch.HTTPPort} {
 		if p, ok := s.Preview(port + "-" + id); !ok || p.Protocol != want {
 			t.Errorf("port %s: %v %q", port, ok, p.Protocol)
@@ -115,7 +115,7 @@ func TestVisitsEndWithTheToken(t *testing.T) {
 	life, revoke := context.WithCancelCause(t.Context())
 	began, ended := make(chan http.Header, 1), make(chan bool)
 	id := New(Options{Secret: []byte("secret")}).newID("ada")
-	s, h := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes, Life: life}}, func(_ http.ResponseWriter, r *http.Request) {
+	s, h := newFront(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes, Life: life}}, func(_ http.ResponseWriter, r *http.Request) {
 		began <- r.Header.Clone()
 		select {
 		case <-r.Context().Done():

@@ -144,7 +144,7 @@ func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 		}
 		return nil
 	})
-	k.notice(res)
+	k.noteRestart(res)
 	return err == nil && found
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // serveFor is serve for requests of a caller.
-func serveFor(t *testing.T, svc hutch.Service, of func(*http.Request) caller.Caller) *desk {
+func serveFor(t *testing.T, svc hutch.Service, of func(*http.Request) caller.Caller) *testServer {
 	t.Helper()
 	h := jupyter.NewHandler(svc, jupyter.Options{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,18 +33,18 @@ func serveFor(t *testing.T, svc hutch.Service, of func(*http.Request) caller.Cal
 		h.Close()
 		srv.Close()
 	})
-	return &desk{Server: srv, t: t}
+	return &testServer{Server: srv, t: t}
 }
 
-// spied is a service that says what it is asked for. Functions that are nil change nothing.
-type spied struct {
+// spyService is a service that says what it is asked for. Functions that are nil change nothing.
+type spyService struct {
 	hutch.Service
 	run    func(context.Context, hutch.RunRequest) error
 	listed func(hutch.Filter, []hutch.Sandbox) []hutch.Sandbox
 	update func(hutch.UpdateRequest) error
 }
 
-func (s *spied) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+func (s *spyService) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	if s.run != nil {
 		if err := s.run(ctx, req); err != nil {
 			return hutch.RunResult{}, err
@@ -53,7 +53,7 @@ func (s *spied) RunCode(ctx context.Context, sandbox string, req hutch.RunReques
 	return s.Service.RunCode(ctx, sandbox, req, out)
 }
 
-func (s *spied) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+func (s *spyService) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	list, err := s.Service.Sandboxes(ctx, f)
 	if s.listed != nil {
 		list = s.listed(f, list)
@@ -61,7 +61,7 @@ func (s *spied) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox,
 	return list, err
 }
 
-func (s *spied) Update(ctx context.Context, sandbox string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+func (s *spyService) Update(ctx context.Context, sandbox string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
 	if s.update != nil {
 		if err := s.update(req); err != nil {
 			return hutch.Sandbox{}, err
@@ -104,7 +104,7 @@ func TestTokenEnds(t *testing.T) {
 	t.Parallel()
 	life, end := context.WithCancelCause(context.Background())
 	begun, ended := make(chan struct{}, 10), make(chan error, 10)
-	svc := &spied{Service: fakeengine.Start(t), run: func(ctx context.Context, _ hutch.RunRequest) error {
+	svc := &spyService{Service: fakeengine.Start(t), run: func(ctx context.Context, _ hutch.RunRequest) error {
 		begun <- struct{}{}
 		select {
 		case <-ctx.Done():
@@ -137,7 +137,7 @@ func TestTokenEnds(t *testing.T) {
 func TestSandboxesOfOthers(t *testing.T) {
 	t.Parallel()
 	const theirs = "00112233-4455-6677-8899-aabbccddeeff"
-	svc := &spied{Service: fakeengine.Start(t), listed: func(f hutch.Filter, list []hutch.Sandbox) []hutch.Sandbox {
+	svc := &spyService{Service: fakeengine.Start(t), listed: func(f hutch.Filter, list []hutch.Sandbox) []hutch.Sandbox {
 		sb := hutch.Sandbox{ID: "jupyter-0011223344556677", Owner: "eve", Labels: map[string]string{
 			"jupyter": "kernels", "jupyter-kernel-8899aabbccddeeff": `{"name":"python3","session":{"id":"s","path":"a.ipynb","type":"notebook"}}`,
 		}}
@@ -222,7 +222,7 @@ func TestMessagesTakeMemory(t *testing.T) {
 func TestInputEnds(t *testing.T) {
 	t.Parallel()
 	given := make(chan io.Reader, 1)
-	svc := &spied{Service: fakeengine.Start(t), run: func(_ context.Context, req hutch.RunRequest) error {
+	svc := &spyService{Service: fakeengine.Start(t), run: func(_ context.Context, req hutch.RunRequest) error {
 		given <- req.Stdin
 		return nil
 	}}
@@ -246,7 +246,7 @@ func TestInputEnds(t *testing.T) {
 // A kernel that comes while a list is made is not taken for one that is gone.
 func TestListWhileKernelsCome(t *testing.T) {
 	t.Parallel()
-	svc, came := &spied{Service: fakeengine.Start(t)}, sync.Once{}
+	svc, came := &spyService{Service: fakeengine.Start(t)}, sync.Once{}
 	d := serve(t, svc, jupyter.Options{})
 	var l *line
 	svc.listed = func(f hutch.Filter, list []hutch.Sandbox) []hutch.Sandbox {
@@ -268,7 +268,7 @@ func TestListWhileKernelsCome(t *testing.T) {
 func TestCellsKeepTheSandbox(t *testing.T) {
 	t.Parallel()
 	e, tried := fakeengine.Start(t), 0
-	svc := &spied{Service: e, update: func(req hutch.UpdateRequest) error {
+	svc := &spyService{Service: e, update: func(req hutch.UpdateRequest) error {
 		if tried++; tried == 1 {
 			return hutch.Errorf(hutch.Unavailable, "not now")
 		}

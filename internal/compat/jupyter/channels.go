@@ -43,7 +43,7 @@ func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
 		return // Accept has sent the answer
 	}
 	c := &client{
-		kernel: h.enliven(k), conn: conn, second: conn.Subprotocol() == binaryProtocol,
+		kernel: h.connectKernel(k), conn: conn, second: conn.Subprotocol() == binaryProtocol,
 		life: context.WithoutCancel(r.Context()), name: r.URL.Query().Get("session_id"),
 	}
 	c.serve(r.Context())

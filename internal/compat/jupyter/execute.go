@@ -125,7 +125,7 @@ func (x *run) do(stores bool) *failure {
 	}
 	res, err := x.h.svc.RunCode(x.ctx, x.sandbox(), req, x.event)
 	x.endOutput()
-	x.notice(res)
+	x.noteRestart(res)
 	x.tellLoss()
 	switch {
 	case err != nil && compat.Missing(err):
@@ -183,8 +183,8 @@ func (x *run) tellLoss() {
 	}
 }
 
-// notice sees whether a run was the first of its interpreter, although there were runs before.
-func (k *kernel) notice(res hutch.RunResult) {
+// noteRestart sees whether a run was the first of its interpreter, although there were runs before.
+func (k *kernel) noteRestart(res hutch.RunResult) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lost = k.lost || res.Fresh && k.ran

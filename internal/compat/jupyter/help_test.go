@@ -16,14 +16,14 @@ import (
 	"hutch/internal/compat/jupyter"
 )
 
-// desk is a server, and the user that its requests name.
-type desk struct {
+// testServer is a server, and the user that its requests name.
+type testServer struct {
 	*httptest.Server
 	t    *testing.T
 	user string
 }
 
-func serve(t *testing.T, svc hutch.Service, opt jupyter.Options) *desk {
+func serve(t *testing.T, svc hutch.Service, opt jupyter.Options) *testServer {
 	t.Helper()
 	h := jupyter.NewHandler(svc, opt)
 	srv := httptest.NewServer(h)
@@ -32,13 +32,13 @@ func serve(t *testing.T, svc hutch.Service, opt jupyter.Options) *desk {
 		h.Close()
 		srv.Close()
 	})
-	return &desk{Server: srv, t: t}
+	return &testServer{Server: srv, t: t}
 }
 
 type object = map[string]any
 
 // ask sends a request, and decodes its answer if v is not nil.
-func (d *desk) ask(method, path, body string, v any) (status int) {
+func (d *testServer) ask(method, path, body string, v any) (status int) {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.URL+"/jupyter/api/"+path, strings.NewReader(body))
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *desk) ask(method, path, body string, v any) (status int) {
 }
 
 // want is ask for an answer of a status.
-func (d *desk) want(status int, method, path, body string) (answer object) {
+func (d *testServer) want(status int, method, path, body string) (answer object) {
 	d.t.Helper()
 	var v any = &answer
 	if status == http.StatusNoContent {
@@ -76,7 +76,7 @@ func (d *desk) want(status int, method, path, body string) (answer object) {
 }
 
 // start starts a kernel.
-func (d *desk) start(body string) (id string) {
+func (d *testServer) start(body string) (id string) {
 	d.t.Helper()
 	id, _ = d.want(http.StatusCreated, "POST", "kernels", body)["id"].(string)
 	return id
@@ -88,7 +88,7 @@ type line struct {
 	t *testing.T
 }
 
-func (d *desk) dial(kernel string, protocols ...string) *line {
+func (d *testServer) dial(kernel string, protocols ...string) *line {
 	d.t.Helper()
 	conn, _, err := websocket.Dial(d.t.Context(), d.URL+"/jupyter/api/kernels/"+kernel+"/channels", &websocket.DialOptions{Subprotocols: protocols})
 	if err != nil {
@@ -99,7 +99,7 @@ func (d *desk) dial(kernel string, protocols ...string) *line {
 	return &line{conn, d.t}
 }
 
-type said struct {
+type received struct {
 	Channel string                   `json:"channel"`
 	Type    string                   `json:"msg_type"`
 	Header  struct{ Session string } `json:"header"`
@@ -127,8 +127,8 @@ func (l *line) send(id, channel, typ string, content any) {
 	}
 }
 
-// hear returns the next message.
-func (l *line) hear() said {
+// next returns the next message.
+func (l *line) next() received {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
 	defer cancel()
@@ -136,7 +136,7 @@ func (l *line) hear() said {
 	if err != nil {
 		l.t.Fatalf("no message: %v", err)
 	}
-	var m said
+	var m received
 	if err := json.Unmarshal(b, &m); err != nil {
 		l.t.Fatalf("%q: %v", b, err)
 	}
@@ -144,10 +144,10 @@ func (l *line) hear() said {
 }
 
 // until returns the messages about a request up to one of a type and, for status, a state.
-func (l *line) until(id, typ, state string) (all []said) {
+func (l *line) until(id, typ, state string) (all []received) {
 	l.t.Helper()
 	for {
-		m := l.hear()
+		m := l.next()
 		if m.Parent.ID != id {
 			continue
 		}
@@ -159,7 +159,7 @@ func (l *line) until(id, typ, state string) (all []said) {
 }
 
 // run runs code as Open WebUI does, and returns what it hears until the kernel is idle.
-func (l *line) run(id, code string, more ...any) []said {
+func (l *line) run(id, code string, more ...any) []received {
 	l.t.Helper()
 	content := object{"code": code, "silent": false, "store_history": true, "user_expressions": object{}, "allow_stdin": false, "stop_on_error": true}
 	for i := 0; i < len(more); i += 2 {
@@ -170,7 +170,7 @@ func (l *line) run(id, code string, more ...any) []said {
 }
 
 // types lists the types of messages in which something happens, the states of the kernel with their names.
-func types(all []said) string {
+func types(all []received) string {
 	var list []string
 	for _, m := range all {
 		name := m.Type
@@ -183,7 +183,7 @@ func types(all []said) string {
 }
 
 // of returns the content of the first message of a type.
-func of(all []said, typ string) object {
+func of(all []received, typ string) object {
 	for _, m := range all {
 		if m.Type == typ {
 			return m.Content
@@ -193,7 +193,7 @@ func of(all []said, typ string) object {
 }
 
 // text returns what the code printed on a stream.
-func text(all []said, stream string) (s string) {
+func text(all []received, stream string) (s string) {
 	for _, m := range all {
 		if m.Type == "stream" && m.Content["name"] == stream {
 			s += m.Content["text"].(string)

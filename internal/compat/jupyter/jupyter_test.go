@@ -249,7 +249,7 @@ func TestInterrupt(t *testing.T) {
 		interrupt()
 		var reply, aborted object
 		for reply == nil || aborted == nil {
-			switch m := l.hear(); {
+			switch m := l.next(); {
 			case m.Type == "execute_reply" && m.Parent.ID == r:
 				reply = m.Content
 			case m.Type == "execute_reply" && m.Parent.ID == next:

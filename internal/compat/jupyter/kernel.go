@@ -69,8 +69,8 @@ func (h *Handler) live(k known) *kernel {
 	return h.kernels[key{k.box.Owner, k.String()}]
 }
 
-// enliven is live for a client that connects.
-func (h *Handler) enliven(k known) *kernel {
+// connectKernel is live for a client that connects.
+func (h *Handler) connectKernel(k known) *kernel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := key{k.box.Owner, k.String()}
@@ -115,7 +115,7 @@ func (h *Handler) forget(k known) {
 	delete(h.kernels, at)
 	h.mu.Unlock()
 	if live != nil {
-		live.shut()
+		live.endDeleted()
 	}
 }
 
@@ -213,8 +213,8 @@ func (k *kernel) leaving(gone bool) {
 	k.gone = gone
 }
 
-// shut ends a deleted kernel, for its clients too.
-func (k *kernel) shut() {
+// endDeleted ends a deleted kernel, for its clients too.
+func (k *kernel) endDeleted() {
 	k.leaving(true)
 	k.drop(errShut)
 	k.announce(dead)

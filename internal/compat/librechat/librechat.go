@@ -63,14 +63,14 @@ type Handler struct {
 	mux    *http.ServeMux
 	calls  *compat.Calls
 	kept   *compat.Keeper
-	prunes *compat.Seldom
+	prunes *compat.Throttle
 	routes []string
 }
 
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	opt.Timeout, opt.Keep, opt.Stall = cmp.Or(opt.Timeout, 30*time.Second), cmp.Or(opt.Keep, 7*24*time.Hour), cmp.Or(opt.Stall, compat.Stall)
-	h := &Handler{svc: svc, opt: opt, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("librechat"), kept: compat.NewKeeper(svc, opt.Keep), prunes: compat.NewSeldom(opt.Keep / 24)}
+	h := &Handler{svc: svc, opt: opt, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("librechat"), kept: compat.NewKeeper(svc, opt.Keep), prunes: compat.NewThrottle(opt.Keep / 24)}
 	for route, f := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"POST /exec":                             h.exec,
 		"POST /exec/programmatic":                lacks("exec/programmatic: code cannot call tools of the agent; use exec"),

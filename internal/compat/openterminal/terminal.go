@@ -24,7 +24,7 @@ import (
 const (
 	maxTerminals = 5           // of a user, at once; a sandbox has ten background processes, and commands are among them
 	maxFrame     = 1 << 20     // bytes of a client's message
-	lonely       = time.Minute // after which a new terminal can replace one without a client
+	replaceAfter = time.Minute // after which a new terminal can replace one without a client
 	killSignal   = 9
 
 	terminalName = "open terminal "
@@ -106,7 +106,7 @@ var errTerminals = hutch.Errorf(hutch.Exhausted, "Maximum number of terminal ses
 // makeRoom ends the oldest terminal that no client is attached to, if no client has just made it.
 func (c *call) makeRoom(list []hutch.Process) error {
 	for _, p := range list {
-		if time.Since(p.StartTime) > lonely && !c.attached.has(c.key(p.ID)) {
+		if time.Since(p.StartTime) > replaceAfter && !c.attached.has(c.key(p.ID)) {
 			return c.svc.Signal(c.ctx, c.sandbox, p.ID, killSignal)
 		}
 	}

@@ -20,8 +20,8 @@ const (
 	agentThreads = 32
 	// sharedMemory is the size of /dev/shm.
 	sharedMemory = 64 << 20
-	// expendable makes the kernel end programs of sandboxes before others when the host has no memory left.
-	expendable = 500
+	// oomScore makes the kernel end programs of sandboxes before others when the host has no memory left.
+	oomScore = 500
 )
 
 // agentCapabilities let the agent, which is root inside, become the user, kill the user's programs, give files to the
@@ -49,7 +49,7 @@ func (d *Driver) hostConfig(spec driver.Spec) *container.HostConfig {
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", Init: &no,
 		CapDrop: []string{"ALL"}, CapAdd: agentCapabilities, SecurityOpt: []string{"no-new-privileges"},
 		ReadonlyRootfs: true, Mounts: d.mounts(spec), Tmpfs: memoryFolders(spec.Limits, spec.Root.Account()), ShmSize: sharedMemory,
-		LogConfig: container.LogConfig{Type: "none"}, OomScoreAdj: expendable,
+		LogConfig: container.LogConfig{Type: "none"}, OomScoreAdj: oomScore,
 		Resources: resources(spec.Limits), Sysctls: sysctls(),
 	}
 }
@@ -84,7 +84,7 @@ func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	return folders
 }
 
-// mounts are the host's folders that the image shows, the agent, the meeting folder, and the files with the instance's
+// mounts are the host's folders that the image shows, the agent, the folder of the agent's socket, and the files with the instance's
 // names. File systems that are mounted below a folder of the host are left out: older engines would show them writable.
 func (d *Driver) mounts(spec driver.Spec) (list []mount.Mount) {
 	binds := spec.Root.Binds[:len(spec.Root.Binds):len(spec.Root.Binds)]
@@ -97,7 +97,7 @@ func (d *Driver) mounts(spec driver.Spec) (list []mount.Mount) {
 			list = append(list, bind(b, true))
 		}
 	}
-	return append(list, bind(image.Bind{Source: filepath.Join(d.dir, spec.ID, meetingFolder), Target: meeting}, false))
+	return append(list, bind(image.Bind{Source: filepath.Join(d.dir, spec.ID, socketFolder), Target: socketDir}, false))
 }
 
 func bind(b image.Bind, readOnly bool) mount.Mount {

@@ -32,8 +32,8 @@ const (
 
 // In the folder of an instance.
 const (
-	meetingFolder = "run"
-	socketFile    = "agent"
+	socketFolder = "run"
+	socketFile   = "agent"
 )
 
 // nameFiles are the files of /etc that each instance has separately.
@@ -123,7 +123,7 @@ func (i *instance) writeFiles(hostname string) error {
 			return err
 		}
 	}
-	run := filepath.Join(i.dir, meetingFolder)
+	run := filepath.Join(i.dir, socketFolder)
 	return errors.Join(os.Mkdir(run, 0o777), os.Chmod(run, 0o777))
 }
 
@@ -160,7 +160,7 @@ func (i *instance) start(ctx context.Context, spec driver.Spec) error {
 // too.
 func boot(spec driver.Spec) ([]byte, error) {
 	b := spec.Boot
-	b.Version, b.Listen = wire.Version, "unix:"+meeting+"/"+socketFile
+	b.Version, b.Listen = wire.Version, "unix:"+socketDir+"/"+socketFile
 	if err := driver.SetUser(&b, spec.Root); err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ import (
 // mount points, without the folders that are bound over them. For another image it holds all files, from Hutch's store,
 // so the engine asks no registry.
 
-// private is a folder that only root can enter, and meeting the folder in it with the socket between daemon and agent.
-const private, meeting = "/.hutch/private", "/.hutch/private/run"
+// private is a folder that only root can enter, and socketDir the folder in it with the socket between daemon and agent.
+const private, socketDir = "/.hutch/private", "/.hutch/private/run"
 
 // image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
 func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root) (string, error) {
@@ -69,7 +69,7 @@ func imageName(root image.Root) string {
 func over(root image.Root) []image.File {
 	user := root.Account()
 	own := []string{root.Workdir(), image.Workspace, image.Data}
-	needed := append([]string{"/proc", "/sys", "/dev", image.MeetingPath, "/tmp", "/var/tmp"}, own...)
+	needed := append([]string{"/proc", "/sys", "/dev", image.SocketDir, "/tmp", "/var/tmp"}, own...)
 	for _, f := range root.Files {
 		if !f.Mode.IsDir() {
 			needed = append(needed, f.Path)
@@ -161,7 +161,7 @@ func importFailure(r io.Reader) error {
 // writeImage writes the root of an image, and the folder of the socket between daemon and agent.
 func writeImage(out io.Writer, root image.Root) error {
 	root.Files = slices.Clone(root.Files)
-	for _, path := range []string{private, meeting} {
+	for _, path := range []string{private, socketDir} {
 		root.Files = append(root.Files, image.File{Path: path, Mode: fs.ModeDir | 0o700})
 	}
 	return root.WriteTar(out)
@@ -176,7 +176,7 @@ func writeSkeleton(out io.Writer, dir string) error {
 		}
 		return add(w, dir, path, e)
 	})
-	for _, path := range []string{private, meeting} {
+	for _, path := range []string{private, socketDir} {
 		err = errors.Join(err, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "." + path + "/", Mode: 0o700}))
 	}
 	return errors.Join(err, w.Close())

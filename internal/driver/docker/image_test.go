@@ -20,7 +20,7 @@ func TestOneImageForAllUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		root.Files = over(root)
-		for _, want := range []string{"/etc/hosts", image.AgentPath, image.MeetingPath, root.Workdir(), "/proc", "/dev", "/sys", "/tmp"} {
+		for _, want := range []string{"/etc/hosts", image.AgentPath, image.SocketDir, root.Workdir(), "/proc", "/dev", "/sys", "/tmp"} {
 			if !slices.ContainsFunc(root.Files, func(f image.File) bool { return f.Path == want }) {
 				t.Errorf("%q: it lacks %s", dir, want)
 			}

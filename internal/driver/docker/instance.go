@@ -79,10 +79,10 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial connects by a path that is short enough for a socket. It follows no link in the meeting folder: a socket that is
+// dial connects by a path that is short enough for a socket. It follows no link in the folder of the socket: a socket that is
 // a link leads nowhere.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
-	fd, err := unix.Open(filepath.Join(i.dir, meetingFolder, socketFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(filepath.Join(i.dir, socketFolder, socketFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: i.dir, Err: err}
 	}

@@ -99,11 +99,11 @@ var always = map[string]func(*testing.T, *suite){
 	"CreateIsAllOrNothing":   createIsAllOrNothing,
 	"ManyAtOnce":             manyAtOnce,
 	"Recover":                recovers,
-	"RecoverOfTheDead":       recoverOfTheDead,
-	"SweepSparesTheClaimed":  sweepSparesTheClaimed,
+	"RecoverAfterEnd":       recoverAfterEnd,
+	"SweepKeepsClaimed":  sweepKeepsClaimed,
 	"DestroyIsIdempotent":    destroyIsIdempotent,
 	"DestroyEndsWhatRuns":    destroyEndsWhatRuns,
-	"DeathIsNoticed":         deathIsNoticed,
+	"EndIsReported":         endIsReported,
 	"UsageIsSane":            usageIsSane,
 	"Freezes":                freezes,
 	"Connects":               connects,
@@ -272,7 +272,7 @@ func recovers(t *testing.T, s *suite) {
 	gone(t, p.Instance)
 }
 
-func recoverOfTheDead(t *testing.T, s *suite) {
+func recoverAfterEnd(t *testing.T, s *suite) {
 	p := s.create(t, "dead")
 	if err := p.Destroy(t.Context()); err != nil {
 		t.Fatal(explain(err))
@@ -283,7 +283,7 @@ func recoverOfTheDead(t *testing.T, s *suite) {
 	s.create(t, "dead").want(t, "echo reborn", "reborn")
 }
 
-func sweepSparesTheClaimed(t *testing.T, s *suite) {
+func sweepKeepsClaimed(t *testing.T, s *suite) {
 	kept, lost := s.create(t, "kept"), s.create(t, "lost")
 	next := s.New(t, s.dir)
 	n, err := next.Sweep(t.Context(), func(id string) bool { return id == "kept" })
@@ -351,7 +351,7 @@ func destroyEndsWhatRuns(t *testing.T, s *suite) {
 	gone(t, p.Instance)
 }
 
-func deathIsNoticed(t *testing.T, s *suite) {
+func endIsReported(t *testing.T, s *suite) {
 	p := s.create(t, "killed")
 	s.Kill(t, s.driver, "killed")
 	gone(t, p.Instance)

@@ -38,7 +38,7 @@ func freezes(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectSilence(t, p)
+	wantNoAnswer(t, p)
 	if after, err := p.Usage(t.Context()); after.CPUSeconds-before.CPUSeconds > 0.05 || err != nil {
 		t.Errorf("frozen, it used %v s of CPU, %v", after.CPUSeconds-before.CPUSeconds, err)
 	}
@@ -54,8 +54,8 @@ func freezes(t *testing.T, s *suite) {
 	}
 }
 
-// expectSilence sends a request to the agent, which must not answer.
-func expectSilence(t *testing.T, p *instance) {
+// wantNoAnswer sends a request to the agent, which must not answer.
+func wantNoAnswer(t *testing.T, p *instance) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

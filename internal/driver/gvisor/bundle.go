@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	container   = "agent"           // every sandbox has one container, with this name
-	meeting     = image.MeetingPath // inside, the folder with the socket of daemon and agent: see [folder.meeting]
+	container   = "agent"         // every sandbox has one container, with this name
+	socketDir   = image.SocketDir // inside, the folder with the socket of daemon and agent: see [folder.socketDir]
 	agentSocket = "agent.sock"
 
 	// upperFile is the initial writable layer, and filesDir the folder of the file that backs the written files, both
@@ -44,13 +44,13 @@ func (p folder) writeBundle(spec driver.Spec, agent string, from origin) error {
 	}
 	bundle.Annotations = annotations(spec)
 	bundle.Mounts = append(bundle.Mounts, specs.Mount{
-		Destination: meeting, Type: "bind", Source: p.meeting(), Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
+		Destination: socketDir, Type: "bind", Source: p.socketDir(), Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
 	})
 	text, err := json.Marshal(bundle)
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{p.files(), p.meeting()} {
+	for _, dir := range []string{p.files(), p.socketDir()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ const noRoot = "/.hutch/none"
 // bundle is the OCI configuration of an instance.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
-	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
+	boot.Version, boot.Listen = wire.Version, "unix:"+socketDir+"/"+agentSocket
 	boot.Saved = "/proc/gvisor/checkpoint"
 	boot.Pass = seccomp.NewPass()
 	ancestry, setUser, capabilities := seccomp.Ancestry, driver.SetUser, agentCapabilities

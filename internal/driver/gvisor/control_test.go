@@ -44,8 +44,8 @@ func TestHostileSentry(t *testing.T) {
 		"nonsense":        func(c net.Conn) { c.Write([]byte("\x00\xff{")); c.Close() },
 		"no success":      func(c net.Conn) { c.Write([]byte(`{"success":false,"err":"no"}`)) },
 		"a number":        func(c net.Conn) { c.Write([]byte(`7`)) },
-		"without an end":  func(c net.Conn) { flood(c, `{"err":"`, strings.Repeat("x", 1<<16)) },
-		"nests":           func(c net.Conn) { flood(c, `{"result":`, strings.Repeat("[", 1<<16)) },
+		"without an end":  func(c net.Conn) { sendForever(c, `{"err":"`, strings.Repeat("x", 1<<16)) },
+		"nests":           func(c net.Conn) { sendForever(c, `{"result":`, strings.Repeat("[", 1<<16)) },
 		"more than asked": func(c net.Conn) { c.Write([]byte(`{"success":true,"result":{"results":[{},{}]}}`)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestHostileSentry(t *testing.T) {
 	}
 }
 
-func flood(c net.Conn, begin, more string) {
+func sendForever(c net.Conn, begin, more string) {
 	defer c.Close()
 	for _, err := c.Write([]byte(begin)); err == nil; {
 		_, err = c.Write([]byte(more))

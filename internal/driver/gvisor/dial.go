@@ -27,7 +27,7 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 // dialAgent connects to the agent's socket, which is in a file system that only the gofer's mount namespace has. Links
 // that root inside made there are not followed: the socket is opened from the gofer's root on, without links.
 func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
-	fd, err := i.openMeeting(agentSocket)
+	fd, err := i.openInSocketDir(agentSocket)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
 	return dialFD(ctx, fd, agentSocket)
 }
 
-// openMeeting opens a file of the folder with the socket between daemon and agent, as a path only.
-func (i *instance) openMeeting(name string) (int, error) {
+// openInSocketDir opens a file of the folder with the socket between daemon and agent, as a path only.
+func (i *instance) openInSocketDir(name string) (int, error) {
 	gofer := i.procs.Gofer
 	path := fmt.Sprintf("/proc/%d/root", gofer.PID)
 	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -47,7 +47,7 @@ func (i *instance) openMeeting(name string) (int, error) {
 	if started, err := pidfd.Started(gofer.PID); err != nil || started != gofer.Started {
 		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has the number now
 	}
-	path = meeting[1:] + "/" + name
+	path = socketDir[1:] + "/" + name
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})

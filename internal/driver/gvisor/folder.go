@@ -19,9 +19,9 @@ type folder struct {
 
 func (p folder) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
-// meeting is the folder that is shown inside as the one with the socket between daemon and agent. It stays empty: the
+// socketDir is the folder that is shown inside as the one with the socket between daemon and agent. It stays empty: the
 // gofer covers it by a small file system in memory.
-func (p folder) meeting() string { return filepath.Join(p.dir, "run") }
+func (p folder) socketDir() string { return filepath.Join(p.dir, "run") }
 
 func (p folder) config() string { return filepath.Join(p.dir, "config.json") }
 func (p folder) upper() string  { return filepath.Join(p.dir, "upper.tar") }
@@ -65,9 +65,9 @@ func (p folder) processes() (processes, error) {
 	return processes{Sentry: sentry, Gofer: gofer}, err
 }
 
-// raze kills all processes of the instance, waits for their end and removes everything. It needs only the instance's
+// removeAll kills all processes of the instance, waits for their end and removes everything. It needs only the instance's
 // name, so it also removes an instance whose creation was interrupted.
-func (p folder) raze(ctx context.Context) error {
+func (p folder) removeAll(ctx context.Context) error {
 	if p.group != nil {
 		if err := p.group.Kill(); err != nil {
 			return err

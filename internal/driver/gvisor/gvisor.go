@@ -92,8 +92,8 @@ func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: memguard.LimitsOf(int64(l.Memory) << 20).Hard, PIDs: 4*l.PIDs + 256}
 }
 
-// razeTime bounds the removal of a failed instance.
-const razeTime = 20 * time.Second
+// removeTime bounds the removal of a failed instance.
+const removeTime = 20 * time.Second
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
@@ -130,15 +130,15 @@ func (d *Driver) makeSoon(ctx context.Context, spec driver.Spec, from origin) (d
 }
 
 func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
-	v, err := d.vacate(ctx, spec, from)
+	v, err := d.createVacant(ctx, spec, from)
 	if err != nil {
 		return nil, err
 	}
 	return v.fill(ctx, from.memory)
 }
 
-// vacate creates an instance in which nothing has started.
-func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
+// createVacant creates an instance in which nothing has started.
+func (d *Driver) createVacant(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
 	p := d.folder(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -155,9 +155,9 @@ func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*va
 
 // undo removes a half-made instance and returns the cause; its error also says if the removal failed.
 func (p folder) undo(ctx context.Context, cause error) error {
-	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
-	if err := p.raze(clean); err != nil {
+	if err := p.removeAll(clean); err != nil {
 		return fmt.Errorf("remove a half-made instance: %w", err)
 	}
 	if ctx.Err() != nil {
@@ -209,7 +209,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	if !errors.Is(err, os.ErrProcessDone) {
 		return nil, err
 	}
-	if err := p.raze(ctx); err != nil {
+	if err := p.removeAll(ctx); err != nil {
 		return nil, err
 	}
 	return nil, hutch.Errorf(hutch.NotFound, "the sandbox %q no longer runs", id)
@@ -256,7 +256,7 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 		if keep(id) {
 			continue
 		}
-		if err := d.folder(id).raze(ctx); err != nil {
+		if err := d.folder(id).removeAll(ctx); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("sweep sandbox %s: %w", id, err))
 			continue
 		}

@@ -42,7 +42,7 @@ func TestStartThatHangs(t *testing.T) {
 }
 
 // A sentry that is stopped while its daemon starts is recovered, and continues.
-func TestRecoverOneThatStandsStill(t *testing.T) {
+func TestRecoverOfStoppedSentry(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
 	inst, err := d.Create(t.Context(), spec("still"))
@@ -51,7 +51,7 @@ func TestRecoverOneThatStandsStill(t *testing.T) {
 	}
 	defer inst.Destroy(context.Background())
 	// The handle is enough to find it; its socket looks as if nothing listened.
-	socket := fmt.Sprintf("/proc/%d/root%s/%s", inst.(*instance).procs.Gofer.PID, meeting, agentSocket)
+	socket := fmt.Sprintf("/proc/%d/root%s/%s", inst.(*instance).procs.Gofer.PID, socketDir, agentSocket)
 	if err := os.Rename(socket, socket+".aside"); err != nil {
 		t.Fatal(err)
 	}

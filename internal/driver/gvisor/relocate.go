@@ -45,7 +45,7 @@ func relocate(was, here *specs.Spec) error {
 		sources[m.Destination] = m
 	}
 	for i, m := range was.Mounts {
-		if m.Type != "bind" || m.Destination == meeting {
+		if m.Type != "bind" || m.Destination == socketDir {
 			continue
 		}
 		is, ok := sources[m.Destination]

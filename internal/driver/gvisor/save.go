@@ -152,7 +152,7 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	if err := readConfig(filepath.Join(dir, configFile), &was); err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(moved(was, d.folder(spec.ID).meeting(), spec.Boot.Hostname))
+	config, err := json.Marshal(moved(was, d.folder(spec.ID).socketDir(), spec.Boot.Hostname))
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func moved(s specs.Spec, folder, hostname string) specs.Spec {
 	s.Hostname = hostname
 	s.Mounts = slices.Clone(s.Mounts)
 	for i := range s.Mounts {
-		if s.Mounts[i].Destination == meeting {
+		if s.Mounts[i].Destination == socketDir {
 			s.Mounts[i].Source = folder
 		}
 	}

@@ -26,7 +26,7 @@ var _ driver.Vacancy = (*vacancy)(nil)
 
 // Prepare implements driver.Restorer.
 func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) (driver.Vacancy, error) {
-	v, err := d.vacate(ctx, spec, origin{})
+	v, err := d.createVacant(ctx, spec, origin{})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (v *vacancy) takes(dir string) (saved, error) {
 	if err := errors.Join(readConfig(filepath.Join(dir, configFile), &was), readConfig(v.config(), &is)); err != nil {
 		return nil, err
 	}
-	if !alike(was, is) {
+	if !sameExceptInstance(was, is) {
 		return nil, errors.New("what was saved needs an instance that is made for it")
 	}
 	return openSaved(dir, os.O_RDONLY)
@@ -67,8 +67,8 @@ func readConfig(path string, spec *specs.Spec) error {
 	return nil
 }
 
-// alike reports whether two configurations differ only in settings of a single instance.
-func alike(a, b specs.Spec) bool {
+// sameExceptInstance reports whether two configurations differ only in settings of a single instance.
+func sameExceptInstance(a, b specs.Spec) bool {
 	return reflect.DeepEqual(general(a), general(b))
 }
 

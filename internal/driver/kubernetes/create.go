@@ -105,7 +105,7 @@ func (d *Driver) await(ctx context.Context, name string) error {
 		if running(pod) {
 			return nil
 		}
-		why, final := trouble(pod)
+		why, final := waitReason(pod)
 		if final {
 			return errors.New(why)
 		}

@@ -110,16 +110,16 @@ func running(pod *core.Pod) bool {
 	return pod.Status.Phase == core.PodRunning && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-// hopeless are the reasons for which a container waits, if waiting longer does not help.
-var hopeless = map[string]bool{
+// permanentReasons are the reasons for which a container waits, if waiting longer does not help.
+var permanentReasons = map[string]bool{
 	"ErrImagePull": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true, "CreateContainerConfigError": true,
 	"CreateContainerError": true, "RunContainerError": true,
 }
 
-// trouble says why a pod does not run; final if waiting longer does not help.
-func trouble(pod *core.Pod) (why string, final bool) {
+// waitReason says why a pod does not run; final if waiting longer does not help.
+func waitReason(pod *core.Pod) (why string, final bool) {
 	for _, c := range append(pod.Status.InitContainerStatuses[:len(pod.Status.InitContainerStatuses):len(pod.Status.InitContainerStatuses)], pod.Status.ContainerStatuses...) {
-		if w := c.State.Waiting; w != nil && hopeless[w.Reason] {
+		if w := c.State.Waiting; w != nil && permanentReasons[w.Reason] {
 			return "container " + c.Name + ": " + w.Reason + ": " + w.Message, true
 		}
 		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {

@@ -140,7 +140,7 @@ func TestTrouble(t *testing.T) {
 		"waits Pending":      {Status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}}}}}},
 	} {
 		how, text, _ := strings.Cut(want, " ")
-		why, final := trouble(&pod)
+		why, final := waitReason(&pod)
 		if final != (how == "final") || !strings.Contains(why, text) {
 			t.Errorf("%s: %q, %v", want, why, final)
 		}

@@ -88,7 +88,7 @@ type guard struct {
 	level     int64      // unless use is above this
 	trend     trend
 	collected time.Time // when the instance was last asked to collect garbage
-	barren    bool      // it has no such thing
+	noGarbage bool      // it has no such thing
 }
 
 // Run keeps an instance below its limits until ctx is done. An error is one of Read, or ErrNoMemory.
@@ -106,16 +106,16 @@ func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
 			m.Wait(ctx, last, g.limit)
 			continue
 		}
-		if err := g.ease(ctx); err != nil {
+		if err := g.freeMemory(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ease ends programs until the instance is below its limit again, or rests below the hard limit: memory that belongs to
+// freeMemory ends programs until the instance is below its limit again, or rests below the hard limit: memory that belongs to
 // no program cannot be freed.
-func (g *guard) ease(ctx context.Context) error {
+func (g *guard) freeMemory(ctx context.Context) error {
 	m, err := g.memory.Read()
 	if err != nil {
 		return err
@@ -133,10 +133,10 @@ func (g *guard) ease(ctx context.Context) error {
 		switch {
 		case !m.Held && m.Used <= g.limit:
 			return nil
-		case !g.memory.Raise(m), g.trend.stuck():
+		case !g.memory.Raise(m), g.trend.stoppedShrinking():
 			return ErrNoMemory
 		case g.pending != nil || time.Now().Before(g.settled) && !m.Held && m.Used < g.level:
-		case g.tried && !m.Held && g.trend.resting() && m.Used < g.limits.Hard-Tolerance:
+		case g.tried && !m.Held && g.trend.stoppedGrowing() && m.Used < g.limits.Hard-Tolerance:
 			g.limit = m.Used + Tolerance
 			return nil
 		default:
@@ -151,7 +151,7 @@ func (g *guard) ease(ctx context.Context) error {
 func (g *guard) begin(m cgroup.MemoryReading) {
 	g.trend, g.tried, g.settled = trend{}, false, time.Time{}
 	g.collect(m)
-	if m.Used < g.limits.Hard-g.limits.Reserve()*3/4 && !g.barren {
+	if m.Used < g.limits.Hard-g.limits.Reserve()*3/4 && !g.noGarbage {
 		g.settled, g.level = time.Now().Add(collectTime), m.Used+Tolerance
 	}
 }
@@ -159,11 +159,11 @@ func (g *guard) begin(m cgroup.MemoryReading) {
 // collect makes the instance collect garbage, at intervals while there is time. The content of an ended program's pipes
 // and sockets can be such garbage.
 func (g *guard) collect(m cgroup.MemoryReading) {
-	if g.barren || m.Held || time.Since(g.collected) < collectEvery {
+	if g.noGarbage || m.Held || time.Since(g.collected) < collectEvery {
 		return
 	}
 	g.collected = time.Now()
-	g.barren = !g.memory.Collect()
+	g.noGarbage = !g.memory.Collect()
 }
 
 // ask begins a call of relieve.
@@ -207,27 +207,27 @@ func Pause(ctx context.Context, d time.Duration) {
 
 // trend tracks the use of memory.
 type trend struct {
-	top, low   int64
-	rose, sank time.Time // when use was last above top, and below low
+	top, low           int64
+	lastRise, lastFall time.Time // when use was last above top, and below low
 }
 
 func (t *trend) note(used int64) {
 	now := time.Now()
-	if t.rose.IsZero() {
-		*t = trend{top: used, low: used, rose: now, sank: now}
+	if t.lastRise.IsZero() {
+		*t = trend{top: used, low: used, lastRise: now, lastFall: now}
 		return
 	}
 	if used > t.top+Tolerance/2 {
-		t.top, t.rose = used, now
+		t.top, t.lastRise = used, now
 	}
 	if used < t.low-Tolerance/2 {
-		t.low, t.sank = used, now
+		t.low, t.lastFall = used, now
 	}
 	t.top = min(t.top, used+Tolerance/2)
 }
 
-// resting reports whether use has not grown for a while.
-func (t *trend) resting() bool { return time.Since(t.rose) > restTime }
+// stoppedGrowing reports whether use has not grown for a while.
+func (t *trend) stoppedGrowing() bool { return time.Since(t.lastRise) > restTime }
 
-// stuck reports whether use has not become less for a long time.
-func (t *trend) stuck() bool { return time.Since(t.sank) > easeTime }
+// stoppedShrinking reports whether use has not become less for a long time.
+func (t *trend) stoppedShrinking() bool { return time.Since(t.lastFall) > easeTime }

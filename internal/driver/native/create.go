@@ -144,7 +144,7 @@ func (d *Driver) config(spec driver.Spec, boot wire.Boot) (inside.Config, error)
 
 // start starts the instance's first process and waits until it is the agent.
 func (i *instance) start(ctx context.Context, config inside.Config, boot wire.Boot, spec driver.Spec) error {
-	b, err := i.newBirth(&config)
+	b, err := i.newStartFiles(&config)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (i *instance) start(ctx context.Context, config inside.Config, boot wire.Bo
 
 // fork starts the process and stores its record on disk. The instance starts only when it gets its configuration, which
 // is after that.
-func (i *instance) fork(b *birth, config inside.Config) error {
+func (i *instance) fork(b *startFiles, config inside.Config) error {
 	command := clone.Command{
 		Path: inside.Program, Argv: inside.InitArgs, Env: inside.Env, Files: b.descriptors(),
 		Namespaces: namespaces, Capabilities: inside.Capabilities,
@@ -194,7 +194,7 @@ func (i *instance) fork(b *birth, config inside.Config) error {
 		pid, fd, err = clone.Start(command)
 		return err
 	})
-	b.closeTheirs()
+	b.closeChildFiles()
 	if err != nil {
 		return err
 	}

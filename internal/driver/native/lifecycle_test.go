@@ -203,7 +203,7 @@ func made(t *testing.T, lines *bufio.Scanner) driver.Handle {
 	return nil
 }
 
-func TestPlacesOutliveTheDaemon(t *testing.T) {
+func TestInstancesOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	daemon, lines := startDaemon(t, dir)
@@ -283,7 +283,7 @@ func gone(t *testing.T, pid int) {
 }
 
 // An instance that gets no configuration ends by itself.
-func TestUntoldPlaceEnds(t *testing.T) {
+func TestInstanceWithoutConfigurationEnds(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
 	i := d.newInstance("untold")
@@ -294,7 +294,7 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := i.newBirth(&config)
+	b, err := i.newStartFiles(&config)
 	if err != nil {
 		t.Fatal(err)
 	}

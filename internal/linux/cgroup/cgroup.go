@@ -222,7 +222,7 @@ func (g *Group) Remove(ctx context.Context) error {
 }
 
 func (g *Group) remove() error {
-	g.removeIcebox()
+	g.removeFreezer()
 	var errs error
 	for i, dir := range g.dirs() {
 		if err := ignoreAbsent(unix.Rmdir(dir)); err != nil {

@@ -29,7 +29,7 @@ func (g *Group) freeze(ctx context.Context) error {
 		}
 		return reads(ctx, dir, "cgroup.events", "frozen 1")
 	}
-	dir := g.icebox()
+	dir := g.freezerDir()
 	if dir == "" {
 		return errors.ErrUnsupported
 	}
@@ -103,19 +103,19 @@ func (g *Group) thaw() error {
 	if !g.tree.v1() {
 		return put(g.dirs()[0], "cgroup.freeze", "0")
 	}
-	dir := g.icebox()
+	dir := g.freezerDir()
 	if dir == "" {
 		return nil
 	}
 	if err := put(dir, "freezer.state", "THAWED"); err != nil {
 		return err
 	}
-	return g.leaveIcebox(dir)
+	return g.leaveFreezer(dir)
 }
 
-// leaveIcebox moves thawed processes back to their group. If a running fork keeps the group of frozen
+// leaveFreezer moves thawed processes back to their group. If a running fork keeps the group of frozen
 // processes busy, its folder is removed later, with the group.
-func (g *Group) leaveIcebox(dir string) error {
+func (g *Group) leaveFreezer(dir string) error {
 	pids, err := processes(dir)
 	if err != nil {
 		return err
@@ -125,12 +125,12 @@ func (g *Group) leaveIcebox(dir string) error {
 			return err
 		}
 	}
-	g.removeIcebox()
+	g.removeFreezer()
 	return nil
 }
 
-// icebox returns the group's folder in version 1's freezer, "" if the host has no such freezer.
-func (g *Group) icebox() string {
+// freezerDir returns the group's folder in version 1's freezer, "" if the host has no such freezer.
+func (g *Group) freezerDir() string {
 	base := g.tree.base1["freezer"]
 	if base == "" {
 		return ""
@@ -138,9 +138,9 @@ func (g *Group) icebox() string {
 	return filepath.Join(base, folder, g.name)
 }
 
-// removeIcebox removes the folder, and the common one with the last.
-func (g *Group) removeIcebox() {
-	if dir := g.icebox(); dir != "" && os.Remove(dir) == nil {
+// removeFreezer removes the folder, and the common one with the last.
+func (g *Group) removeFreezer() {
+	if dir := g.freezerDir(); dir != "" && os.Remove(dir) == nil {
 		os.Remove(filepath.Dir(dir))
 	}
 }

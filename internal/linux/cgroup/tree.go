@@ -140,7 +140,7 @@ func (t *Tree) prepare() error {
 		return nil
 	}
 	if err := enable(t.base2); err != nil {
-		if err := vacate(t.base2); err != nil {
+		if err := moveIntoLeaf(t.base2); err != nil {
 			return err
 		}
 		if err := enable(t.base2); err != nil {
@@ -154,8 +154,8 @@ func (t *Tree) prepare() error {
 	return nil
 }
 
-// vacate moves the processes in a group into its leaf.
-func vacate(dir string) error {
+// moveIntoLeaf moves the processes in a group into its leaf.
+func moveIntoLeaf(dir string) error {
 	to := filepath.Join(dir, leaf)
 	if err := os.Mkdir(to, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err

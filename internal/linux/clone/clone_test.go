@@ -73,7 +73,7 @@ func TestStart(t *testing.T) {
 }
 
 // A host with version 1 often has a version 2 hierarchy without controllers beside it, which is enough.
-func TestBornInTheGroup(t *testing.T) {
+func TestStartsInTheGroup(t *testing.T) {
 	t.Parallel()
 	var dir string
 	for _, base := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {

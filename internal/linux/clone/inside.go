@@ -39,10 +39,10 @@ func Socket(pidfd int) (int, error) {
 // child enters: it executes no program, is invisible inside, and has ended when this returns. It shares our
 // descriptors.
 func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
-	e := &errand{pidfd: uintptr(pidfd), namespaces: unix.CLONE_NEWUSER | namespace, call: call, a: a, b: b, c: c, args: cloneArgs{
+	e := &childCall{pidfd: uintptr(pidfd), namespaces: unix.CLONE_NEWUSER | namespace, call: call, a: a, b: b, c: c, args: cloneArgs{
 		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
 	}}
-	id, errno := forkErrand(e)
+	id, errno := forkCall(e)
 	afterFork()
 	runtime.KeepAlive(e)
 	if errno != 0 {
@@ -58,8 +58,8 @@ func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err er
 	return e.result, err
 }
 
-// errand is the child's data: the child can neither allocate nor use its parent's stack.
-type errand struct {
+// childCall is the child's data: the child can neither allocate nor use its parent's stack.
+type childCall struct {
 	args              cloneArgs
 	pidfd, namespaces uintptr
 	call, a, b, c     uintptr
@@ -67,12 +67,12 @@ type errand struct {
 	errno             syscall.Errno
 }
 
-// forkErrand makes the child and, in it, never returns: see forkExec.
+// forkCall makes the child and, in it, never returns: see forkExec.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
-func forkErrand(e *errand) (pid, errno uintptr) {
+func forkCall(e *childCall) (pid, errno uintptr) {
 	beforeFork()
 	pid, errno = rawClone(&e.args, unsafe.Sizeof(e.args))
 	if pid != 0 || errno != 0 {

@@ -90,8 +90,8 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		if _, _, e = syscall.RawSyscall6(unix.SYS_SETNS, p.namespace, unix.CLONE_NEWUSER, uintptr(p.pass[0]), uintptr(p.pass[1]), 0, 0); e != 0 {
 			goto failed
 		}
-		for i = 0; i < uintptr(len(p.shed)); i++ {
-			if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, p.shed[i], 0); e == syscall.EINVAL {
+		for i = 0; i < uintptr(len(p.dropped)); i++ {
+			if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, p.dropped[i], 0); e == syscall.EINVAL {
 				break // after the last capability that this kernel knows
 			} else if e != 0 {
 				goto failed

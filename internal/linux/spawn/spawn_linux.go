@@ -139,7 +139,7 @@ type plan struct {
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
 	namespace uintptr   // namespace of Apart, else 0
-	shed      []uintptr // the capabilities that a child in Apart gives up for good
+	dropped   []uintptr // the capabilities that a child in Apart gives up for good
 	root      bool      // the child is root in Apart
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child is born without signal handlers
@@ -195,7 +195,7 @@ func (c Command) plan() (*plan, error) {
 			return nil, &Error{Become, c.Path, syscall.EINVAL}
 		}
 		p.namespace, p.root = uintptr(c.Apart.Namespace), c.User.UID == 0
-		p.shed = c.Apart.shed()
+		p.dropped = c.Apart.droppedCapabilities()
 	}
 	if len(c.Filter)%instruction != 0 {
 		return nil, &Error{Setup, c.Path, syscall.EINVAL}
@@ -208,8 +208,8 @@ func (c Command) plan() (*plan, error) {
 	return p, nil
 }
 
-// shed are the capabilities that are not kept.
-func (a *Apart) shed() (list []uintptr) {
+// droppedCapabilities are the capabilities that are not kept.
+func (a *Apart) droppedCapabilities() (list []uintptr) {
 	for c := uintptr(0); c < 64; c++ { // includes capabilities of later kernels
 		if a.Keep&(1<<c) == 0 {
 			list = append(list, c)

@@ -36,7 +36,7 @@ func (r *Repository) transport(proxy *url.URL) *http.Transport {
 		},
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  r.patience,
+		ResponseHeaderTimeout:  r.idleTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost:    8,
 		IdleConnTimeout:        30 * time.Second,

@@ -54,13 +54,13 @@ func mirror(base, repository string) (*endpoint, error) {
 }
 
 // connect authenticates, once.
-func (e *endpoint) connect(ctx context.Context, patience time.Duration) error {
+func (e *endpoint) connect(ctx context.Context, idleTimeout time.Duration) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.rt != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, e.silent())
+	ctx, cancel := context.WithTimeoutCause(ctx, idleTimeout, e.noDataError())
 	defer cancel()
 	action := transport.PullScope
 	if e.push {
@@ -75,7 +75,7 @@ func (e *endpoint) connect(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-func (e *endpoint) silent() error {
+func (e *endpoint) noDataError() error {
 	return hutch.Errorf(hutch.Unavailable, "the registry %s does not answer: try again later, or set a mirror", e.registry)
 }
 
@@ -89,15 +89,15 @@ func causeOr(ctx context.Context, err error) error {
 // mostRedirects is how often a registry can send the server on for one request.
 const mostRedirects = 5
 
-// get requests a manifest or a blob. The answer's body fails when it brings no data for as long as patience lasts.
-func (e *endpoint) get(ctx context.Context, patience time.Duration, kind, identifier string, header http.Header) (*http.Response, error) {
+// get requests a manifest or a blob. The answer's body fails when it brings no data for idleTimeout.
+func (e *endpoint) get(ctx context.Context, idleTimeout time.Duration, kind, identifier string, header http.Header) (*http.Response, error) {
 	scheme := "https"
 	if e.insecure {
 		scheme = "http"
 	}
 	at := url.URL{Scheme: scheme, Host: e.registry.RegistryStr(), Path: "/v2/" + e.repository + "/" + kind + "/" + identifier}
 	ctx, cancel := context.WithCancelCause(ctx)
-	alarm := time.AfterFunc(patience, func() { cancel(e.silent()) })
+	alarm := time.AfterFunc(idleTimeout, func() { cancel(e.noDataError()) })
 	stop := func() { alarm.Stop(); cancel(nil) }
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
@@ -120,7 +120,7 @@ func (e *endpoint) get(ctx context.Context, patience time.Duration, kind, identi
 		stop()
 		return nil, err
 	}
-	answer.Body = &patientBody{answer.Body, ctx, alarm, patience, stop}
+	answer.Body = &timedBody{answer.Body, ctx, alarm, idleTimeout, stop}
 	return answer, nil
 }
 
@@ -131,17 +131,17 @@ func closing(answer *http.Response, err error) error {
 	return err
 }
 
-// patientBody fails when no data arrives for a while.
-type patientBody struct {
+// timedBody fails when no data arrives for a while.
+type timedBody struct {
 	io.ReadCloser
-	ctx      context.Context
-	alarm    *time.Timer
-	patience time.Duration
-	stop     func()
+	ctx         context.Context
+	alarm       *time.Timer
+	idleTimeout time.Duration
+	stop        func()
 }
 
-func (b *patientBody) Read(p []byte) (int, error) {
-	b.alarm.Reset(b.patience)
+func (b *timedBody) Read(p []byte) (int, error) {
+	b.alarm.Reset(b.idleTimeout)
 	n, err := b.ReadCloser.Read(p)
 	b.alarm.Stop()
 	if err != nil && err != io.EOF {
@@ -150,7 +150,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *patientBody) Close() error {
+func (b *timedBody) Close() error {
 	b.stop()
 	return b.ReadCloser.Close()
 }

@@ -40,16 +40,16 @@ type Settings struct {
 // Repository is one repository of a registry, with its mirrors. It is used for one pull or push, by any number of
 // goroutines; Close ends its connections.
 type Repository struct {
-	endpoints []*endpoint // mirrors before the registry
-	patience  time.Duration
-	base      *http.Transport
+	endpoints   []*endpoint // mirrors before the registry
+	idleTimeout time.Duration
+	base        *http.Transport
 }
 
 // Options are the settings of a repository.
 type Options struct {
 	Settings
 	Credentials Credentials
-	Patience    time.Duration // how long a server can send nothing
+	IdleTimeout time.Duration // how long a server can send nothing
 	Push        bool          // asks for the right to write, and leaves out mirrors
 	// Proxy makes the connections to all registries except mirrors and private ones; nil for none. Its address can be
 	// private.
@@ -58,7 +58,7 @@ type Options struct {
 
 // Open prepares access to a repository, such as library/python of docker.io. It makes no connection.
 func Open(registry, repository string, o Options) (*Repository, error) {
-	r := &Repository{patience: o.Patience}
+	r := &Repository{idleTimeout: o.IdleTimeout}
 	if !o.Push {
 		for _, m := range o.Mirrors {
 			e, err := mirror(m, repository)
@@ -88,7 +88,7 @@ func (r *Repository) Close() { r.base.CloseIdleConnections() }
 func (r *Repository) Manifest(ctx context.Context, identifier string, most int64) ([]byte, error) {
 	var body []byte
 	err := r.each(ctx, func(e *endpoint) error {
-		answer, err := e.get(ctx, r.patience, "manifests", identifier, manifests)
+		answer, err := e.get(ctx, r.idleTimeout, "manifests", identifier, manifests)
 		if err != nil {
 			return err
 		}
@@ -113,10 +113,10 @@ func (r *Repository) Blob(ctx context.Context, digest string, offset int64) (bod
 		header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
 	err = r.each(ctx, func(e *endpoint) error {
-		answer, err := e.get(ctx, r.patience, "blobs", digest, header)
+		answer, err := e.get(ctx, r.idleTimeout, "blobs", digest, header)
 		if refused, ok := errors.AsType[*transport.Error](err); ok && refused.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 			header.Del("Range")
-			answer, err = e.get(ctx, r.patience, "blobs", digest, header)
+			answer, err = e.get(ctx, r.idleTimeout, "blobs", digest, header)
 		}
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func rangeStart(text string) (start int64, err error) {
 func (r *Repository) each(ctx context.Context, do func(*endpoint) error) error {
 	var err error
 	for _, e := range r.endpoints {
-		if err = e.connect(ctx, r.patience); err == nil {
+		if err = e.connect(ctx, r.idleTimeout); err == nil {
 			err = do(e)
 		}
 		if err == nil || ctx.Err() != nil {
@@ -159,7 +159,7 @@ func (r *Repository) each(ctx context.Context, do func(*endpoint) error) error {
 // Upload returns what go-containerregistry needs to push to the repository.
 func (r *Repository) Upload(ctx context.Context, identifier string) (name.Reference, http.RoundTripper, error) {
 	e := r.endpoints[len(r.endpoints)-1]
-	if err := e.connect(ctx, r.patience); err != nil {
+	if err := e.connect(ctx, r.idleTimeout); err != nil {
 		return nil, nil, e.explain(err)
 	}
 	repo := e.registry.Repo(e.repository)

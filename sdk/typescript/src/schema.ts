@@ -3755,9 +3755,9 @@ export interface components {
             port?: number;
             /** @enum {string} */
             verdict: "allowed" | "denied";
-            /** @description That allowed it. */
+            /** @description The rule that allowed it. */
             rule?: string;
-            /** @description Why it was denied, failed or was cut, and the mend. */
+            /** @description Why it was denied, failed or was cut, and the fix. */
             reason?: string;
             /** @description Of a request. */
             method?: string;
@@ -4662,16 +4662,16 @@ export interface components {
             what: string;
         };
         PoolState: {
-            /** @description At most, of all kinds together; 0 when the pool is off. */
+            /** @description Highest number, of all kinds together; 0 when the pool is off. */
             max: number;
             ready: number;
-            /** @description Places beside those in which nothing has begun, for what wakes, is forked or begins as a snapshot. */
+            /** @description Further instances in which nothing has started yet; wakes, forks and creates from snapshots use them. */
             vacant: number;
-            /** @description Creates since the server started that found one ready. */
+            /** @description Creates since the server started that found a ready instance. */
             hits: number;
-            /** @description Creates that found none. */
+            /** @description Creates that did not. */
             misses: number;
-            /** @description The kinds that were asked for lately, and the default kinds. */
+            /** @description The recently requested kinds, and the default kinds. */
             kinds: components["schemas"]["PoolKind"][];
         };
         /** @description Sandboxes that are interchangeable. */
@@ -4679,11 +4679,11 @@ export interface components {
             runtime: string;
             image: string;
             limits: components["schemas"]["Limits"];
-            /** @description The id of the snapshot that they begin as. */
+            /** @description The id of the snapshot that they start from. */
             snapshot?: string;
-            /** @description They begin with what was running in that. */
+            /** @description They start with the running programs of that snapshot. */
             memory?: boolean;
-            /** @description They are empty instances, for sandboxes that wake, forks and snapshots. */
+            /** @description They are empty instances, for wakes, forks and creates from snapshots. */
             vacant?: boolean;
             ready: number;
             /** @description How many there should be, by recent demand. */

@@ -147,7 +147,7 @@ func (w *writer) write(s Step) error {
 		if len(s.Args) != 1 || s.Args[0] == "" {
 			return arguments(s.Type, "a path")
 		}
-		w.say(Line{Kind: "WORKDIR", Step: w.step, Shown: "WORKDIR " + s.Args[0]}, "WORKDIR "+word(s.Args[0]))
+		w.say(Line{Kind: "WORKDIR", Step: w.step, Shown: "WORKDIR " + s.Args[0]}, "WORKDIR "+escapeWord(s.Args[0]))
 		return nil
 	case "USER":
 		if len(s.Args) != 1 || !userName.MatchString(s.Args[0]) {
@@ -253,7 +253,7 @@ func (w *writer) copy(s Step) error {
 		from, to = c.layOut(s.Args[1])
 	}
 	w.copies = append(w.copies, c)
-	w.say(Line{Kind: "COPY", Step: w.step, Shown: "COPY " + s.Args[0] + " " + s.Args[1]}, "COPY "+flags+list(from, word(to)))
+	w.say(Line{Kind: "COPY", Step: w.step, Shown: "COPY " + s.Args[0] + " " + s.Args[1]}, "COPY "+flags+list(from, escapeWord(to)))
 	return nil
 }
 
@@ -299,8 +299,8 @@ func (c *copied) layOut(to string) (from, dest string) {
 	return c.folder + "/", path.Dir(to) + "/"
 }
 
-// word escapes characters with a meaning in a word of a Dockerfile, except variables.
-func word(text string) string {
+// escapeWord escapes characters with a meaning in a word of a Dockerfile, except variables.
+func escapeWord(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(text)
 }
 

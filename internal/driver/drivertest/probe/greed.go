@@ -15,22 +15,22 @@ func bomb() error {
 	}
 }
 
-// eat uses memory without end.
-func eat() error {
+// useUpMemory uses memory without end.
+func useUpMemory() error {
 	for {
 		b := make([]byte, 16<<20)
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
-		eaten = append(eaten, b)
+		allocated = append(allocated, b)
 	}
 }
 
-// eaten is the memory that eat uses.
-var eaten [][]byte
+// allocated is the memory that useUpMemory uses.
+var allocated [][]byte
 
-// spoil puts pipes and links where the agent or the daemon could look for files, and moves all files that it can.
-func spoil() {
+// replaceFiles puts pipes and links where the agent or the daemon could look for files, and moves all files that it can.
+func replaceFiles() {
 	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/ptmx", "/dev/null", "/tmp", "/.hutch", "/workspace"} {
 		os.Rename(path, path+".old")
 		os.RemoveAll(path)

@@ -56,9 +56,9 @@ func run(what string, args []string) error {
 	case "bomb":
 		return bomb()
 	case "eat":
-		return eat()
+		return useUpMemory()
 	case "spoil":
-		spoil()
+		replaceFiles()
 		return nil
 	case "tick":
 		return tick(args[0])

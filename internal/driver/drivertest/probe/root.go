@@ -38,7 +38,7 @@ var rootAttempts = []attempt{
 		return readSome("/proc/gvisor/spec_environ")
 	}},
 	{"list the private folder", func() error { _, err := os.ReadDir("/.hutch/own"); return err }},
-	{"list the moved meeting folder", func() error { _, err := os.ReadDir("/.hutch/own/run"); return err }},
+	{"list the moved socket folder", func() error { _, err := os.ReadDir("/.hutch/own/run"); return err }},
 	{"connect to the agent's moved socket", func() error { _, err := net.Dial("unix", "/.hutch/own/run/agent.sock"); return err }},
 	{"open the private folder to all", func() error { return os.Chmod("/.hutch/own", 0o777) }},
 	{"own the private folder", func() error { return os.Chown("/.hutch/own", 0, 0) }},

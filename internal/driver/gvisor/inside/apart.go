@@ -27,7 +27,7 @@ const (
 	agentPath = "/.hutch/agent"
 	ownDir    = "/.hutch"
 	private   = wire.PrivateDir
-	meeting   = "/.hutch/run"
+	socketDir = "/.hutch/run"
 	groups    = "/sys/fs/cgroup"
 	settings  = "/proc/sys"
 	devices   = "/dev"
@@ -54,16 +54,16 @@ func protect() error {
 	to := filepath.Join(private, "run")
 	err := errors.Join(os.MkdirAll(to, 0o700), os.Chown(ownDir, agentID, agentID), os.Chown(private, agentID, agentID))
 	if err == nil {
-		err = unix.Mount(meeting, to, "", unix.MS_MOVE, "")
+		err = unix.Mount(socketDir, to, "", unix.MS_MOVE, "")
 	}
 	if err == nil {
-		err = os.Chown(meeting, agentID, agentID) // the empty folder that it covered
+		err = os.Chown(socketDir, agentID, agentID) // the empty folder that it covered
 	}
 	if err == nil { // a mount, which root cannot move
 		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
-		return fmt.Errorf("hide %s: %w", meeting, err)
+		return fmt.Errorf("hide %s: %w", socketDir, err)
 	}
 	return nil
 }

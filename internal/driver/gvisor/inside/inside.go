@@ -51,7 +51,7 @@ func Prepare(filter []byte, settings []string, apart bool) (namespace int, err e
 			return 0, fmt.Errorf("load the seccomp filter: %w", err)
 		}
 	}
-	reserve(Threads)
+	reserveThreads(Threads)
 	return namespace, nil
 }
 
@@ -83,9 +83,9 @@ func load(filter []byte) error {
 	return nil
 }
 
-// reserve starts n threads, which the runtime keeps for later. If the runtime needed a new thread while the limit on
+// reserveThreads starts n threads, which the runtime keeps for later. If the runtime needed a new thread while the limit on
 // processes is reached, it would end the agent and with it the sandbox; any fork bomb could cause that.
-func reserve(n int) {
+func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	ready.Add(n)
 	for range n {

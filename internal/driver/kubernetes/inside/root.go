@@ -74,7 +74,7 @@ func (r rootMaker) make(b Boot) error {
 	}
 	for name, is := range layered {
 		if is {
-			if err := r.lay(name); err != nil {
+			if err := r.mountOverlay(name); err != nil {
 				return err
 			}
 		}
@@ -155,8 +155,8 @@ func overlay(lower, upper, work, to string) error {
 	return nil
 }
 
-// lay mounts the overlay of a top folder.
-func (r rootMaker) lay(name string) error {
+// mountOverlay mounts the overlay of a top folder.
+func (r rootMaker) mountOverlay(name string) error {
 	work := filepath.Join(r.work, name)
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return err

@@ -92,7 +92,7 @@ func begin() (wire.Boot, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return wire.Boot{}, err
 	}
-	if err := disinherit(); err != nil {
+	if err := clearInheritable(); err != nil {
 		return wire.Boot{}, err
 	}
 	unix.CloseOnExec(listenFD)

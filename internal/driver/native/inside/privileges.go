@@ -175,10 +175,10 @@ func capset(permitted, inheritable uint32) error {
 	return nil
 }
 
-// disinherit prevents programs that the agent starts from inheriting a capability, in all threads of this program. The
+// clearInheritable prevents programs that the agent starts from inheriting a capability, in all threads of this program. The
 // exception is the right to read all files: the agent passes it to the program that saves files
 // (spawn.Command.ReadAll), and to no other.
-func disinherit() error {
+func clearInheritable() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {

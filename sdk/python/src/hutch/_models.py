@@ -274,9 +274,9 @@ class ConnectionInfo:
     count: int
     address: str | None = None
     port: int | None = None
-    #: That allowed it.
+    #: The rule that allowed it.
     rule: str | None = None
-    #: Why it was denied, failed or was cut, and the mend.
+    #: Why it was denied, failed or was cut, and the fix.
     reason: str | None = None
     #: Of a request.
     method: str | None = None

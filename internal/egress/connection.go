@@ -15,8 +15,8 @@ import (
 	"hutch"
 )
 
-// passage is an open, allowed connection.
-type passage struct {
+// connection is an open, allowed connection.
+type connection struct {
 	g      *Gateway
 	dst    netip.AddrPort
 	ctx    context.Context
@@ -32,7 +32,7 @@ type passage struct {
 }
 
 // begin allows a connection, or records why it is denied.
-func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort) (*passage, verdict) {
+func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort) (*connection, verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := g.decideLocked(protocol, dst)
@@ -51,7 +51,7 @@ func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort
 	}
 	g.counts.allowed.Add(1)
 	g.opt.Observe.Decided(protocol, hutch.Allowed)
-	p := &passage{g: g, dst: dst, line: g.record.add(line), verdict: hutch.Allowed}
+	p := &connection{g: g, dst: dst, line: g.record.add(line), verdict: hutch.Allowed}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	g.live[p] = struct{}{}
 	return p, v
@@ -63,7 +63,7 @@ func (g *Gateway) fullLocked() string {
 	switch most := cmp.Or(l.Connections, defaultConnections); {
 	case g.closed:
 		return ended
-	case g.spent:
+	case g.exhausted:
 		return spent(l.Total)
 	case len(g.live) >= most:
 		return fmt.Sprintf("the limit of %d connections at once (network.limits.connections) is reached", most)
@@ -95,7 +95,7 @@ func lastOf(names []string) string {
 }
 
 // named decides about the name that is requested on a connection, and records it.
-func (p *passage) named(protocol, name string) verdict {
+func (p *connection) named(protocol, name string) verdict {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	v := p.g.namedLocked(name, p.dst)
@@ -110,7 +110,7 @@ func (p *passage) named(protocol, name string) verdict {
 }
 
 // refuse ends a connection that turned out not to be allowed.
-func (p *passage) refuse(reason string) {
+func (p *connection) refuse(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.verdict == hutch.Allowed {
@@ -122,7 +122,7 @@ func (p *passage) refuse(reason string) {
 }
 
 // cut ends a connection that was allowed until now.
-func (p *passage) cut(reason string) {
+func (p *connection) cut(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reason = cmp.Or(p.reason, "cut: "+reason)
@@ -130,7 +130,7 @@ func (p *passage) cut(reason string) {
 }
 
 // fail records why a connection could not be made.
-func (p *passage) fail(err error) {
+func (p *connection) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reason = cmp.Or(p.reason, because(err))
@@ -148,7 +148,7 @@ func because(err error) string {
 }
 
 // end completes the log line of a connection.
-func (p *passage) end() {
+func (p *connection) end() {
 	p.cancel(nil)
 	p.mu.Lock()
 	p.g.record.end(p.line, func(c *hutch.Connection) {

@@ -7,8 +7,8 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// birth holds the descriptors that an instance starts with.
-type birth struct {
+// startFiles holds the descriptors that an instance starts with.
+type startFiles struct {
 	config, status *os.File // our ends of the two pipes
 	// The instance's descriptors, in the order of package inside; ours too until the instance has them.
 	files []*os.File
@@ -17,9 +17,9 @@ type birth struct {
 	program *os.File
 }
 
-// newBirth opens all files. The binds in config are replaced by the opened trees.
-func (i *instance) newBirth(config *inside.Config) (b *birth, err error) {
-	b = &birth{}
+// newStartFiles opens all files. The binds in config are replaced by the opened trees.
+func (i *instance) newStartFiles(config *inside.Config) (b *startFiles, err error) {
+	b = &startFiles{}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -54,7 +54,7 @@ func (i *instance) newBirth(config *inside.Config) (b *birth, err error) {
 }
 
 // descriptors returns the instance's descriptors, from 0 on.
-func (b *birth) descriptors() []int {
+func (b *startFiles) descriptors() []int {
 	null := int(b.files[0].Fd())
 	fds := []int{null, null, null}
 	for _, f := range append(b.files[1:4:4], b.program) {
@@ -67,8 +67,8 @@ func (b *birth) descriptors() []int {
 	return fds
 }
 
-// closeTheirs closes the instance's descriptors.
-func (b *birth) closeTheirs() {
+// closeChildFiles closes the instance's descriptors.
+func (b *startFiles) closeChildFiles() {
 	for _, f := range b.files {
 		f.Close()
 	}
@@ -76,8 +76,8 @@ func (b *birth) closeTheirs() {
 	b.files, b.trees = nil, nil
 }
 
-func (b *birth) close() {
-	b.closeTheirs()
+func (b *startFiles) close() {
+	b.closeChildFiles()
 	for _, f := range []*os.File{b.config, b.status} {
 		if f != nil {
 			f.Close()

@@ -12,9 +12,9 @@ import (
 // header carries the caller of a call from node to node. Only the door reads it; other listeners ignore it.
 const header = "Hutch-Caller"
 
-// passport is a caller.Caller in transit. It leaves out what belongs to one process: the end of the token, which the
+// sentCaller is a caller.Caller in transit. It leaves out what belongs to one process: the end of the token, which the
 // node that the client called watches, and the memory budget, because each node has its own.
-type passport struct {
+type sentCaller struct {
 	Principal *principal    `json:"principal,omitempty"`
 	Owner     *caller.Owner `json:"owner,omitempty"`
 	OwnOnly   bool          `json:"ownOnly,omitempty"`
@@ -33,7 +33,7 @@ type principal struct {
 
 // sealCaller writes a caller as the value of the header.
 func sealCaller(c caller.Caller) (string, error) {
-	p := passport{Owner: c.Owner, OwnOnly: c.OwnOnly, Origin: c.Origin, Trace: c.Trace}
+	p := sentCaller{Owner: c.Owner, OwnOnly: c.OwnOnly, Origin: c.Origin, Trace: c.Trace}
 	if who := c.Principal; who != nil {
 		p.Principal = &principal{who.ID, who.Name, who.Owner, who.Scopes, who.Limits, who.Network, who.Metadata, who.Expires}
 	}
@@ -43,7 +43,7 @@ func sealCaller(c caller.Caller) (string, error) {
 
 // openCaller reads the value of the header.
 func openCaller(text string) (c caller.Caller, err error) {
-	var p passport
+	var p sentCaller
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(b, &p)

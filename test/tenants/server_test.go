@@ -57,8 +57,8 @@ import (
 	"hutch/internal/watchlink"
 )
 
-// house is a server with everything in front of its engine.
-type house struct {
+// testServer is a server with everything in front of its engine.
+type testServer struct {
 	*httptest.Server
 	tokens       *auth.Registry
 	policy       *policy.Policy
@@ -76,10 +76,10 @@ type house struct {
 }
 
 // local is the token that a server has without set-up.
-const local = "root-of-the-house"
+const local = "root-of-the-server"
 
-// open opens a house whose sandboxes are of the fake runtime.
-func open(t *testing.T) *house {
+// open opens a server whose sandboxes are of the fake runtime.
+func open(t *testing.T) *testServer {
 	t.Helper()
 	return openWith(t, func(vault *secret.Vault, volumes *volume.Store) *engine.Engine {
 		e := engine.New(engine.Options{
@@ -99,7 +99,7 @@ func open(t *testing.T) *house {
 	})
 }
 
-func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Engine) *house {
+func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Engine) *testServer {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := secret.LoadKey(filepath.Join(dir, "key"), filepath.Join(dir, "secrets"))
@@ -148,7 +148,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	must(t, err)
 	links, err := watchlink.Open(t.Context(), watchlink.Options{Processes: p, Holder: tokens.Holder})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p, Links: links})}
+	h := &testServer{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p, Links: links})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
@@ -233,11 +233,11 @@ func must(t testing.TB, err error) {
 
 // tenant is an owner with a token.
 type tenant struct {
-	*house
+	*testServer
 	hutch.MintedToken
 }
 
-func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
+func (h *testServer) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 	t.Helper()
 	if req.Limits.Requests == 0 {
 		req.Limits.Requests = hutch.Unlimited
@@ -248,13 +248,13 @@ func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 }
 
 // adaAndEve are two unrelated tenants.
-func (h *house) adaAndEve(t testing.TB) (ada, eve *tenant) {
+func (h *testServer) adaAndEve(t testing.TB) (ada, eve *tenant) {
 	t.Helper()
 	return h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
 }
 
 // root is the tenant that a server has without set-up.
-func (h *house) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
+func (h *testServer) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 
 // answer is what came back of a request.
 type answer struct {
