@@ -96,7 +96,7 @@ var layers = []layer{
 
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/..."}},
 
-	// What a sandbox reaches.
+	// Packages for the network of sandboxes.
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// Ready instances of any kind.

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// Both forms of Exec, with a command that costs nothing, compared with a plain HTTP call with the same kind of client
-// to the same server.
+// The benchmarks compare both forms of Exec, with a command that costs nothing, with a plain HTTP call by the same kind of
+// client to the same server.
 
 func BenchmarkBareHTTP(b *testing.B) {
 	srv := serveScript(b)

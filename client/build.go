@@ -51,7 +51,7 @@ func (c *Client) sendForm(ctx context.Context, to endpoint, req any, name string
 	end = func(err error) error {
 		r.CloseWithError(errUnread)
 		if failed := <-sent; failed != nil && failed != errUnread && !errors.Is(failed, io.ErrClosedPipe) && err != nil {
-			return failed // what the archive is read from says why; a server that answers before it has read all says it better
+			return failed // the error of reading the archive says why; if a server answers before it has read all, its error is more precise
 		}
 		return err
 	}

@@ -60,7 +60,7 @@ var commands = map[util.SubCommand]string{
 }
 
 // gate waits for a byte from the pipe whose number is in the variable contract.Gate. It comes when this process has
-// been moved into the sandbox's control group, so all its children are born there. If the pipe closes instead, the
+// been moved into the sandbox's control group, so all its children start there. If the pipe closes instead, the
 // daemon no longer wants the sandbox.
 func gate() {
 	fd, err := strconv.Atoi(os.Getenv(contract.Gate))

@@ -24,7 +24,7 @@ type stage struct {
 
 func newStage(w io.Writer, prefix string) *stage { return &stage{w: w, prefix: prefix} }
 
-const shownLines = 5 // of a tool's result
+const shownLines = 5 // shown lines of a tool's result
 
 func (s *stage) show(e coding.Event) error {
 	switch e.Type {

@@ -65,7 +65,7 @@ func TestEveryFlagIsASetting(t *testing.T) {
 	}
 }
 
-// What `hutch config show` prints has no password of a proxy or a mirror.
+// The output of `hutch config show` has no password of a proxy or a mirror.
 func TestConfigShowsNoPassword(t *testing.T) {
 	t.Parallel()
 	f := serveCommandFlags(t)

@@ -40,7 +40,7 @@ const longTime = 24 * time.Hour
 
 func (j *job) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.SetInterspersed(false) // what follows the command is the command's
+	f.SetInterspersed(false) // flags after the command belong to the command
 	f.StringVarP(&j.language, "language", "l", "", "run source text in this language: python, javascript, typescript, bash, go ...")
 	f.StringVarP(&j.code, "code", "c", "", "the source text itself, instead of a file")
 	f.StringVarP(&j.dir, "cwd", "w", "", "working directory inside (default /workspace)")

@@ -16,7 +16,7 @@ import (
 // waits for each child.
 type children struct {
 	init    bool
-	started chan struct{} // there may be something to wait for again
+	started chan struct{} // there can be a child to wait for again
 	waiters sync.WaitGroup
 
 	// starting is held for reading from before a fork until the child is in the table. A caller that holds it for

@@ -74,7 +74,7 @@ func Run(boot wire.Boot) error {
 	}
 	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would process the core dump
 	syscall.Umask(0o022)
-	thrift()
+	preferSmall()
 	catchFatalSignals()
 	if boot.Hostname != "" {
 		_ = setHostname(boot.Hostname) // if it has the right
@@ -106,8 +106,8 @@ func catchFatalSignals() {
 	signal.Notify(make(chan os.Signal, 1), fatalSignals...) // no goroutine receives, so they are dropped
 }
 
-// thrift prefers a small agent to a fast one.
-func thrift() {
+// preferSmall prefers a small agent to a fast one.
+func preferSmall() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
 }

@@ -278,7 +278,7 @@ func TestSignalReachesTheTree(t *testing.T) {
 	}
 }
 
-// What a process left behind when it ended is found by its environment.
+// Processes that an ended process has left behind are found by their environment.
 func TestSignalReachesLeftovers(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})

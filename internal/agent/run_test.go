@@ -361,7 +361,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// What a shell leaves in the background lives on; the call does not wait.
+// Programs that a shell leaves in the background continue; the call does not wait for them.
 func TestLeftoversStay(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})

@@ -209,7 +209,7 @@ func TestRefusalsAreAlike(t *testing.T) {
 	}
 }
 
-// Of callers that race to create one name, one succeeds, while others check tokens.
+// If callers race to create one name, exactly one succeeds, while others check tokens.
 func TestRaces(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Memory)
 	if err != nil {

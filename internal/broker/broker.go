@@ -74,7 +74,7 @@ const (
 	idleTimeout   = time.Minute // idle time of a connection between requests
 )
 
-const maxSessions = 256 // of TLS with real hosts, that are kept
+const maxSessions = 256 // kept TLS sessions with real hosts
 
 // New returns a broker.
 func New(opt Options) *Broker {

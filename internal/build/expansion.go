@@ -243,7 +243,7 @@ type count struct {
 	all   int            // copies of the whole environment
 	made  int
 
-	letters, compared int // of all names; pairs of letters that the frontend compares to suggest a name for a missing one
+	letters, compared int // letters of all names; pairs of letters that the frontend compares to suggest a name for a missing one
 }
 
 // check counts all instructions, with each stage after the stages that it can be based on. Triggers are counted again

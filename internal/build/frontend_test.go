@@ -67,7 +67,7 @@ func frontendOf(t *testing.T) int {
 	return 0
 }
 
-// What the frontend refuses, and what the caller cannot find, keep their kinds.
+// Errors of the frontend, and of images that the caller cannot find, keep their kinds.
 func TestFrontendErrors(t *testing.T) {
 	none := hutch.Errorf(hutch.NotFound, "no such image")
 	resolve := func(context.Context, string) (string, []byte, error) { return "", nil, none }

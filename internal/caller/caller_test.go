@@ -43,7 +43,7 @@ func TestUnmetered(t *testing.T) {
 	}
 }
 
-// What outlives its request is charged to the same owner, and given back by itself.
+// Memory that outlives its request is charged to the same owner, and released on its own.
 func TestOwnBudget(t *testing.T) {
 	t.Parallel()
 	all := room.New(100, 50)

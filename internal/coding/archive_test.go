@@ -164,7 +164,7 @@ func TestHostileArchives(t *testing.T) {
 			req := onArchive(t, bytes.NewReader(archive), "ls -a .. /workspace; ls; cat stolen 2>&1 | head -c 100; true")
 			req.Limits = hutch.Limits{Disk: 64}
 			res, err := c.RunAgent(t.Context(), req, nil, nil)
-			if err == nil { // what is left out silently must not be anywhere
+			if err == nil { // an entry that is left out silently must not be anywhere
 				t.Errorf("it was accepted: %+v", res)
 				svc.Destroy(t.Context(), res.SandboxID, true)
 				return

@@ -38,7 +38,7 @@ const (
 	// Folder is where the repository is.
 	Folder = "/workspace/repo"
 
-	state  = "/workspace/.hutch-agent" // our own files, beside the repository
+	state  = "/workspace/.hutch-agent" // our own files, next to the repository
 	prompt = state + "/prompt"
 	base   = state + "/base.git"
 	// processName is the name of the process of a prompt.

@@ -277,7 +277,7 @@ func (t *template) hash() string {
 	return shortHash(t.Spec.blueprint, t.Spec.NetworkPolicy, t.Spec.NetworkPolicyManagement)
 }
 
-// addToClaim adds to a blueprint what a claim asks for besides, as far as its template allows that.
+// addToClaim adds the extra settings of a claim to a blueprint, as far as the claim's template allows that.
 func addToClaim(spec map[string]any, t *template, cl *claim) *refusal {
 	switch {
 	case len(cl.Spec.VolumeClaimTemplates) > 0:

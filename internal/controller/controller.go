@@ -142,7 +142,7 @@ func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionRes
 
 // work reconciles objects until ctx is done.
 func (c *Controller) work(ctx context.Context) {
-	// What changed while another controller worked is in the cache, too. The flag is set first: an event after it is queued, and
+	// Changes from the time when another controller worked are in the cache, too. The flag is set first: an event after it is queued, and
 	// the list has the objects of events before it.
 	c.working.Store(true)
 	for r, informer := range c.seen {
@@ -317,7 +317,7 @@ func (c *Controller) get(ctx context.Context, r schema.GroupVersionResource, nam
 
 // delete deletes an object as it was read, and no later one of its name. It is idempotent.
 func (c *Controller) delete(ctx context.Context, r schema.GroupVersionResource, m metav1.ObjectMeta, policy metav1.DeletionPropagation) error {
-	// Of this version only: a claim can have taken a Sandbox since it was read.
+	// Only this version is deleted: a claim can have taken a Sandbox since it was read.
 	only := metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}
 	err := c.in(r, m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &policy})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -313,7 +313,7 @@ func TestClaimsThatFail(t *testing.T) {
 	}
 }
 
-// What ends at a time ends at that time, as its policy says.
+// An object with a shutdown time ends at that time, as its policy says.
 func TestShutdownTime(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
@@ -479,7 +479,7 @@ func TestStandby(t *testing.T) {
 	c.wait("ns/sandboxes/box", ready, "True", dependenciesReady)
 }
 
-// Of two controllers one works. When it ends, the other one takes over, and neither makes anything twice.
+// If there are two controllers, one works. When it ends, the other one takes over, and nothing is created twice.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}

@@ -189,7 +189,7 @@ func decode[T any](u *unstructured.Unstructured) (*T, error) {
 func encode(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of our own types
+		panic(err) // cannot fail: these are our own types
 	}
 	var m map[string]any
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -235,7 +235,7 @@ func hasFinalizer(m metav1.ObjectMeta) bool { return slices.Contains(m.Finalizer
 func shortHash(parts ...any) string {
 	b, err := json.Marshal(parts)
 	if err != nil {
-		panic(err) // of our own types
+		panic(err) // cannot fail: these are our own types
 	}
 	sum := sha256.Sum256(b)
 	return fmt.Sprintf("%x", sum[:10])

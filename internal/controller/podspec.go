@@ -163,7 +163,7 @@ func (t *translation) containerField(name string, v any, path string) {
 		t.refuseIf(!strings.HasPrefix(t.program.dir, "/"), path)
 	case "env":
 		t.env(v, path)
-	case "ports": // what a container listens on is for people
+	case "ports": // the ports of a container are only documentation
 		t.list(v, path, "name", "containerPort", "protocol")
 	case "resources":
 		t.resources(v, path)

@@ -106,7 +106,7 @@ func TestALostDataFolder(t *testing.T) {
 	}
 }
 
-// What is missing or contradicts itself is said before anything is made.
+// Missing or contradictory settings are reported before anything is created.
 func TestJoiningRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

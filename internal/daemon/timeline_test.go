@@ -10,7 +10,7 @@ import (
 	"hutch/internal/timeline"
 )
 
-// What a client got as an answer is on the timeline, whatever becomes of the server: nothing waits in memory.
+// Every answer that a client got is on the timeline, even if the server dies then: no entry waits in memory.
 func TestTimelineSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))

@@ -135,7 +135,7 @@ func TestWakesWhereThereIsRoom(t *testing.T) {
 		}
 	}
 
-	// What the metrics have of it.
+	// The metrics count it.
 	fetched, left := int64(0), int64(0)
 	for _, d := range nodes {
 		m, ok, err := d.reportFleet(t.Context())

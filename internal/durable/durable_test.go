@@ -43,7 +43,7 @@ func TestWholeOrNot(t *testing.T) {
 	}
 }
 
-// Of callers that race to create a file, one succeeds.
+// If callers race to create a file, exactly one succeeds.
 func TestOneCreates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	var made sync.Map

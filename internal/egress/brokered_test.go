@@ -118,7 +118,7 @@ func TestBrokeredHosts(t *testing.T) {
 	}
 }
 
-// TestSharedAddressOfABrokeredHost: other hosts at the same address are reached as without the secret.
+// TestSharedAddressOfABrokeredHost: other hosts at the same address are reached without the secret.
 func TestSharedAddressOfABrokeredHost(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).brokered(hutch.NetworkOpen)

@@ -279,7 +279,7 @@ func TestSlowNames(t *testing.T) {
 	flows.Wait()
 }
 
-// What one sandbox looked up is not answered sooner to another one, which would learn what the first one does.
+// A name that one sandbox looked up is not answered faster to another one, which would otherwise learn what the first one does.
 func TestAnswersAreOfOneSandbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

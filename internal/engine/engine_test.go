@@ -127,7 +127,7 @@ func TestOneIDIsOneSandbox(t *testing.T) {
 	}
 }
 
-// waits is a context that calls begun when something waits for its end.
+// waits is a context that calls begun when a caller starts to wait for its end.
 type waits struct {
 	context.Context
 	begun func()
@@ -206,7 +206,7 @@ func TestIdleStopKeepsFiles(t *testing.T) {
 	}
 }
 
-// What is written while the files are being kept is not lost with the instance.
+// Data that is written while the files are being saved is not lost with the instance.
 func TestUsedWhileFilesAreKept(t *testing.T) {
 	b := start(t, nil)
 	packed, goOn := filepath.Join(t.TempDir(), "packed"), filepath.Join(t.TempDir(), "go-on")
@@ -560,7 +560,7 @@ func TestSilentAgent(t *testing.T) {
 	for sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy; sb = b.until(t, "a", hutch.Running) {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(10 * 50 * time.Millisecond) // of looks at its health
+	time.Sleep(10 * 50 * time.Millisecond) // time for ten checks of its health
 	if sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy {
 		t.Errorf("%+v", sb)
 	}

@@ -161,7 +161,7 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
-	reason := s.Sandbox().Reason // of one that continues from a checkpoint
+	reason := s.Sandbox().Reason // the reason of a sandbox that continues from a checkpoint
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 		for range restoreTries {
 			killed := e.instances.Kills()

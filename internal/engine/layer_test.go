@@ -151,7 +151,7 @@ func TestLayersAreHeld(t *testing.T) {
 	}
 }
 
-// Where there can be no layer after all, copies have files of their own.
+// If no layer can be made after all, copies have their own files.
 func TestLayersThatCannotBe(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprint("refuse=", refuse), func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestLayersOfThePool(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	b.destroy(t, "three")
-	for end := time.Now().Add(20 * time.Second); d.open() > 0; time.Sleep(time.Millisecond) { // the last spare ones go beside us
+	for end := time.Now().Add(20 * time.Second); d.open() > 0; time.Sleep(time.Millisecond) { // the pool removes its last copies in the background
 		if time.Now().After(end) {
 			t.Fatalf("%d layers are open", d.open())
 		}

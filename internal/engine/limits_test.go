@@ -68,7 +68,7 @@ func TestInstanceTypes(t *testing.T) {
 	}
 }
 
-// What is kept of every sandbox, and handed to each of its programs, is bounded.
+// The record of a sandbox, and the environment that its programs get, are bounded.
 func TestRecordsAreBounded(t *testing.T) {
 	b := start(t, nil)
 	many := map[string]string{}

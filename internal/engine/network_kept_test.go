@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// What a sandbox may reach is the same after its sleep and after a restart.
+// A sandbox has the same network rules after its sleep and after a restart.
 func TestNetworkIsKept(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "awake"})

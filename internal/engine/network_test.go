@@ -128,7 +128,7 @@ func TestNetworkCeilingOfCopies(t *testing.T) {
 	}
 }
 
-// What went over a network is counted on by the next server.
+// The next server continues to count the network traffic.
 func TestTrafficIsKept(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Gateway = exits{}.make })
 	b.create(t, hutch.CreateRequest{ID: "box"})

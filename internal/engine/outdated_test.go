@@ -39,7 +39,7 @@ func TestUpgradeKeepsFiles(t *testing.T) {
 	}
 }
 
-// Where its files cannot be kept, the sandbox is left as it is, for the earlier version.
+// A sandbox whose files cannot be saved is left as it is, for the earlier version.
 func TestUpgradeThatCannotKeepFilesRemovesNothing(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

@@ -159,7 +159,7 @@ func TestPoolMakesWay(t *testing.T) {
 		slow.Store(true)
 		defer slow.Store(false)
 		close(begun)
-		<-time.After(100 * time.Millisecond) // that long does this driver take
+		<-time.After(100 * time.Millisecond) // how long this driver takes
 		return nil
 	}})
 	var cold sync.WaitGroup

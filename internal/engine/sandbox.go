@@ -22,7 +22,7 @@ type sandbox struct {
 	execs   resumable.Table
 	servers atomic.Int32 // connections with servers inside
 
-	// Of the saves of its volumes; only keepVolumesSaved uses them.
+	// These fields are about the saves of its volumes; only keepVolumesSaved uses them.
 	nextSave         time.Time
 	interruptedSaves int // saves in a row that ended because another caller wanted the lifecycle lock
 }

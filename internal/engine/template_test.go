@@ -7,7 +7,7 @@ import (
 	"hutch/internal/engine"
 )
 
-// What is shared with all owners is not made of a sandbox that was lent secrets.
+// A template that is shared with all owners cannot be made from a sandbox that has requested secrets.
 func TestSharedTemplateWithoutSecrets(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.Secret = func(_, _ string) (string, error) { return "a secret value", nil }

@@ -128,7 +128,7 @@ func TestDestroyedWhileLookedAt(t *testing.T) {
 	}
 	close(destroyed)
 	b.create(t, hutch.CreateRequest{ID: "next"})
-	<-later // of the round of looks after that one
+	<-later // the round of readings after that one
 	list, err := b.store.All(t.Context())
 	if err != nil || len(list) != 1 || list[0].Sandbox.ID != "next" {
 		t.Errorf("in the store: %+v, %v", list, err)

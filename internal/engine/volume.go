@@ -13,7 +13,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// A volume is put into a new sandbox as files, and saved from there: see package volume. The record of a sandbox alone
+// A volume is put into a new sandbox as files, and saved from there: see package volume. Only the record of a sandbox
 // says that it writes to a volume, asleep or awake, so such a claim ends with the sandbox and survives whatever the
 // sandbox does.
 //

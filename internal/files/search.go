@@ -124,7 +124,7 @@ func (s *search) file(ctx context.Context, file io.Reader, p string) error {
 	}
 	for line, whole := 1, true; ; {
 		text, err := s.in.ReadSlice('\n')
-		if whole && len(text) > 0 { // of a longer line, its beginning
+		if whole && len(text) > 0 { // the beginning of a longer line
 			if err := s.line(p, line, bytes.TrimSuffix(text, []byte("\n"))); err != nil {
 				return err
 			}

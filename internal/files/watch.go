@@ -83,7 +83,7 @@ type outbox struct {
 	more   sync.Cond
 	events []hutch.FileEvent
 	closed bool
-	err    error // of the receiver; read after send has returned
+	err    error // the receiver's error; read after send has returned
 }
 
 const maxOutbox = 64 << 10
@@ -150,7 +150,7 @@ type watcher struct {
 // after it.
 type change struct {
 	hutch.FileEvent
-	wd int // of the folder that reported it
+	wd int // watch descriptor of the folder that reported it
 
 	// For a departure, which can be a move:
 	cookie uint32

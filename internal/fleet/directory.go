@@ -70,7 +70,7 @@ CREATE TABLE IF NOT EXISTS fleet_tokens (
 );
 `
 
-// notices is the channel on which nodes hear that the table of nodes has changed.
+// notices is the channel that notifies nodes when the table of nodes has changed.
 const notices = "hutch_fleet_nodes"
 
 // Lease is how long a node may serve after it last heard from the database, by the database's clock.
@@ -335,7 +335,7 @@ func noNode(id string) error {
 func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutch.RemovedNode, error) {
 	var freed int64
 	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		if err := lockTables(ctx, tx); err != nil { // of the last two nodes, only one is removed
+		if err := lockTables(ctx, tx); err != nil { // if two callers remove the last two nodes, one of them fails
 			return err
 		}
 		var alive, others bool

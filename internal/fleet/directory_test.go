@@ -109,7 +109,7 @@ func TestOneID(t *testing.T) {
 	}
 }
 
-// TestLimitOfAnOwner: it holds over all nodes, whoever asks, and another owner's sandboxes do not count.
+// TestLimitOfAnOwner: the limit holds over all nodes, whichever node asks, and another owner's sandboxes do not count.
 func TestLimitOfAnOwner(t *testing.T) {
 	t.Parallel()
 	d := register(t, 3, 30)

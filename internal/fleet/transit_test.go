@@ -47,7 +47,7 @@ func live(t *testing.T, d *Directory) *Directory {
 	return d
 }
 
-// TestTransit: whoever races for a sandbox that sleeps, one node gets it, and all others know that they have not.
+// TestTransit: if several nodes race for a sleeping sandbox, one gets it, and all others know that they did not.
 func TestTransit(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 5, 100))

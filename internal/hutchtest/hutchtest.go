@@ -68,7 +68,7 @@ func root() string {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..")
 	}
-	dir, _ := os.Getwd() // of the package: the path of the source is left out with -trimpath
+	dir, _ := os.Getwd() // the folder of the package: with -trimpath, the path of the source is unknown
 	for !exists(filepath.Join(dir, "go.mod")) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}

@@ -125,7 +125,7 @@ func TestEROFSWithLinks(t *testing.T) {
 	}
 }
 
-// What the image trusts stays trusted, wherever it keeps that.
+// The authorities that an image trusts stay trusted, wherever the image keeps their certificates.
 func TestEROFSTrusts(t *testing.T) {
 	t.Parallel()
 	authority, _ := newAuthority(t)

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// What is added to a configuration takes effect, and what the host has decided
-// stays. Real OpenSSL reads it.
+// Settings that are added to a configuration take effect, and settings of the host stay. Real OpenSSL reads it.
 func TestOpenSSLDrawsFromKernel(t *testing.T) {
 	t.Parallel()
 	if randomProvider == "" {

@@ -19,7 +19,7 @@ const (
 // change what is kept for all.
 func TestWarmGo(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "hutch-image-") // those of the framework are closed to others
+	dir, err := os.MkdirTemp("", "hutch-image-") // other users cannot enter t.TempDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func makeImage(t *testing.T, dir string, opt HostOptions) Root {
 	return root
 }
 
-// What fails leaves nothing.
+// A failed warm-up leaves no files.
 func TestWarmFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

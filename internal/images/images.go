@@ -284,7 +284,7 @@ func (s *Images) keep(ctx context.Context) (release func(), err error) {
 	}
 	var all []func()
 	for _, img := range s.opt.Store.Images("") {
-		if used[img.Digest] { // of any owner: a sandbox from a shared snapshot needs another owner's image
+		if used[img.Digest] { // used by any owner: a sandbox from a shared snapshot needs another owner's image
 			all = append(all, s.opt.Store.Use(img.Owner, img.Digest))
 		}
 	}

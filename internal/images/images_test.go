@@ -186,7 +186,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What was saved can be loaded, under another name.
+// A saved image can be loaded, under another name.
 func TestSaveAndLoad(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

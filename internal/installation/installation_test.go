@@ -236,7 +236,7 @@ func TestKeyFromElsewhere(t *testing.T) {
 	}
 }
 
-// What was cut off, changed or is foreign is refused, and nothing is left of it.
+// A backup that is incomplete, changed or foreign is refused, and leaves no files.
 func TestDamaged(t *testing.T) {
 	data, _ := example(t)
 	key := newKey(t)

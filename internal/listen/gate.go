@@ -109,7 +109,7 @@ func (g *Gate) admit(c *gateConn) bool {
 	g.total++
 	g.joinLocked(c, c.class)
 	if of := g.classes[c.class]; c.class != "" && of.count > g.opt.Share {
-		evict(&of.idle) // of this address, if any; the new one is not in the idle list yet
+		evict(&of.idle) // a connection of this address, if any; the new one is not in the idle list yet
 	}
 	g.setIdleLocked(c)
 	return true

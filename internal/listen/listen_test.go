@@ -181,7 +181,7 @@ type acmeServer struct {
 	*authority
 	t       *testing.T
 	url     string
-	target  string // where the domain leads
+	target  string // the address of the domain
 	checked atomic.Bool
 	cert    []byte
 }

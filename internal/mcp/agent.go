@@ -93,7 +93,7 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	return reply{fmt.Sprintf("%s\n%s\n\n%s", lineOf(res), ran.Answer, ran.Diff), ran}, nil
 }
 
-// ranOf is a result of which most bytes of the difference are shown.
+// ranOf is a result that shows at most this many bytes of the difference.
 func ranOf(res hutch.AgentResult, most int) ranAgent {
 	return ranAgent{
 		SandboxID: res.SandboxID, Success: res.Success, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Answer: tail(readable([]byte(res.Answer)), maxShown),

@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// What is said of a sandbox has the health of its processes, and the beginning of what a check printed that failed.
+// The description of a sandbox has the health of its processes, and the beginning of the output of a failed check.
 func TestDescribeHealth(t *testing.T) {
 	t.Parallel()
 	fine, failed := 0, 1

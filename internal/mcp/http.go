@@ -71,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	if len(body) > 0 && !json.Valid(body) { // of several values, the SDK would take the first
+	if len(body) > 0 && !json.Valid(body) { // if there are several values, the SDK would take the first
 		writeError(w, http.StatusBadRequest, nil, codeParse, "the body is not one JSON value")
 		return
 	}

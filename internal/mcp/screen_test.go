@@ -10,7 +10,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// What a computer-use model asks for is done as it is, and a screenshot is an image.
+// The actions of a computer-use model are done unchanged, and a screenshot is an image.
 func TestComputer(t *testing.T) {
 	svc := &scripted.Service{}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {

@@ -16,7 +16,7 @@ type Fleet struct {
 	Nodes []hutch.Node  // all of them that have begun once, as this node read them last
 	Lease time.Duration // how long this node serves without another answer of the database; 0 if it does not serve
 
-	// Of this node: the sandboxes that it holds, those that cannot leave it while it drains, and those that the bucket has, too.
+	// These fields count the sandboxes of this node: all, those that cannot leave it while it drains, and those that are also in the bucket.
 	Held, Stuck, InBucket int64
 
 	Renewals Outcomes

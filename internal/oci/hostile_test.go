@@ -59,7 +59,7 @@ func TestLoadedTwice(t *testing.T) {
 	}
 }
 
-// What an image says stays in the server's memory, so that has a bound for each image and each owner.
+// The configuration of an image stays in the server's memory, so it is bounded for each image and each owner.
 func TestMemoryOfRecords(t *testing.T) {
 	w := newWorld(t)
 	w.open(Options{Limits: Limits{Images: 1}})

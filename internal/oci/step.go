@@ -34,7 +34,7 @@ type StepOptions struct {
 	Owner string
 	Base  string // digest of an image that the owner sees; empty for nothing
 	Key   string
-	By    string // what its history says
+	By    string // the text in its history
 	// User and WorkingDir are what sandboxes of the step begin with.
 	User, WorkingDir string
 	// Fill writes the new layer, as a plain tar stream; nil adds none.

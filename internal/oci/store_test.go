@@ -206,7 +206,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What was pulled is there, with all that its configuration says, and is pulled no second time.
+// A pulled image is there with its whole configuration, and is not pulled a second time.
 func TestPull(t *testing.T) {
 	w := newWorld(t)
 	w.push("a/b:1", plainImage(t))
@@ -456,7 +456,7 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// What a killed server left half written is noticed, and fetched again.
+// A file that a killed server left incomplete is detected, and fetched again.
 func TestResumesFromNonsense(t *testing.T) {
 	w := newWorld(t)
 	big := layerOf(t, "big", noise(2<<20, "big"))
@@ -977,7 +977,7 @@ func TestSaveAndLoad(t *testing.T) {
 	if err != nil || len(loaded) != 1 || fmt.Sprint(loaded[0].References) != "[docker.io/library/web:2]" {
 		t.Fatalf("%v %v", loaded, err)
 	}
-	// What Save writes is what docker load reads.
+	// Save writes the format that docker load reads.
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}

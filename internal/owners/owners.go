@@ -14,7 +14,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// Options are where the data of owners is. All are required.
+// Options are the stores with the data of owners. All are required.
 type Options struct {
 	Service hutch.Service
 	Tokens  hutch.Tokens

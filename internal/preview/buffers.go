@@ -19,7 +19,7 @@ type buffers struct {
 	inUse       atomic.Int32
 }
 
-// visitBuffers lends buffers for one visit. It implements httputil.BufferPool.
+// visitBuffers provides the buffers of one visit. It implements httputil.BufferPool.
 type visitBuffers struct {
 	*buffers
 	*visit

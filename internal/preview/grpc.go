@@ -162,7 +162,7 @@ var callStatus = map[int]int{
 	http.StatusGatewayTimeout:        4, // DEADLINE_EXCEEDED
 }
 
-// answerCall sends a notice to a gRPC caller: the answer consists of its end.
+// answerCall sends a notice to a gRPC caller, as an answer without messages.
 func answerCall(w http.ResponseWriter, n notice) {
 	w.Header().Set("Content-Type", "application/grpc")
 	endCall(w.Header(), "", n)

@@ -182,7 +182,7 @@ func TestWhatGoesIn(t *testing.T) {
 			t.Errorf("%q went in:\n%s", bad, text)
 		}
 	}
-	// The token is found in every place where it opens the server.
+	// The server's token is removed from every place where the server accepts it.
 	_, text = b.ask(t, "GET", public, "/?a=b&access_token="+ourKey, nil, "X-Api-Key", ourKey, "Sec-WebSocket-Protocol", "chat, hutch.token."+ourKey)
 	if strings.Contains(text, ourKey) || !strings.Contains(text, "GET /?a=b HTTP") || !strings.Contains(text, "Sec-Websocket-Protocol: chat\r") {
 		t.Errorf("the token went in, or more than it was taken out:\n%s", text)
@@ -249,7 +249,7 @@ func TestPathsAreAlone(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if csp := resp.Header.Values("Content-Security-Policy"); len(csp) != 2 || csp[0] != alone {
+	if csp := resp.Header.Values("Content-Security-Policy"); len(csp) != 2 || csp[0] != uniqueOrigin {
 		t.Errorf("Content-Security-Policy: %q", csp)
 	}
 	for _, path := range []string{"/preview/8000-box-none/", "/preview/" + private + "/"} {

@@ -139,7 +139,7 @@ func TestInterruptSkipsWhatWaits(t *testing.T) {
 	}
 }
 
-// What is skipped begins after what was sent, also when part of a piece was.
+// The skipped output begins after the sent output, also when only part of a piece was sent.
 func TestSkipNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	const all = window + 4<<10

@@ -42,7 +42,7 @@ func TestReadAndResume(t *testing.T) {
 	}
 }
 
-// What was lost with a connection can be read again: the newest 2 MiB, less what the record of the pieces takes.
+// Output that was lost with a connection can be read again: the newest 2 MiB, minus the size of the list of pieces.
 func TestKeepsWhatTheReaderGot(t *testing.T) {
 	var table Table
 	x, r, _ := start(t, &table, time.Minute)

@@ -28,7 +28,7 @@ const (
 	stripperName   = "hutch-strip-types"
 	stripperTime   = 3 * time.Second  // CPU time
 	stripperWait   = 30 * time.Second // elapsed: a busy machine costs time, and no source is refused for it
-	stripperMemory = 2 << 30          // stripper memory of address space; a Go program has a lot that it does not use
+	stripperMemory = 2 << 30          // bytes of address space; a Go program reserves much more than it uses
 	stripperStack  = 256 << 20
 	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
 	maxStripped = 4 * hutch.MaxCommand

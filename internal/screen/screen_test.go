@@ -18,7 +18,7 @@ import (
 	"hutch"
 )
 
-// scriptedConn is the end of a connection whose other end says what it says, and hears everything.
+// scriptedConn is a connection with scripted input, which records everything that is written to it.
 type scriptedConn struct {
 	net.Conn // nil
 	io.Reader
@@ -66,7 +66,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// What a program inside says in the place of a screen ends in an error, and never in much memory or a panic.
+// A program that pretends to be a screen causes an error, and never much use of memory or a panic.
 func TestHostileScreens(t *testing.T) {
 	t.Parallel()
 	size := func(w, h uint16) []byte { return rect(0, 0, w, h, encodeSize, make([]byte, 4+16)...) }

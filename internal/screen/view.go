@@ -131,10 +131,10 @@ func message(head []byte) (fixed int, pass bool, more int64, err error) {
 		fixed = 8
 	case toPointer:
 		fixed = 6
-		if len(head) >= 2 && head[1]&0x80 != 0 { // of 7 bytes, or of 6 with an eighth button: only the server's answers would show which
+		if len(head) >= 2 && head[1]&0x80 != 0 { // 7 bytes long, or 6 with an eighth button: only the server's answers would show which
 			return 0, false, 0, hutch.Errorf(hutch.Invalid, "the viewer sent an eighth or further mouse button: use buttons 1 to 7, or connect with control")
 		}
-	case toCutText: // of negative length with formats
+	case toCutText: // a negative length means that formats follow
 		fixed = 8
 		count = func() int64 {
 			n := int64(int32(binary.BigEndian.Uint32(head[4:])))

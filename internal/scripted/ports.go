@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// Expose shows ports at URLs at which nothing answers.
+// Expose returns URLs at which nothing answers.
 func (s *Service) Expose(_ context.Context, sandbox string, req hutch.ExposeRequest) (hutch.Port, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,7 +122,7 @@ func (m *mask) take(p piece) {
 
 // emitter returns the function that receives the stream's output.
 func (m *mask) emitter() emit {
-	at := m.s.passed // of the bytes that it reports
+	at := m.s.passed // the position of the reported bytes
 	return func(data []byte, end int, marker bool) {
 		if marker {
 			data = bytes.Repeat([]byte{'*'}, end-at)

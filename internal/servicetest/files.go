@@ -157,7 +157,7 @@ func (s *suite) attributes(t *testing.T, id string) {
 	}
 }
 
-// keepsAttributes: an edit and a copy have those of the file, and a file that nobody may write to can have some.
+// keepsAttributes checks that an edit and a copy keep the attributes of a file, and that a read-only file can get some.
 func (s *suite) keepsAttributes(t *testing.T, id, path string, given map[string]string) {
 	t.Helper()
 	if _, err := s.svc.EditFile(bounded(t), id, hutch.EditRequest{Path: path, Old: "x", New: "y"}); err != nil {

@@ -257,7 +257,7 @@ func (s *suite) useBrowser(t *testing.T) {
 	}
 	eventually(t, "the page can be seen", func() bool { return lit(s.picture(t, id, hutch.ScreenshotRequest{})) > 100_000 })
 
-	// Where memory is kept, a copy shows the same pages.
+	// If the runtime keeps memory, a copy shows the same pages.
 	copies, err := s.svc.Fork(bounded(t), id, hutch.ForkRequest{})
 	if err != nil || len(copies) != 1 {
 		t.Fatal(copies, err)

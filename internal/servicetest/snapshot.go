@@ -88,7 +88,7 @@ func (s *suite) filesKeepModes(t *testing.T) {
 	}
 }
 
-// Where a snapshot has memory, programs and contexts continue in it; they choose
+// If a snapshot has memory, programs and contexts continue in it; they choose
 // other random numbers than elsewhere.
 func (s *suite) snapshotsHaveMemory(t *testing.T) {
 	parent := s.open(t)
@@ -246,7 +246,7 @@ func (s *suite) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffReques
 	return d, changes
 }
 
-// What differs between two snapshots, and between a snapshot and the sandbox as it is now.
+// Differences between two snapshots, and between a snapshot and the sandbox as it is now.
 func (s *suite) comparesSnapshots(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, `umask 22; mkdir d dir; printf 'one\ntwo\nthree\n' >text; echo same >same; echo gone >gone; ln -s here link; echo x >mode; chmod 600 mode; printf '\0a' >binary

@@ -262,7 +262,7 @@ func isOutage(err error) bool {
 		error
 		Timeout() bool
 		Temporary() bool
-	}](err); ok { // of package net
+	}](err); ok { // an error of package net
 		return true
 	}
 	text := err.Error()

@@ -63,7 +63,7 @@ func TestNodesHearOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	seenByB.becomes(t, "map[1:a]")
-	// A change is decided with what others changed, whether they have been heard or not.
+	// A change takes account of the changes of other nodes, whether their notices have arrived or not.
 	var wg sync.WaitGroup
 	var made atomic.Int32
 	for _, m := range []struct {
@@ -278,7 +278,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	}
 }
 
-// What changed while the database was away is not missed, whatever else keeps memory busy when it is back.
+// Changes from the time when the database was away are not missed, even if other work keeps the memory busy afterwards.
 func TestNewsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const patience = time.Second

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What was packed is the same after it is unpacked: contents, modes, times, links and holes.
+// Files are the same after they were packed and unpacked: contents, modes, times, links and holes.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	from, to := t.TempDir(), t.TempDir()
@@ -78,7 +78,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// As root, what a sandbox begins with is not packed until it is changed. A copy of it is, and so is a file without a time.
+// As root, the files that a sandbox starts with are not packed until they change. A copy of such a file is packed, and so
+// is a file without a time.
 func TestUntouched(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root packs the files of all users")

@@ -49,7 +49,7 @@ type pending struct {
 
 	mu    sync.Mutex
 	ended bool
-	id    int64 // of its entry, once it has one
+	id    int64 // id of its entry, once it has one
 }
 
 // begin writes that the call is running.

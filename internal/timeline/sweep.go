@@ -63,7 +63,7 @@ func (t *Timelines) stored(dir string, now time.Time) (all []stored, err error) 
 		for _, f := range files {
 			info, failed := f.Info()
 			if failed != nil {
-				continue // it was turned meanwhile
+				continue // it was rotated in the meantime
 			}
 			if strings.HasSuffix(f.Name(), ".old.jsonl") && t.expired(info.ModTime(), now) {
 				os.Remove(filepath.Join(s.dir, f.Name()))

@@ -225,7 +225,7 @@ func TestWakingForEver(t *testing.T) {
 	}
 }
 
-// What was written is there after a kill, also when a power cut tore the last line; cursors continue.
+// Written entries are there after a kill, also when a power cut tore the last line; cursors continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -252,7 +252,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A reader that follows gets every entry once, also when the files are turned meanwhile.
+// A reader that follows gets every entry once, also when the files are rotated in the meantime.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")

@@ -224,7 +224,7 @@ var table = []Verb{
 	// Questions
 	keeping("Ask", run),
 
-	// What the server reports about itself.
+	// Reports of the server about itself.
 	serving("Usage", see, "GET /v1/usage").looks(),
 	serving("Stats", see, "GET /v1/stats").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),

@@ -178,7 +178,7 @@ func TestBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantVolume(t, s, "a=1")
-		save(t, s, "a=1", "c=3") // of a sandbox that never saw b
+		save(t, s, "a=1", "c=3") // by a sandbox that never had b
 		syncNow(t, s)
 		wantVolume(t, s, "a=1 b=2 c=3")
 		wantObjects(t, o, "a=1 b=2 c=3")

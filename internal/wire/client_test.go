@@ -213,7 +213,7 @@ func TestStdinStaysInItsWindow(t *testing.T) {
 		p.hello().request()
 		p.started()
 		n := 0
-		for n <= StdinWindow-32<<10 { // what must come unconfirmed
+		for n <= StdinWindow-32<<10 { // input that must arrive without a confirmation
 			_, payload, err := p.r.Next()
 			if err != nil {
 				break

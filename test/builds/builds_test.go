@@ -25,9 +25,9 @@ type testCase struct {
 	modes  map[string]string // mode, user and group
 	links  map[string]string
 	check  func(t *testing.T, o *built)
-	log    string   // that the output of commands contains
+	log    string   // part of the output of commands
 	kind   error    // of the error
-	errors []string // that the error contains
+	errors []string // parts of the text of the error
 }
 
 // tarOf is an archive of files.
@@ -59,7 +59,7 @@ func config(check func(o *built) bool) func(*testing.T, *built) {
 func cases(t *testing.T) []testCase {
 	archive := tarOf(t, "in/", "in/x", "X", entry{name: "in/run", content: "R", mode: 0o755})
 	return []testCase{
-		// What an image says.
+		// The configuration of an image.
 		{name: "env", dockerfile: "FROM localhost/base\nENV A=1 B=\"two words\"\nENV C $COLOUR-$A", check: config(func(o *built) bool {
 			return slices.Contains(o.config.Env, "B=two words") && slices.Contains(o.config.Env, "C=red-1") && slices.Contains(o.config.Env, "COLOUR=red")
 		})},
@@ -140,7 +140,7 @@ func cases(t *testing.T) []testCase {
 		{name: "onbuild", dockerfile: "FROM localhost/base\nONBUILD COPY a /triggered", req: hutch.BuildRequest{Name: "localhost/onbuild"}, paths: []string{}},
 		{name: "onbuild of the base", dockerfile: "FROM localhost/onbuild\nENV A=1", files: files("a", "1"), paths: []string{"triggered"}},
 
-		// What cannot be read.
+		// Builds that cannot be read.
 		{name: "empty", dockerfile: "\n", kind: hutch.Invalid},
 		{name: "no from", dockerfile: "COPY a b", kind: hutch.Invalid},
 		{name: "unknown instruction", dockerfile: "FROM localhost/base\nFETCH x", kind: hutch.Invalid, errors: []string{"FETCH", "line 2"}},

@@ -26,7 +26,7 @@ import (
 // engine is Docker's own engine with the BuildKit that is in it.
 type engine struct{ *docker.Client }
 
-// What the engine's images are called, and where their contexts have the Dockerfile of a test.
+// The name of the engine's images, and the path of a test's Dockerfile in their contexts.
 const (
 	engineTag  = "localhost/of-the-engine"
 	engineFile = "Dockerfile-of-the-test"
@@ -59,7 +59,7 @@ var unlike = map[string]string{
 	"patterns of a copy without end":        "likewise",
 }
 
-// What comes out of a Dockerfile is what comes out of Docker's own engine: files, modes, owners and configuration.
+// A Dockerfile gives the same result as in Docker's own engine: files, modes, owners and configuration.
 //
 // It takes minutes, so `make compat-builds` runs it, which names the file for the report.
 func TestAsDockerDoes(t *testing.T) {

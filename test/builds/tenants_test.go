@@ -26,7 +26,7 @@ func (b *bed) tenant(t *testing.T, req hutch.TokenRequest) *bed {
 	return &as
 }
 
-// What a token may have holds for the commands of its builds. No step of another owner is taken for its own.
+// The limits of a token hold for the commands of its builds. A build never uses a cached step of another owner.
 func TestTenants(t *testing.T) {
 	b := newShellBed(t)
 	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("example.com")}

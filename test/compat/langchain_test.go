@@ -34,7 +34,7 @@ func langchain(t *testing.T, args ...string) map[string]expectation {
 func TestSmolagents(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "smolagents")
-	url, token := serveE2BWith(t, func(c *daemon.Config) { c.Sandboxes.Image.Path = "/usr/bin:/bin" }) // that Python has numpy, as E2B's
+	url, token := serveE2BWith(t, func(c *daemon.Config) { c.Sandboxes.Image.Path = "/usr/bin:/bin" }) // as in E2B, this Python has numpy
 	checkLines(t, runPython(t, python, "smolagents_client.py", e2bEnv(url, token)...), smolagentsChecks)
 }
 

@@ -20,7 +20,7 @@ const maxFirstLoad = 300 << 10
 
 const dist = "../../internal/console/dist"
 
-// What a browser loads first is small: the page, and what it names.
+// The first load of a browser is small: the page, and the files that it names.
 func TestFirstLoad(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(dist, "index.html"))
 	if err != nil {

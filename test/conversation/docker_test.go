@@ -58,7 +58,7 @@ func (d *deployment) has(t *testing.T, language string) bool {
 	return strings.Contains(string(d.session(t)("tools/call", `{"name":"sandbox.list_runners","arguments":{}}`)), `"language":"`+language+`"`)
 }
 
-// runnerFiles are the files of which docker build makes a runner for a language.
+// runnerFiles are the files from which docker build makes a runner for a language.
 func runnerFiles(t *testing.T, language string) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()

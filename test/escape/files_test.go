@@ -55,7 +55,7 @@ func TestFilesOfTheAgent(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a listing of the agent's folder in /proc refuses, a listing of /proc does not show.
+// A listing of /proc does not show files that a listing of the agent's folder in /proc refuses.
 func TestListOfProc(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})

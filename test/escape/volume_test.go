@@ -112,8 +112,8 @@ for name in (b"-rf", b"--to-command=touch evil", b"new\nline", b"\xff\xfe", b"*"
 	})
 }
 
-// TestVolumeFolderIsReplaced: a program that replaces the folder of the volume by a link, over and over, while it is saved
-// gets nothing saved but what its user can read inside.
+// TestVolumeFolderIsReplaced: a program replaces the folder of the volume by a link, over and over, during a save. Then the
+// save has only files that the program's user can read inside.
 func TestVolumeFolderIsReplaced(t *testing.T) {
 	eachVolume(t, func(t *testing.T, e *engine.Engine, s *volume.Store) {
 		volumeBox(t, e, "one", false)

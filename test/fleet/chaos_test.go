@@ -86,7 +86,7 @@ type breakable struct {
 type modelBox struct {
 	id    string
 	state string // of these constants
-	nonce string // that it has in a file, when it is there
+	nonce string // content of a file in it, while it exists
 }
 
 const (
@@ -393,7 +393,7 @@ func (c *chaos) moveLeases(by string) {
 // converge checks that after the last failure all nodes say the same, and what was promised.
 func (c *chaos) converge() {
 	c.t.Helper()
-	for _, b := range c.boxes { // what could not be destroyed because the database was away can be now
+	for _, b := range c.boxes { // sandboxes that could not be destroyed without the database can be destroyed now
 		if b.state == unsure {
 			eventually(c.t, b.id+" is destroyed", func() bool {
 				_, err := c.nodes[0].Destroy(c.t.Context(), b.id, true)

@@ -29,7 +29,7 @@ func TestIdleNodes(t *testing.T) {
 		}
 		return n
 	}
-	time.Sleep(10 * time.Second) // what a start asks for is over, and is counted
+	time.Sleep(10 * time.Second) // the queries of a start are over, and are counted
 	before, began := count(), time.Now()
 	time.Sleep(20 * time.Second)
 	each := float64(count()-before) / time.Since(began).Seconds() / float64(len(nodes))

@@ -94,7 +94,7 @@ func (r room) run(t *testing.T, id, command string) string {
 	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr))
 }
 
-// until waits for a status, without waking the sandbox. It asks seldom: each look takes a moment of
+// until waits for a status, without waking the sandbox. It asks rarely: each check takes a moment of
 // the sandbox, and one that uses a tenth of a core is at work.
 func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	t.Helper()

@@ -45,7 +45,7 @@ func TestProgramOfAnImage(t *testing.T) {
 			t.Errorf("at its end it left %q, %v", word.String(), err)
 		}
 
-		// What is asked for wins over what the image says.
+		// A request overrides the configuration of the image.
 		p, err = b.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Entrypoint: true, Care: hutch.Care{StopSignal: 9}})
 		if err != nil || p.StopSignal != 9 || p.Health == nil {
 			t.Errorf("with another stop signal: %+v, %v", p, err)

@@ -43,7 +43,7 @@ func newEngine(t *testing.T) *engine {
 	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
 		hutchtest.Program(t, name)
 	}
-	e := &engine{dockerd.Start(t), "/usr/bin/docker"} // of the engine's own version
+	e := &engine{dockerd.Start(t), "/usr/bin/docker"} // the client has the engine's own version
 	if _, err := os.Stat(e.program); err != nil {
 		e.program = "docker"
 	}

@@ -173,7 +173,7 @@ func checkArchive(t *testing.T, archive string) {
 		return run(t, dir, "env", append([]string{"DESTDIR=" + dest, "HUTCH_DATA=/var/lib/hutch", "./install.sh"}, args...)...)
 	}
 	ours := filepath.Join(dest, "opt/hutch/bin/another")
-	for _, path := range []string{ours, filepath.Join(dest, "var/lib/hutch/token")} { // what was there before
+	for _, path := range []string{ours, filepath.Join(dest, "var/lib/hutch/token")} { // the files from before
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func agentSandboxClient(t *testing.T) string {
 	return python
 }
 
-// agentSandbox is an API server with a Hutch server beside it.
+// agentSandbox is an API server and a Hutch server.
 type agentSandbox struct {
 	*cluster
 	t      *testing.T

@@ -139,7 +139,7 @@ func TestCopies(t *testing.T) {
 }
 
 // TestWoken: the same holds for a sandbox that was asleep.
-// It is looked at seldom: each look is work inside, and a sandbox at work does not sleep.
+// The test checks it rarely: each check is work inside, and a sandbox at work does not sleep.
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")

@@ -46,7 +46,7 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// What is not allowed fails quickly, whatever its name.
+// A connection that is not allowed fails quickly, whatever its name.
 func TestAttacks(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)

@@ -20,8 +20,8 @@ import (
 type arguments struct {
 	args   map[string]any
 	stopAt string
-	during func() error // of a watch, once it is ready
-	events []any        // that a watch waits for
+	during func() error // called by a watch once it is ready
+	events []any        // the events that a watch waits for
 }
 
 // text is an argument that is a text, or empty.

@@ -46,7 +46,7 @@ func (s *server) load(t *testing.T) string {
 }
 
 func fillForInspect(w *tar.Writer) error {
-	for _, kind := range []string{"auth", "account", "password", "session"} { // what a script of a package writes
+	for _, kind := range []string{"auth", "account", "password", "session"} { // the file that a script of a package writes
 		text := kind + " required pam_permit.so\n"
 		w.WriteHeader(&tar.Header{Name: "etc/pam.d/common-" + kind, Size: int64(len(text)), Mode: 0o644})
 		io.WriteString(w, text)

@@ -288,7 +288,7 @@ func program(t *testing.T, name string) string {
 		return name
 	}
 	file := filepath.Join("node_modules", ".bin", name)
-	if name == "deno" { // its package for all machines names packages that not every registry has
+	if name == "deno" { // the generic package depends on packages that some registries do not have
 		file = filepath.Join("node_modules", "@deno", "linux-x64-glibc", "deno")
 		if runtime.GOARCH != "amd64" {
 			t.Skip("there is no Deno for this machine in test/sdk")

@@ -55,7 +55,7 @@ func TestShortage(t *testing.T) {
 	kills = pressure.Kills() - kills
 	c.killed = c.lost // by the kernel
 	c.unclaimed(t, all)
-	for _, running := range []bool{true, false} { // those make room for these
+	for _, running := range []bool{true, false} { // the first sandboxes make room for the others
 		for _, k := range all {
 			k.giveBack(t, running)
 		}

@@ -273,7 +273,7 @@ func TestConversations(t *testing.T) {
 		t.Fatalf("ada's %v, eve's %v, and eve sees %q", adas, eves, stdout)
 	}
 	if first := events(); strings.Contains(first, "ada") || !strings.Contains(first, "run.started") {
-		t.Errorf("eve hears %q", first) // of her own run, and first
+		t.Errorf("eve hears %q", first) // the first message has to be about her own run
 	}
 	if a := eve.ask(t, "GET", "/conversations", ""); a.status != http.StatusOK || strings.Count(a.body, `"chat"`) != 1 {
 		t.Errorf("eve lists %d %s", a.status, a.body)

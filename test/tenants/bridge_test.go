@@ -18,7 +18,7 @@ var bridgeBodies = map[string]string{
 // times are what differs between two answers of one call.
 var times = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*"|-[a-z0-9]{16}\b`)
 
-// piece is an event with a piece of output, of which there can be any number.
+// piece is an event with a piece of output; there can be any number of such events.
 var piece = regexp.MustCompile(`event: std(?:out|err)\ndata: ([A-Za-z0-9+/=]*)\n\n`)
 
 // whole puts the pieces of output in a stream of events together.
@@ -56,7 +56,7 @@ func TestBridgeRoutes(t *testing.T) {
 				t.Errorf("%s: %d %s", route, a.status, a.body)
 			}
 			if strings.HasSuffix(path, "/persist") {
-				return fmt.Sprint(a.status) // what the fake sandbox packs of its own is named at random
+				return fmt.Sprint(a.status) // the names of the fake sandbox's own packed files are random
 			}
 			return times.ReplaceAllString(fmt.Sprint(a.status, " ", strings.ReplaceAll(whole(a.body), id, "ID")), "X")
 		}

@@ -112,7 +112,7 @@ func TestJupyterSharing(t *testing.T) {
 	}
 }
 
-// inKernel runs code in a kernel, and returns all that the client hears.
+// inKernel runs code in a kernel, and returns all messages that the client gets.
 func (who *tenant) inKernel(t *testing.T, url, kernel, code string) (said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -54,7 +54,7 @@ func archiveOf(t *testing.T, layers ...v1.Layer) string {
 	return file
 }
 
-// What a layer replaces or removes is not there, in a folder as in a stream.
+// Files that a layer replaces or removes are missing, both in a folder and in a stream.
 func TestLayers(t *testing.T) {
 	archive := archiveOf(t,
 		layerOf(t, [3]string{"a", "0", "old"}, [3]string{"d/gone", "0", "1"}, [3]string{"d/stays", "0", "2"}, [3]string{"o/below", "0", "3"}, [3]string{"was/dir", "0", "4"}, [3]string{"h", "0", "5"}, [3]string{"hard", "1", "h"}),

@@ -382,7 +382,7 @@ func (s *sharing) DeleteSnapshot(ctx context.Context, id string) error {
 	return s.Service.DeleteSnapshot(ctx, id)
 }
 
-// What a build says is bounded, and what a client asks of it is a page.
+// The log of a build is bounded, and a client gets one page of it.
 func TestBuildLogs(t *testing.T) {
 	t.Parallel()
 	b := &build{}

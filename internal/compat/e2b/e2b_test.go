@@ -158,7 +158,7 @@ func TestAutoPause(t *testing.T) {
 	s.want(400, "POST", "/sandboxes", `{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`)
 }
 
-// What cannot be translated is refused by its name, and nothing is made.
+// A request with a field that cannot be translated is refused with the name of the field, and nothing is created.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	s := open(t)

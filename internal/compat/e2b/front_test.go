@@ -109,7 +109,7 @@ func TestHTTPSPorts(t *testing.T) {
 	}
 }
 
-// What a visitor of a port follows ends with the token of the sandbox's owner, and no key of the sandbox goes in.
+// A visitor's stream from a port ends with the token of the sandbox's owner, and no key of the sandbox is passed to the program.
 func TestVisitsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	life, revoke := context.WithCancelCause(t.Context())

@@ -70,7 +70,7 @@ func (s *spyService) Update(ctx context.Context, sandbox string, req hutch.Updat
 	return s.Service.Update(ctx, sandbox, req)
 }
 
-// A token that cannot run code neither hears what others run, nor ends it.
+// A token that cannot run code neither gets the output of other clients' runs, nor can end them.
 func TestTokensThatCannotRun(t *testing.T) {
 	t.Parallel()
 	all, few := &caller.Principal{Scopes: hutch.Scopes}, &caller.Principal{Scopes: []hutch.Scope{hutch.ScopeRead, hutch.ScopeFiles}}
@@ -99,7 +99,7 @@ func TestTokensThatCannotRun(t *testing.T) {
 	}
 }
 
-// What a client has asked for ends with its token, also when the client has left.
+// The runs that a client has requested end with its token, also when the client has disconnected.
 func TestTokenEnds(t *testing.T) {
 	t.Parallel()
 	life, end := context.WithCancelCause(context.Background())

@@ -158,7 +158,7 @@ func (l *line) until(id, typ, state string) (all []received) {
 	}
 }
 
-// run runs code as Open WebUI does, and returns what it hears until the kernel is idle.
+// run runs code as Open WebUI does, and returns the messages until the kernel is idle.
 func (l *line) run(id, code string, more ...any) []received {
 	l.t.Helper()
 	content := object{"code": code, "silent": false, "store_history": true, "user_expressions": object{}, "allow_stdin": false, "stop_on_error": true}

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/hutchtest/fakeengine"
 )
 
-// What cannot be read ends the connection with a reason, and the kernel and its other clients continue.
+// An invalid message ends the connection with a reason, and the kernel and its other clients continue.
 func TestUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})
@@ -101,7 +101,7 @@ func TestTooManyRequests(t *testing.T) {
 	d.want(http.StatusNoContent, "POST", "kernels/"+id+"/interrupt", "")
 }
 
-// What takes much time or memory for a short request is bounded.
+// Short requests that need much time or memory are bounded.
 func TestGreedyQuestions(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})

@@ -62,7 +62,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Of a message with large buffers, which nothing reads, only what is read is kept.
+// A message with large buffers, which no code reads, keeps only its other parts in memory.
 func TestBuffersAreNotKept(t *testing.T) {
 	t.Parallel()
 	list := []string{"shell", `{"msg_id":"a","msg_type":"b"}`, "{}", "{}", `{"code":"1"}`, strings.Repeat("x", 3<<20)}

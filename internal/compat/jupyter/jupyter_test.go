@@ -159,7 +159,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// All clients of a kernel hear what it publishes, and only the one that asked gets the answer.
+// All clients of a kernel get what it publishes, and only the one that asked gets the answer.
 func TestTwoClients(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})
@@ -347,7 +347,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// An interpreter that dies is reported as a Jupyter server reports it: the client that waits hears that its cell has failed.
+// An interpreter that dies is reported as a Jupyter server reports it: the client that waits is told that its cell has failed.
 func TestKernelDies(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})

@@ -63,7 +63,7 @@ func TestKernelsThatSleep(t *testing.T) {
 	if got := of(other.until("k", "status", "idle"), "complete_reply"); !strings.Contains(toText(got["matches"]), "count") {
 		t.Errorf("completion after the wake: %v", got)
 	}
-	// What a kernel does after the wake can be interrupted.
+	// A run of a kernel after the wake can be interrupted.
 	other.send("r", "shell", "execute_request", object{"code": "print('on', flush=True)\nimport time; time.sleep(600)"})
 	other.until("r", "stream", "")
 	d.want(http.StatusNoContent, "POST", "kernels/"+id+"/interrupt", "")

@@ -311,7 +311,7 @@ func (c *call) upload() (any, error) {
 	}
 }
 
-const maxPaths = 1000 // of an archive
+const maxPaths = 1000 // most paths of an archive
 
 // started is an answer, and whether it has begun.
 type started struct {

@@ -82,7 +82,7 @@ func (c *call) createTerminal() (any, error) {
 	p, err := c.svc.StartProcess(c.ctx, c.sandbox, hutch.ProcessRequest{
 		Name: c.terminalOf(), Command: shellCommand, Dir: c.dir(), Terminal: &hutch.Size{Columns: 80, Rows: 24},
 	})
-	if hutch.KindOf(err) == hutch.Exhausted { // of two limits that were reached, the one of terminals is easier to understand
+	if hutch.KindOf(err) == hutch.Exhausted { // if both limits are reached, the one of terminals is easier to understand
 		if list, listErr := c.terminals(); listErr == nil && len(list) >= maxTerminals {
 			return nil, errTerminals
 		}

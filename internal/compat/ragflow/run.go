@@ -35,7 +35,7 @@ type job struct {
 	input            input
 }
 
-// input is read by the calling program.
+// input is what the calling program reads.
 type input struct {
 	Code      string                     `json:"code"`
 	Arguments map[string]json.RawMessage `json:"arguments"`

@@ -300,7 +300,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// What a client no longer waits for ends in the sandbox, too.
+// A command ends in the sandbox when its client no longer waits for it.
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})

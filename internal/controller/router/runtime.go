@@ -205,7 +205,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, to Target, name s
 		if !compat.Take(r.Context(), len(f.Name)+100) {
 			return compat.ErrNoRoom
 		}
-		kind := "file" // of a link, too: the API knows no other kind
+		kind := "file" // a link is a file, too: the API has no other type
 		if f.Type == hutch.Directory {
 			kind = "directory"
 		}

@@ -102,7 +102,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// What the image masks is hidden if the host has it, and if the host gets it later.
+// A masked path is hidden if the host has it, and if the host gets it later.
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	const target = "/usr/local/games"

@@ -122,7 +122,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestCollects: if collecting garbage is enough, no program is ended; where there is none, no time is lost.
+// TestCollects: if collecting garbage is enough, no program is ended; if there is no garbage, no time is lost.
 func TestCollects(t *testing.T) {
 	for _, garbage := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestOfferedFirst(t *testing.T) {
 	}
 }
 
-// What code inside sees of the system. Each entry is a bash command and its expected output.
+// inside is how the system looks to code inside. Each entry is a bash command and its expected output.
 func TestInside(t *testing.T) {
 	p := newInstance(t, nil)
 	for command, want := range map[string]string{

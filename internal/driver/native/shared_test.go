@@ -88,7 +88,7 @@ for n in range(150):
 print(held(), flush=True)
 `
 
-// What the image masks is hidden whether the host has it when an instance is created, only later, or no longer; and
+// A masked path is hidden whether the host has it when an instance is created, only later, or no longer; and
 // nothing is written to the host for it.
 func TestMasks(t *testing.T) {
 	t.Parallel()

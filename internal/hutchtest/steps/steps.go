@@ -109,7 +109,7 @@ func seize(pid int) error {
 			}
 			more, seized[tid] = true, true
 			if err := ptrace(unix.PTRACE_SEIZE, tid, 0, options); err == unix.EPERM || err == unix.ESRCH {
-				continue // it was born traced, or is gone
+				continue // it was traced from its start, or is gone
 			} else if err != nil {
 				return os.NewSyscallError("ptrace", err)
 			}

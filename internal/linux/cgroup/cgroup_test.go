@@ -99,7 +99,7 @@ func TestCPULimitHolds(t *testing.T) {
 	g := group(t, Limits{CPU: 0.1})
 	cmd := start(t, g, "while :; do :; done")
 	begin := time.Now()
-	await(t, "some use of CPU", func() bool { // the kernel lends a little, for a moment
+	await(t, "some use of CPU", func() bool { // the kernel allows a little more, for a moment
 		u, err := g.Usage()
 		return err == nil && u.CPU > 200*time.Millisecond
 	})
@@ -129,7 +129,7 @@ func TestSweepRemovesWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// Of two servers that begin at the same time, one can make our folder, and the other use it before the first has passed
+// If two servers start at the same time, one can make our folder, and the other use it before the first has passed
 // the controllers down.
 func TestFolderWithoutControllersYet(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A host with version 1 often has a version 2 hierarchy without controllers beside it, which is enough.
+// A host with version 1 often has also a version 2 hierarchy without controllers, which is enough for this test.
 func TestStartsInTheGroup(t *testing.T) {
 	t.Parallel()
 	var dir string

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is mounted apart is invisible elsewhere, and no thread stays there.
+// A mount that was made apart is invisible elsewhere, and no thread stays in its namespace.
 func TestApart(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has mounts of its own at once")

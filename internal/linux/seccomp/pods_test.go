@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the profile")
 
-// making are the calls with which a server of no privileges makes sandboxes: in user namespaces, where the kernel asks for
-// capabilities as ever, it mounts, enters and traces. What its programs then can call, this package's filters and gVisor's say.
+// making are the calls with which a server without privileges creates sandboxes. It mounts, enters and traces in user
+// namespaces, where the kernel checks capabilities as usual. The filters of this package and of gVisor limit its programs.
 var making = []string{
 	"clone3", "setns", "mount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
 	"fsopen", "fsconfig", "fsmount", "fspick", "statmount", "listmount", "name_to_handle_at", "open_by_handle_at",

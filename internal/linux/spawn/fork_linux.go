@@ -143,7 +143,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 				goto failed
 			}
 		}
-		if p.readAll { // what fails of this, or is kept without need, exec takes away
+		if p.readAll { // exec removes rights that could not be kept here, or that were kept without need
 			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_READ_SEARCH, 0, 0, 0)
 		}
 	}

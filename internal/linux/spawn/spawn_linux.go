@@ -142,7 +142,7 @@ type plan struct {
 	dropped   []uintptr // the capabilities that a child in Apart gives up for good
 	root      bool      // the child is root in Apart
 	mask      uint64    // no signal is blocked
-	bare      bool      // the child is born without signal handlers
+	bare      bool      // the child starts without signal handlers
 	pass      [2]uint64
 	offer     bool
 	filter    *unix.SockFprog

@@ -87,7 +87,7 @@ func TestChildHasNothingOfItsParent(t *testing.T) {
 
 	out, _ := run(t, shell(`ls /proc/self/fd | wc -l; grep NoNewPrivs /proc/self/status; cut -d' ' -f5,6 /proc/self/stat; echo $$ $$`))
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	// Of four descriptors one is the listing's own. Group and session of the
+	// One of the four descriptors is the listing's own. Group and session of the
 	// shell's children are the shell.
 	if len(lines) != 4 || lines[0] != "4" || lines[1] != "NoNewPrivs:\t1" || lines[2] != lines[3] {
 		t.Errorf("%q", lines)

@@ -162,7 +162,7 @@ func listing(t testing.TB, path string) []string {
 	return all
 }
 
-// What layers mean together.
+// TestLayers checks the files that result from several layers.
 func TestLayers(t *testing.T) {
 	for name, c := range map[string]struct {
 		layers [][]entry

@@ -21,7 +21,7 @@ type tree struct {
 	unsaved  *bufio.Writer // to contents
 	buffer   []byte
 	end      int64 // end of contents
-	// What is left of the limits.
+	// How much is left until the limits.
 	tarLeft, bytesLeft, namesLeft int64
 	entriesLeft                   int
 }

@@ -25,7 +25,7 @@ func head(flags byte, length uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{flags}, length)
 }
 
-// What is not a frame, or not one message, is refused in the shape that clients read.
+// Bytes that are not a frame, or not one message, are refused in the format that clients read.
 func TestHostileFrames(t *testing.T) {
 	w := newWorld(t, Options{})
 	good := frameOf(bash("true"))
@@ -122,7 +122,7 @@ func TestClientThatStopsReading(t *testing.T) {
 	}
 }
 
-// What is in no file of a form is bounded, however small it is when compressed.
+// The part of a form outside its files is bounded, however small it is when compressed.
 func TestFormThatIsNoFile(t *testing.T) {
 	w := newWorld(t, Options{})
 	for name, head := range map[string]string{
@@ -144,7 +144,7 @@ func TestFormThatIsNoFile(t *testing.T) {
 	}
 }
 
-// What a client has the server remember does not grow with what the client sends, nor with what programs do.
+// The memory that the server keeps for a client does not grow with the client's requests, nor with the programs' work.
 func TestRememberedIsSmall(t *testing.T) {
 	w := newWorld(t, Options{})
 	message := bash("sleep 60 # " + strings.Repeat("x", 100<<10))

@@ -26,7 +26,7 @@ type turn struct {
 const (
 	shortestPause = 20 * time.Millisecond
 	longestPause  = time.Second
-	// waitForever is how long a command without a time limit waits for room: such commands seldom end.
+	// waitForever is how long a command without a time limit waits for room: such commands rarely end.
 	waitForever = 20 * time.Second
 )
 

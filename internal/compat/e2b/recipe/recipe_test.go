@@ -138,7 +138,7 @@ func TestNoFurtherInstructions(t *testing.T) {
 	}
 }
 
-// What a COPY brings lands where E2B puts it.
+// The files of a COPY land where E2B puts them.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	files := uploaded{
@@ -180,7 +180,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// What is no step, or none of ours, is refused, and the error says which step it is.
+// A step that is invalid or not supported is refused, and the error says which step it is.
 func TestBadSteps(t *testing.T) {
 	t.Parallel()
 	files := uploaded{"none": {"other"}}
@@ -209,7 +209,7 @@ func (z zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An archive that unpacks to any number of bytes holds up nobody for long.
+// An archive that unpacks to an endless number of bytes is refused soon.
 func TestEndlessArchive(t *testing.T) {
 	t.Parallel()
 	var head bytes.Buffer
@@ -239,7 +239,7 @@ func TestEndlessArchive(t *testing.T) {
 	}
 }
 
-// What an image says of itself is text of a stranger, too.
+// The configuration of an image is untrusted text, too.
 func TestUserOfAnImage(t *testing.T) {
 	t.Parallel()
 	r, err := Write(t.Context(), Base{Image: "x", User: "app\nRUN evil"}, []Step{{Type: "USER", Args: []string{"eva"}}}, nil)

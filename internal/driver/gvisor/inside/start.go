@@ -30,7 +30,7 @@ func coverStart() error {
 	return nil
 }
 
-// Of a filter's instruction: the code, two jumps and a value.
+// The parts of a filter's instruction: the code, two jumps and a value.
 const (
 	instruction = 8
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

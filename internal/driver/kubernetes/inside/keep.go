@@ -86,7 +86,7 @@ func packTo(rights []byte, folders []string) error {
 	return nil
 }
 
-// mostRounds bounds how often programs are looked for that were born meanwhile.
+// mostRounds bounds how often new programs are looked for.
 const mostRounds = 64
 
 // stopAll stops all processes of users. Ours belong to root.
