@@ -188,15 +188,15 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 // encodeOutput returns output as JSON contains it: as strings or, if either is not UTF-8 or would grow too much, both
 // as base64, so that every byte arrives.
 func encodeOutput(stdout, stderr []byte) (out, err, encoding string) {
-	if utf8.Valid(stdout) && utf8.Valid(stderr) && !swells(stdout) && !swells(stderr) {
+	if utf8.Valid(stdout) && utf8.Valid(stderr) && !growsAsJSON(stdout) && !growsAsJSON(stderr) {
 		return string(stdout), string(stderr), "utf-8"
 	}
 	return base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr), "base64"
 }
 
-// swells reports whether b as a JSON string would take a MiB and more than twice its length: an escape such as \u0000
+// growsAsJSON reports whether b as a JSON string would take a MiB and more than twice its length: an escape such as \u0000
 // takes six bytes for one.
-func swells(b []byte) bool {
+func growsAsJSON(b []byte) bool {
 	if len(b) < 1<<20/5 {
 		return false
 	}

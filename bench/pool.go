@@ -43,7 +43,7 @@ type createTimes struct{ one, many, copied series }
 
 // measureCreates measures with a number of ready instances.
 func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b createTimes, err error) {
-	err = l.alone(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
+	err = l.withEngine(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
 		for range l.rounds {
 			one, err := createMany(ctx, e, hutch.CreateRequest{}, l.creates, 1)
 			if err != nil {
@@ -60,7 +60,7 @@ func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b c
 	if err != nil {
 		return b, err
 	}
-	err = l.alone(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
+	err = l.withEngine(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
 		template, err := template(ctx, e)
 		if err == nil { // so that this many are wanted
 			_, err = createMany(ctx, e, template, l.creates, 1)
@@ -78,8 +78,8 @@ func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b c
 	return b, err
 }
 
-// alone runs only an engine with a pool.
-func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(*engine.Engine) error) (err error) {
+// withEngine runs only an engine with a pool.
+func (l *lab) withEngine(ctx context.Context, runtime string, p engine.Pool, do func(*engine.Engine) error) (err error) {
 	dir := filepath.Join(l.dir, "pool")
 	d, err := l.driver(dir, runtime)
 	if err != nil {

@@ -20,7 +20,7 @@ func (l *lab) sleep(ctx context.Context) (table, error) {
 		}
 		var awake, wake series
 		for _, w := range resumeModes {
-			err := l.alone(ctx, f.runtime, engine.Pool{Max: 2 * w.vacant, Min: w.vacant}, func(e *engine.Engine) (err error) {
+			err := l.withEngine(ctx, f.runtime, engine.Pool{Max: 2 * w.vacant, Min: w.vacant}, func(e *engine.Engine) (err error) {
 				awake, wake, err = l.measureWakes(ctx, e, w.vacant)
 				return err
 			})

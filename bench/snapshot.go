@@ -30,7 +30,7 @@ func (l *lab) snapshots(ctx context.Context) (table, error) {
 		var first copies
 		for _, w := range resumeModes {
 			var c copies
-			err := l.alone(ctx, f.runtime, engine.Pool{Max: w.vacant * 2 * forks, Min: w.vacant}, func(e *engine.Engine) error {
+			err := l.withEngine(ctx, f.runtime, engine.Pool{Max: w.vacant * 2 * forks, Min: w.vacant}, func(e *engine.Engine) error {
 				return l.copied(ctx, e, w.vacant, &c)
 			})
 			if err != nil {

@@ -50,13 +50,13 @@ func New(url, token string) *Client {
 	t.DisableCompression = true
 	t.WriteBufferSize = writeBuffer
 	return &Client{
-		HTTP: &http.Client{Transport: t, CheckRedirect: stay},
+		HTTP: &http.Client{Transport: t, CheckRedirect: refuseRedirect},
 		url:  strings.TrimRight(url, "/"), token: token,
 	}
 }
 
-// stay follows no redirects: they would send the token to another server.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// refuseRedirect follows no redirects: they would send the token to another server.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes idle connections. Calls under way continue.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }

@@ -104,7 +104,7 @@ func newAgent(h *home, std streams) *cobra.Command {
 sandbox: it sleeps while it is not used, and hutch rm removes it.
 ` + remoteHelp,
 		Args: cobra.ArbitraryArgs, RunE: func(c *cobra.Command, args []string) error {
-			if err := known(c, args); err != nil {
+			if err := refuseUnknownArgs(c, args); err != nil {
 				return err
 			}
 			return c.Help()

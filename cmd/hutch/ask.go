@@ -255,7 +255,7 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 			return err
 		}
 	}
-	if err := a.keep(answer.Files, std); err != nil {
+	if err := a.saveFiles(answer.Files, std); err != nil {
 		return err
 	}
 	a.answer = answer
@@ -269,9 +269,9 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 	return exitCode(answer.ExitCode)
 }
 
-// keep saves the files of an answer. A program chose their names: none leads out of the folder, also not through a link
+// saveFiles saves the files of an answer. A program chose their names: none leads out of the folder, also not through a link
 // in it.
-func (a *asker) keep(files []hutch.QuestionFile, std streams) error {
+func (a *asker) saveFiles(files []hutch.QuestionFile, std streams) error {
 	if a.save == "" {
 		if len(files) > 0 && !a.quiet && !a.asJSON {
 			fmt.Fprintf(std.err, "hutch: the program wrote %s; --save DIR keeps it\n", text.Line(namesOf(files)))

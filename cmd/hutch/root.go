@@ -50,7 +50,7 @@ func newRoot(std streams) *cobra.Command {
 		Version:       fullVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          known,
+		Args:          refuseUnknownArgs,
 		RunE:          help,
 	}
 	root.SetIn(std.in)
@@ -82,8 +82,8 @@ func newRoot(std streams) *cobra.Command {
 	return root
 }
 
-// known refuses arguments of a command that only has sub-commands.
-func known(c *cobra.Command, args []string) error {
+// refuseUnknownArgs refuses arguments of a command that only has sub-commands.
+func refuseUnknownArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], suggestion(c, args[0]), c.CommandPath())}
 	}
@@ -106,7 +106,7 @@ func explain(c *cobra.Command) {
 		if sub.Runnable() {
 			sub.Args = explainArgs(sub.Args)
 		} else {
-			sub.Args, sub.RunE, sub.DisableFlagsInUseLine = known, help, true
+			sub.Args, sub.RunE, sub.DisableFlagsInUseLine = refuseUnknownArgs, help, true
 		}
 		explain(sub)
 	}
@@ -122,7 +122,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		case err == nil:
 			return nil
 		case c.HasSubCommands():
-			return known(c, args)
+			return refuseUnknownArgs(c, args)
 		}
 		return wrongArgs(c, check, args)
 	}

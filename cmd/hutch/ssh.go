@@ -174,7 +174,7 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 		return s, err
 	}
 	s = sshSetup{domain, filepath.Join(filepath.Dir(path), "ssh", domain), reachable(server.Address, t.url)}
-	known, err := s.known(server.HostKey)
+	known, err := s.knownHosts(server.HostKey)
 	if err != nil {
 		return s, err
 	}
@@ -195,9 +195,9 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 // sshAddress matches a host and a port without characters that a shell or OpenSSH's configuration interprets.
 var sshAddress = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
 
-// known is the content of a known_hosts file. The server's description of itself becomes part of a command of the
+// knownHosts is the content of a known_hosts file. The server's description of itself becomes part of a command of the
 // user's shell, so it is refused unless it is an address and a key.
-func (s sshSetup) known(hostKey string) ([]byte, error) {
+func (s sshSetup) knownHosts(hostKey string) ([]byte, error) {
 	if !sshAddress.MatchString(s.address) {
 		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is no address: ask who runs it", s.address)
 	}

@@ -13,7 +13,7 @@ const someHostKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8
 func TestWhatAServerSays(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:2222", "[::1]:2222", "hutch.example.com:22", "a_b-c:1"} {
-		got, err := sshSetup{domain: "hutch", address: address}.known(someHostKey)
+		got, err := sshSetup{domain: "hutch", address: address}.knownHosts(someHostKey)
 		if err != nil || string(got) != "sandboxes.hutch "+someHostKey+"\n" {
 			t.Errorf("%s: %q %v", address, got, err)
 		}
@@ -21,15 +21,15 @@ func TestWhatAServerSays(t *testing.T) {
 	for _, address := range []string{
 		"", "host", "host:", ":22", "-oProxyCommand=x:22", "host:22; touch x", "$(touch x):22", "`x`:22", "host:22\nProxyCommand touch x", "a b:22", `"x":22`, "%h:22", "host:22#", "[::1%eth0]:22", "host:222222",
 	} {
-		if got, err := (sshSetup{domain: "hutch", address: address}).known(someHostKey); err == nil {
+		if got, err := (sshSetup{domain: "hutch", address: address}).knownHosts(someHostKey); err == nil {
 			t.Errorf("%q: %q", address, got)
 		}
 	}
 	good := sshSetup{domain: "hutch", address: "host:22"}
-	if got, err := good.known(""); err == nil {
+	if got, err := good.knownHosts(""); err == nil {
 		t.Errorf("no key: %q", got)
 	}
-	if got, _ := good.known(someHostKey + "\n* " + someHostKey); strings.Count(string(got), "\n") > 1 || strings.Contains(string(got), "*") {
+	if got, _ := good.knownHosts(someHostKey + "\n* " + someHostKey); strings.Count(string(got), "\n") > 1 || strings.Contains(string(got), "*") {
 		t.Errorf("two keys: %q", got)
 	}
 }

@@ -49,7 +49,7 @@ func run(ctx context.Context, picture string) error {
 		return err
 	}
 	fmt.Println("the application is at", port.URL)
-	return photograph(ctx, port.URL, picture)
+	return screenshot(ctx, port.URL, picture)
 }
 
 // start puts the application into the sandbox and waits until it serves.
@@ -76,8 +76,8 @@ func start(ctx context.Context, box *client.Sandbox) error {
 	return err
 }
 
-// photograph opens a URL in a browser with a new profile.
-func photograph(ctx context.Context, url, picture string) error {
+// screenshot opens a URL in a browser with a new profile.
+func screenshot(ctx context.Context, url, picture string) error {
 	profile, err := os.MkdirTemp("", "preview-")
 	if err != nil {
 		return err

@@ -188,8 +188,8 @@ func (a *agent) welcome(nc net.Conn) {
 	a.group.Go(c.serve)
 }
 
-// known marks a connection that has said hello. It returns false if there are too many.
-func (a *agent) known(c *conn) bool {
+// markKnown marks a connection that has said hello. It returns false if there are too many.
+func (a *agent) markKnown(c *conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed || len(a.conns) >= maxConns || !a.forgetLocked(c) {

@@ -103,7 +103,7 @@ func (t *attached) ended(late <-chan time.Time) wire.Exit {
 		t.run.tree.kill()
 		status = <-t.run.status
 	}
-	t.run.settle()
+	t.run.awaitOutput()
 	x := exitOf(status)
 	x.TimedOut, x.Memory = timedOut, t.run.memory.Load() && !timedOut
 	return x

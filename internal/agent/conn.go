@@ -84,7 +84,7 @@ func (c *conn) hello() bool {
 	if t != wire.TypeProof || !n.Proves(token, wire.DaemonSide, payload) {
 		return refuse(w, hutch.Errorf(hutch.Denied, "the daemon does not know the agent's token"))
 	}
-	if !c.agent.known(c) {
+	if !c.agent.markKnown(c) {
 		return refuse(w, hutch.Errorf(hutch.Exhausted, "the agent has %d connections, its limit: close some", maxConns))
 	}
 	c.SetDeadline(time.Time{})

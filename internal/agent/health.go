@@ -89,7 +89,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 		probe.tree.kill()
 		<-probe.status
 	}
-	probe.settle()
+	probe.awaitOutput()
 	if len(probe.tree.members()) > 0 { // remaining processes of it; with many processes, a kill briefly stops all other programs
 		probe.tree.kill()
 	}

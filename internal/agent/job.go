@@ -128,7 +128,7 @@ func (j *job) awaitRun(p *running, err error) wire.Exit {
 		return wire.Exit{State: hutch.ProcessFailed, Code: max(exitCode(err), 126)}
 	}
 	status := <-p.status
-	p.settle()
+	p.awaitOutput()
 	if p.memory.Load() {
 		j.log.add(wire.TypeStderr, []byte("hutch: ended, since the sandbox reached its memory limit and this process used the most\n"))
 	}

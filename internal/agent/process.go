@@ -189,8 +189,8 @@ func (p *running) readOutput(rate *pace, out sink) {
 	}
 }
 
-// settle is called when the root has ended. It returns when the root's output has been passed on.
-func (p *running) settle() {
+// awaitOutput is called when the root has ended. It returns when the root's output has been passed on.
+func (p *running) awaitOutput() {
 	p.ended.Store(true)
 	close(p.over)
 	now := time.Unix(1, 0) // wakes the pump to drain

@@ -144,18 +144,18 @@ const (
 	maxTurnOutput = 2 << 10
 )
 
-// talk is a conversation in one sandbox: when that is destroyed, the next question begins a new one.
-type talk struct {
+// dialog is a conversation in one sandbox: when that is destroyed, the next question begins a new one.
+type dialog struct {
 	owner, sandbox string
 	created        int64 // ns
 }
 
 // histories are the newest turns of conversations. They are in memory only; the files of a conversation are in its
 // sandbox.
-type histories struct{ kept *bounded[talk, []turn] }
+type histories struct{ kept *bounded[dialog, []turn] }
 
 func newHistories() *histories {
-	return &histories{newBounded[talk, []turn](maxTalks, maxTalkBytes)}
+	return &histories{newBounded[dialog, []turn](maxTalks, maxTalkBytes)}
 }
 
 func (h *histories) get(owner string, sb hutch.Sandbox) []turn {
@@ -163,7 +163,9 @@ func (h *histories) get(owner string, sb hutch.Sandbox) []turn {
 	return list
 }
 
-func talkIn(owner string, sb hutch.Sandbox) talk { return talk{owner, sb.ID, sb.CreatedAt.UnixNano()} }
+func talkIn(owner string, sb hutch.Sandbox) dialog {
+	return dialog{owner, sb.ID, sb.CreatedAt.UnixNano()}
+}
 
 func (h *histories) add(owner string, sb hutch.Sandbox, t turn) {
 	t = turn{tail(t.question, maxTurnText), tail(t.answer, maxTurnText), tail(t.output, maxTurnOutput)}

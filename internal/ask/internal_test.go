@@ -130,7 +130,7 @@ func TestCharacters(t *testing.T) {
 	if err := o.add(hutch.Output{Stream: hutch.Stdout, Data: []byte("\xe4")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.rest(); err != nil || strings.Join(got, "|") != "a|ü|世|\ufffd|\ufffd" {
+	if err := o.flush(); err != nil || strings.Join(got, "|") != "a|ü|世|\ufffd|\ufffd" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

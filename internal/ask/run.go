@@ -192,7 +192,7 @@ func (b *box) run(ctx context.Context, code string, out func(hutch.AnswerEvent) 
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := w.rest(); err != nil {
+	if err := w.flush(); err != nil {
 		return outcome{}, err
 	}
 	return outcome{
@@ -271,8 +271,8 @@ func (o *output) send(s hutch.Stream, end int) error {
 	return o.out(hutch.AnswerEvent{Output: &hutch.AnswerOutput{Stream: s, Text: text}})
 }
 
-// rest sends characters that never ended.
-func (o *output) rest() error {
+// flush sends characters that never ended.
+func (o *output) flush() error {
 	if err := o.send(hutch.Stdout, o.stdout.Len()); err != nil {
 		return err
 	}

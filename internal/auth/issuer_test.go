@@ -151,7 +151,7 @@ func TestPeopleRefused(t *testing.T) {
 	}
 }
 
-// Tokens with made-up keys do not cause a request to the provider each.
+// The server does not ask the provider once for each token with a made-up key.
 func TestUnknownKeysAreAskedForSparingly(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)

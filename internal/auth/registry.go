@@ -293,8 +293,8 @@ func put(d *store.Draft, rec record) error {
 	return err
 }
 
-// mint creates a secret. Its prefix lets scanners find a leaked one.
-func mint() (secret string, sum hash) {
+// newSecret creates a secret. Its prefix lets scanners find a leaked one.
+func newSecret() (secret string, sum hash) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
 	secret = Prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
@@ -306,7 +306,7 @@ const Prefix = "hutch_"
 
 // NewSecret mints a token that is not registered yet.
 func NewSecret() string {
-	secret, _ := mint()
+	secret, _ := newSecret()
 	return secret
 }
 

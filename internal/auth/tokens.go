@@ -18,7 +18,7 @@ func (r *Registry) CreateToken(ctx context.Context, req hutch.TokenRequest) (hut
 		return hutch.MintedToken{}, err
 	}
 	now := time.Now().UTC()
-	secret, sum := mint()
+	secret, sum := newSecret()
 	rec := record{Token: newToken(req, now), Hash: sum[:]}
 	err := r.stored.Change(ctx, func(d *store.Draft) error {
 		r.mu.RLock()
@@ -102,7 +102,7 @@ func (r *Registry) Tokens(context.Context) ([]hutch.Token, error) {
 
 // RotateToken implements hutch.Tokens.
 func (r *Registry) RotateToken(ctx context.Context, token string) (hutch.MintedToken, error) {
-	secret, sum := mint()
+	secret, sum := newSecret()
 	rec, err := r.change(ctx, token, func(rec *record) error {
 		if !rec.Live(time.Now()) {
 			return hutch.Errorf(hutch.Conflict, "the token %q has ended: create a new one", rec.Name)

@@ -19,7 +19,7 @@ func (x *exchange) answer(res *http.Response) error {
 	res.Header.Del("Alt-Svc") // it would announce another way to the host, which is not brokered
 	scrub(made.mask, res.Header)
 	res.Body = cover(made.mask, res)
-	x.tell(made, res.StatusCode, nil)
+	x.report(made, res.StatusCode, nil)
 	return nil
 }
 

@@ -123,7 +123,7 @@ func (s sender) RoundTrip(out *http.Request) (*http.Response, error) {
 func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	made := requestOf(r)
 	if r.Context().Err() != nil { // the sandbox has disconnected
-		x.tell(made, 0, context.Cause(r.Context()))
+		x.report(made, 0, context.Cause(r.Context()))
 		panic(http.ErrAbortHandler)
 	}
 	status, why := http.StatusBadGateway, fmt.Sprintf("%s could not be asked: %v", x.Host, err)
@@ -131,7 +131,7 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, why = r.status, r.why
 	}
 	shown := hutch.Errorf(kindOf(status), "%s", made.mask.String(why))
-	x.tell(made, status, shown)
+	x.report(made, status, shown)
 	d := problem.New(shown)
 	d.Status, d.Title = status, http.StatusText(status)
 	d.Write(w)
@@ -147,8 +147,8 @@ func kindOf(status int) hutch.Kind {
 	return hutch.Invalid
 }
 
-// tell reports a request once.
-func (x *exchange) tell(made *request, status int, err error) {
+// report reports a request once.
+func (x *exchange) report(made *request, status int, err error) {
 	if made.told {
 		return
 	}

@@ -359,11 +359,11 @@ func (l *logLines) send(line []byte) error {
 		if l.sent-len(line) > mostOutput {
 			return nil
 		}
-		return l.tell(hutch.BuildLog, "the step has more than 16 MiB of output: the rest is not shown")
+		return l.report(hutch.BuildLog, "the step has more than 16 MiB of output: the rest is not shown")
 	}
 	text := strings.TrimRight(string(line), "\r\n")
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\ufffd")
 	}
-	return l.tell(hutch.BuildLog, text)
+	return l.report(hutch.BuildLog, text)
 }

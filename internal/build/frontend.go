@@ -147,29 +147,29 @@ func frontend(in io.Reader, out io.Writer) int {
 	if from.Decode(&q) != nil {
 		return 1
 	}
-	tell := teller{to: gob.NewEncoder(out)}
+	tell := messageSender{to: gob.NewEncoder(out)}
 	ask := func(_ context.Context, ref string) (string, []byte, error) {
 		var b base
-		if tell.say(news{Image: ref}) != 0 || from.Decode(&b) != nil {
+		if tell.send(news{Image: ref}) != 0 || from.Decode(&b) != nil {
 			os.Exit(1) // no process waits for the graph
 		}
 		return b.Digest, b.Config, nil
 	}
-	d, err := convert(context.Background(), q, ask, func(text string) { tell.say(news{Warning: text}) })
+	d, err := convert(context.Background(), q, ask, func(text string) { tell.send(news{Warning: text}) })
 	if err != nil {
 		e := hutch.AsError(err)
-		return tell.say(news{Failure: &failure{e.Kind, e.Message, e.Data}})
+		return tell.send(news{Failure: &failure{e.Kind, e.Message, e.Data}})
 	}
-	return tell.say(news{Graph: &d})
+	return tell.send(news{Graph: &d})
 }
 
-// teller sends one message at a time.
-type teller struct {
+// messageSender sends one message at a time.
+type messageSender struct {
 	mu sync.Mutex
 	to *gob.Encoder
 }
 
-func (t *teller) say(n news) int {
+func (t *messageSender) send(n news) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.to.Encode(n) != nil {

@@ -68,18 +68,18 @@ func (s *solver) step(ctx context.Context, v *vertex, inputs []*state) (*state, 
 	}
 	s.steps++
 	r := &run{solver: s, v: v, inputs: inputs, number: s.steps, began: time.Now()}
-	if err := r.tell(hutch.BuildStarted, v.title()); err != nil {
+	if err := r.report(hutch.BuildStarted, v.title()); err != nil {
 		return nil, err
 	}
 	st, err := r.do(ctx)
 	switch {
 	case err != nil:
-		r.tell(hutch.BuildFailed, hutch.AsError(s.store.Explained(err)).Message) // other errors would name the server's own files
+		r.report(hutch.BuildFailed, hutch.AsError(s.store.Explained(err)).Message) // other errors would name the server's own files
 		return nil, err
 	case r.cached:
-		err = r.tell(hutch.BuildCached, "")
+		err = r.report(hutch.BuildCached, "")
 	default:
-		err = r.tell(hutch.BuildDone, "")
+		err = r.report(hutch.BuildDone, "")
 	}
 	if st.image != "" {
 		s.held = append(s.held, s.store.Use(s.owner, st.image))
@@ -107,7 +107,7 @@ type run struct {
 	cached bool
 }
 
-func (r *run) tell(state hutch.BuildState, text string) error {
+func (r *run) report(state hutch.BuildState, text string) error {
 	e := hutch.BuildEvent{Step: r.number, State: state}
 	switch state {
 	case hutch.BuildStarted:

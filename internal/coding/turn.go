@@ -90,7 +90,7 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	if err != nil {
 		return "", err
 	}
-	if err := s.give(ctx, p.ID, text); err != nil {
+	if err := s.sendPrompt(ctx, p.ID, text); err != nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if s.svc.Signal(last, s.ID, p.ID, notGiven) == nil {
@@ -101,9 +101,9 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	return p.ID, nil
 }
 
-// give gives a process its prompt, if no earlier one is at work. Two callers can both have found the agent idle; the processes they
+// sendPrompt gives a process its prompt, if no earlier one is at work. Two callers can both have found the agent idle; the processes they
 // started are in the sandbox's list in one order, and only the first of them gets a prompt.
-func (s *Session) give(ctx context.Context, process, text string) error {
+func (s *Session) sendPrompt(ctx context.Context, process, text string) error {
 	list, err := s.processes(ctx)
 	if err != nil {
 		return err
@@ -151,8 +151,8 @@ func (s *Session) stayAwake(ctx context.Context, seconds float64, earlier []hutc
 	return before, err
 }
 
-// rest restores the time after which the sandbox sleeps, when the agent has ended. If that fails, it only costs memory for a while.
-func (s *Session) rest(ctx context.Context, p hutch.Process) {
+// restoreSleep restores the time after which the sandbox sleeps, when the agent has ended. If that fails, it only costs memory for a while.
+func (s *Session) restoreSleep(ctx context.Context, p hutch.Process) {
 	before, limit := timesOf(p)
 	if sb, err := s.svc.Sandbox(ctx, s.ID); err == nil && sb.SleepAfter == awake(limit) {
 		s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: &before})
@@ -212,7 +212,7 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 	if err != nil {
 		return hutch.AgentResult{}, err
 	}
-	s.rest(ctx, p)
+	s.restoreSleep(ctx, p)
 	res := hutch.AgentResult{SandboxID: s.ID, Agent: s.definition.Name, Answer: d.answer, Usage: d.usage}
 	if p.ExitCode != nil {
 		res.ExitCode = *p.ExitCode
@@ -338,7 +338,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 				d.answer = e.Text
 			}
 			d.failed = d.failed || e.Failed
-			d.usage = plus(d.usage, e.Usage)
+			d.usage = addUsage(d.usage, e.Usage)
 		}
 		if err := d.show(e); err != nil {
 			return err
@@ -347,7 +347,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 	return nil
 }
 
-func plus(u hutch.AgentUsage, v *hutch.AgentUsage) hutch.AgentUsage {
+func addUsage(u hutch.AgentUsage, v *hutch.AgentUsage) hutch.AgentUsage {
 	if v == nil {
 		return u
 	}

@@ -211,35 +211,35 @@ type shared struct {
 	news chan func(hear func(string, []byte) error)
 }
 
-func (s *shared) tell(key string, doc []byte) {
+func (s *shared) publish(key string, doc []byte) {
 	s.news <- func(hear func(string, []byte) error) { hear(key, doc) }
 }
 
 func (s *shared) Put(ctx context.Context, key string, doc []byte) error {
-	defer s.tell(key, doc)
+	defer s.publish(key, doc)
 	return s.collection.Put(ctx, key, doc)
 }
 
 func (s *shared) Replace(ctx context.Context, key string, doc []byte) (bool, error) {
 	there, err := s.collection.Replace(ctx, key, doc)
 	if there {
-		s.tell(key, doc)
+		s.publish(key, doc)
 	}
 	return there, err
 }
 
 func (s *shared) Delete(ctx context.Context, key string) error {
-	defer s.tell(key, nil)
+	defer s.publish(key, nil)
 	return s.collection.Delete(ctx, key)
 }
 
-// hear calls a function with each change by another server.
-func (s *shared) hear(ctx context.Context, hear func(string, []byte) error) error {
+// onChange calls a function with each change by another server.
+func (s *shared) onChange(ctx context.Context, onChange func(string, []byte) error) error {
 	go func() {
 		for {
 			select {
 			case news := <-s.news:
-				news(hear)
+				news(onChange)
 			case <-ctx.Done():
 				return
 			}
@@ -256,10 +256,10 @@ func TestPeopleOnTwoServers(t *testing.T) {
 	at.Lifetime = 12 * time.Second // a slow machine has 3 for each renewal
 	here, there := &shared{s.collection, make(chan func(func(string, []byte) error), 100)}, &shared{s.collection, make(chan func(func(string, []byte) error), 100)}
 	opt := s.people
-	opt.Collection, opt.News = here, there.hear
+	opt.Collection, opt.News = here, there.onChange
 	s.open(t, opt)
 	other := &site{tokens: s.tokens, collection: s.collection}
-	other.open(t, console.Options{Collection: there, News: here.hear})
+	other.open(t, console.Options{Collection: there, News: here.onChange})
 	p := s.page()
 	p.signInPerson(t, at)
 	q := other.page()

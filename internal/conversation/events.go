@@ -62,7 +62,7 @@ type finished struct {
 // run reports the beginning of a run and, when done is called, its end.
 func (f *feed) run(at place, req Request) (done func(Result, error)) {
 	language := req.Language[:min(len(req.Language), 40)]
-	f.tell(at.owner, "run.started", started{at.conversation, language, time.Now().UTC()})
+	f.publish(at.owner, "run.started", started{at.conversation, language, time.Now().UTC()})
 	return func(res Result, err error) {
 		e := finished{
 			started: started{at.conversation, language, time.Now().UTC()}, Files: res.Files,
@@ -76,11 +76,11 @@ func (f *feed) run(at place, req Request) (done func(Result, error)) {
 			e.Files = []File{}
 		}
 		e.Files = e.Files[:min(len(e.Files), MaxShown)]
-		f.tell(at.owner, "run.finished", e)
+		f.publish(at.owner, "run.finished", e)
 	}
 }
 
-func (f *feed) tell(owner, kind string, data any) {
+func (f *feed) publish(owner, kind string, data any) {
 	text, _ := json.Marshal(data) // strings and numbers can always be encoded
 	f.mu.Lock()
 	defer f.mu.Unlock()

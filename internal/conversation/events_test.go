@@ -10,9 +10,9 @@ import (
 // TestFeedIsShared: no owner pushes out another's events, or takes all places of listeners.
 func TestFeedIsShared(t *testing.T) {
 	f := newFeed()
-	f.tell("ada", "run.started", nil)
+	f.publish("ada", "run.started", nil)
 	for range 3 * maxEvents {
-		f.tell("eve", "run.started", nil)
+		f.publish("eve", "run.started", nil)
 	}
 	for owner, want := range map[string]int{"ada": 1, "eve": maxEvents} {
 		if list, _, _, _ := f.after(0, owner); len(list) != want {
@@ -32,7 +32,7 @@ func TestFeedIsShared(t *testing.T) {
 		t.Error(err)
 	}
 	for i := range 2 * maxOwners {
-		f.tell(fmt.Sprint(i), "run.started", nil)
+		f.publish(fmt.Sprint(i), "run.started", nil)
 	}
 	if len(f.recent) > maxOwners {
 		t.Errorf("events of %d owners are remembered", len(f.recent))

@@ -29,7 +29,7 @@ type runner struct {
 // languageName matches the languages that an image can be a runner for.
 var languageName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+#_-]{0,31}$`)
 
-// runnerOf returns the runner that an image is.
+// runnerOf returns the runner in an image.
 func runnerOf(img hutch.Image) (r runner, ok bool) {
 	language := strings.ToLower(img.Config.Labels[LabelLanguage])
 	return runner{img, language}, img.Config.Labels[LabelRunner] == "true" && languageName.MatchString(language)

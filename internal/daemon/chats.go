@@ -29,13 +29,13 @@ type Chats struct {
 }
 
 // chats are these APIs.
-func (d *Daemon) chats() []foreign {
+func (d *Daemon) chats() []foreignAPI {
 	df := dify.NewHandler(d.policy, dify.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	ju := jupyter.NewHandler(d.policy, jupyter.Options{Image: d.cfg.Chats.Image, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Origins: d.cfg.Origins, Log: d.log})
 	lc := librechat.NewHandler(d.policy, librechat.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Keep: d.cfg.Chats.Keep, Log: d.log})
 	ot := openterminal.NewHandler(d.policy, openterminal.Options{Image: d.cfg.Chats.Image, Keep: d.cfg.Chats.Keep, Log: d.log})
-	return []foreign{
+	return []foreignAPI{
 		{paths: []string{openterminal.Prefix + "/"}, handler: ot, refuse: openterminal.Refuse, uploads: openterminal.Uploads, close: ot.Close},
 		{paths: []string{jupyter.Prefix + "/"}, handler: ju, refuse: jupyter.Refuse, close: ju.Close},
 		{paths: []string{dify.Prefix + "/"}, handler: df, refuse: dify.Refuse, close: df.Close},

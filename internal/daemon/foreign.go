@@ -13,9 +13,9 @@ import (
 	"hutch/internal/guard"
 )
 
-// foreign is the API of another product, translated to calls of policy. Its clients send our tokens in the places that
+// foreignAPI is the API of another product, translated to calls of policy. Its clients send our tokens in the places that
 // they know: see package credential.
-type foreign struct {
+type foreignAPI struct {
 	paths   []string // patterns of http.ServeMux
 	handler http.Handler
 	// refuse answers for the guard, in the format that the API's clients turn into their own errors; nil means ours.
@@ -26,8 +26,8 @@ type foreign struct {
 	close func()
 }
 
-// foreigns are the APIs of other products that this server answers.
-func (d *Daemon) foreigns() []foreign {
+// foreignAPIs are the APIs of other products that this server answers.
+func (d *Daemon) foreignAPIs() []foreignAPI {
 	if d.cfg.Conversations.Only {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (d *Daemon) foreigns() []foreign {
 	pi := piston.NewHandler(d.policy, piston.Options{MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	ex := execute.NewHandler(d.policy, execute.Options{Log: d.log})
 	judge := judge0.NewHandler(d.policy, judge0.Options{Accounts: d.policy, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
-	return append(d.chats(), []foreign{
+	return append(d.chats(), []foreignAPI{
 		{paths: []string{execute.Path}, handler: ex, refuse: execute.Refuse, close: ex.Close},
 		{paths: []string{e2b.Prefix}, handler: http.StripPrefix(strings.TrimSuffix(e2b.Prefix, "/"), d.e2b), refuse: e2b.Refuse},
 		{paths: bridge.Paths, handler: cf, refuse: bridge.Refuse, uploads: bridge.Uploads, close: cf.Close},
@@ -48,7 +48,7 @@ func (d *Daemon) foreigns() []foreign {
 }
 
 // foreignRoutes adds them to mux, and returns the format of errors for the client of a request; nil for ours.
-func foreignRoutes(mux *http.ServeMux, list []foreign) func(*http.Request) guard.Refusal {
+func foreignRoutes(mux *http.ServeMux, list []foreignAPI) func(*http.Request) guard.Refusal {
 	shapes := map[string]guard.Refusal{}
 	for _, f := range list {
 		for _, path := range f.paths {

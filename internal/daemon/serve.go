@@ -112,7 +112,7 @@ type surfaces struct {
 	mcp  *mcp.Handler
 	rest *rest.Handler
 
-	foreign []foreign
+	foreign []foreignAPI
 }
 
 func (d *Daemon) surfaces() surfaces {
@@ -121,7 +121,7 @@ func (d *Daemon) surfaces() surfaces {
 		opt.Conversations = d.talks
 	}
 	return surfaces{
-		foreign: d.foreigns(),
+		foreign: d.foreignAPIs(),
 
 		mcp:  mcp.NewHandler(d.policy, opt),
 		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Nodes: d.policy, SSH: d.policy, Pools: d.policy, Checkpoints: d.policy, Examiner: d.policy, Audit: d.policy, Timelines: d.policy, Links: d.links, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
@@ -170,7 +170,7 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 // unbounded reports whether the body of a request can have any size.
 func (s surfaces) unbounded(r *http.Request) bool {
 	return rest.Uploads(r) || coding.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" || e2b.Uploads(r) ||
-		slices.ContainsFunc(s.foreign, func(f foreign) bool { return f.uploads != nil && f.uploads(r) })
+		slices.ContainsFunc(s.foreign, func(f foreignAPI) bool { return f.uploads != nil && f.uploads(r) })
 }
 
 // issuerRoutes tell MCP clients which issuer identifies people: RFC 9728.

@@ -16,14 +16,14 @@ var Full = hutch.Errorf(hutch.Exhausted, "the server's disk is full: delete snap
 // Explained returns err. If err came from a disk without space, possibly that of dir, it returns Full with err as its
 // cause. An error with a more precise message is kept.
 func Explained(err error, dir string) error {
-	if err == nil || tells(err) || !noRoom(err) && !isFull(dir) {
+	if err == nil || isSpecific(err) || !noRoom(err) && !isFull(dir) {
 		return err
 	}
 	return Full.Because(err)
 }
 
-// tells reports whether err says more than "it failed".
-func tells(err error) bool {
+// isSpecific reports whether err says more than "it failed".
+func isSpecific(err error) bool {
 	return !slices.Contains([]hutch.Kind{hutch.Internal, hutch.Unavailable, hutch.Timeout}, hutch.KindOf(err))
 }
 

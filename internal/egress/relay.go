@@ -84,15 +84,15 @@ func relay(down, up net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		carry(down, up)
+		copyDirection(down, up)
 	}()
-	carry(up, down)
+	copyDirection(up, down)
 	<-done
 }
 
-// carry copies one direction, and its end. On an error it closes both ends, because neither direction is of use any
+// copyDirection copies one direction, and its end. On an error it closes both ends, because neither direction is of use any
 // more.
-func carry(to, from net.Conn) {
+func copyDirection(to, from net.Conn) {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	for {

@@ -107,7 +107,7 @@ func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	return g.judge(ctx, cmd, end)
+	return g.commandError(ctx, cmd, end)
 }
 
 // repository describes the state of a repository.
@@ -128,7 +128,7 @@ func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 	if err != nil || end.code == 1 {
 		return "", err
 	}
-	if err := g.judge(ctx, cmd, end); err != nil {
+	if err := g.commandError(ctx, cmd, end); err != nil {
 		return "", err
 	}
 	line, err := git.Line(end.stdout)
@@ -142,7 +142,7 @@ func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
 	end, err := g.run(ctx, cmd)
 	if err == nil {
-		err = g.judge(ctx, cmd, end)
+		err = g.commandError(ctx, cmd, end)
 	}
 	return end.stdout, err
 }
@@ -153,8 +153,8 @@ type ended struct {
 	stdout, stderr []byte
 }
 
-// judge turns the end of a command into an error.
-func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
+// commandError turns the end of a command into an error.
+func (g *gitRun) commandError(ctx context.Context, cmd git.Command, end ended) error {
 	switch {
 	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
 		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.ID()).

@@ -413,7 +413,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	}
 	e.exposed.Remove(ports)
 	s.Disconnect()
-	e.retire(s)
+	e.removeUsage(s)
 	e.log.Info("destroyed", "sandbox", s.ID(), "why", why)
 	e.happened(ctx, s, "Destroyed", why)
 	return nil

@@ -105,7 +105,7 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 	}
 	c, err := s.dial(ctx, agent, port)
 	if err != nil {
-		err = e.undialled(ctx, s, agent, port, err)
+		err = e.dialError(ctx, s, agent, port, err)
 		done()
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire
 	return agent.Dial(ctx, port)
 }
 
-// undialled says why a connection could not be made.
-func (e *Engine) undialled(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
+// dialError says why a connection could not be made.
+func (e *Engine) dialError(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
 	if !errors.Is(err, hutch.NotFound) {
 		return e.diagnose(ctx, s, agent, err)
 	}
@@ -168,7 +168,7 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 		if err != nil {
 			return e.diagnose(ctx, s, agent, err)
 		}
-		if err := e.tell(s, before, now, out); err != nil {
+		if err := e.reportPorts(s, before, now, out); err != nil {
 			return err
 		}
 		before = now
@@ -180,8 +180,8 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 	}
 }
 
-// tell reports the ports that opened and closed between two looks.
-func (e *Engine) tell(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
+// reportPorts reports the ports that opened and closed between two looks.
+func (e *Engine) reportPorts(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
 	for _, p := range before {
 		if !slices.Contains(now, p) {
 			if err := out(hutch.PortEvent{Type: hutch.PortClosed, Port: p}); err != nil {

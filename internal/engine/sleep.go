@@ -44,14 +44,14 @@ func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool
 		if !s.Running() || s.InUse() {
 			return nil
 		}
-		return e.keep(ctx, s, filesOnly)
+		return e.saveAndSleep(ctx, s, filesOnly)
 	})
 	return v, err
 }
 
-// keep saves a running sandbox with its memory if the runtime can, otherwise with its files. Unless only the files are
+// saveAndSleep saves a running sandbox with its memory if the runtime can, otherwise with its files. Unless only the files are
 // wanted, it loses no process: a sandbox that cannot be saved continues to run. The caller holds the lifecycle lock.
-func (e *lifecycle) keep(ctx context.Context, s *sandbox, filesOnly bool) error {
+func (e *lifecycle) saveAndSleep(ctx context.Context, s *sandbox, filesOnly bool) error {
 	if err := e.unpause(ctx, s); err != nil {
 		return err
 	}

@@ -80,8 +80,8 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 	return u
 }
 
-// retire removes a destroyed sandbox from the table, and adds its account to its owner's.
-func (e *lifecycle) retire(s *sandbox) {
+// removeUsage removes a destroyed sandbox from the table, and adds its account to its owner's.
+func (e *lifecycle) removeUsage(s *sandbox) {
 	u := s.Used()
 	u.Disk = 0 // freed
 	e.mu.Lock()

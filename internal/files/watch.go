@@ -254,7 +254,7 @@ func (w *watcher) run(out func(hutch.FileEvent) error) error {
 			return err
 		}
 		w.take(buf[:n])
-		if err := w.tell(out); err != nil || w.ended {
+		if err := w.flushEvents(out); err != nil || w.ended {
 			return err
 		}
 		if len(w.seen) > maxSeen { // some can be reported twice
@@ -278,7 +278,7 @@ func (w *watcher) event(wd int, mask, cookie uint32, name string) {
 	dir, known := w.paths[wd]
 	switch {
 	case mask&unix.IN_Q_OVERFLOW != 0:
-		w.lose()
+		w.reportLost()
 	case !known:
 	case mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0:
 		if wd == w.root {
@@ -292,8 +292,8 @@ func (w *watcher) event(wd int, mask, cookie uint32, name string) {
 	}
 }
 
-// lose reports that changes were lost, and finds new folders.
-func (w *watcher) lose() {
+// reportLost reports that changes were lost, and finds new folders.
+func (w *watcher) reportLost() {
 	w.push(change{FileEvent: hutch.FileEvent{Type: hutch.Overflow}})
 	if w.recursive {
 		w.fs.as(func() error { return w.below(context.Background(), w.paths[w.root], false) })
@@ -406,8 +406,8 @@ func (w *watcher) forget(wds []int, since []change) {
 	}
 }
 
-// tell passes on the changes before one that can still become a move.
-func (w *watcher) tell(out func(hutch.FileEvent) error) error {
+// flushEvents passes on the changes before one that can still become a move.
+func (w *watcher) flushEvents(out func(hutch.FileEvent) error) error {
 	for i := range w.queue {
 		c := &w.queue[i]
 		if c.cookie != 0 && !w.ended && time.Since(c.since) < pairTime {

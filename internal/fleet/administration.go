@@ -93,7 +93,7 @@ func (d *Directory) setState(ctx context.Context, node string, state hutch.NodeS
 	if err == nil { // the node reports again which sandboxes cannot leave it
 		_, err = d.db.Exec(ctx, "UPDATE fleet_holders SET stays = '' WHERE node = $1", node)
 	}
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	if err != nil {
 		return hutch.Node{}, databaseError(err)
 	}

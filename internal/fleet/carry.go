@@ -117,8 +117,8 @@ func (c *carrier) begin(ctx context.Context) error {
 	return err
 }
 
-// alone blocks other transfers of a sandbox until end is called.
-func (c *carrier) alone(ctx context.Context, name Name) (end func(), err error) {
+// lockTransfer blocks other transfers of a sandbox until end is called.
+func (c *carrier) lockTransfer(ctx context.Context, name Name) (end func(), err error) {
 	for {
 		c.mu.Lock()
 		other := c.busy[name]
@@ -144,7 +144,7 @@ func (c *carrier) alone(ctx context.Context, name Name) (end func(), err error) 
 
 // keep writes a sleeping sandbox to the bucket, if the bucket does not have it.
 func (c *carrier) keep(ctx context.Context, name Name) error {
-	end, err := c.alone(ctx, name)
+	end, err := c.lockTransfer(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 	if err := c.r.f.node.serving(); err != nil {
 		return err
 	}
-	old, err := c.r.promise(ctx, name, c.Checkpoints > 0)
+	old, err := c.r.reserveWake(ctx, name, c.Checkpoints > 0)
 	if errors.Is(err, errMoved) {
 		c.r.f.background(func(ctx context.Context) { c.discard(ctx, name) }) // the caller holds its lock
 	}
@@ -282,7 +282,7 @@ func (c *carrier) returned(ctx context.Context) error {
 
 // fetch brings to this node a sandbox from the bucket that the directory assigned to it.
 func (c *carrier) fetch(ctx context.Context, h Holder) error {
-	end, err := c.alone(ctx, h.Name)
+	end, err := c.lockTransfer(ctx, h.Name)
 	if err != nil {
 		return err
 	}

@@ -253,7 +253,7 @@ func (d *Directory) begin(ctx context.Context, n NodeInfo) (epoch int64, err err
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, errRemoved
 	}
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	return epoch, databaseError(err)
 }
 
@@ -301,12 +301,12 @@ func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]No
 // leave ends the lease of a node that ends.
 func (d *Directory) leave(ctx context.Context, me NodeInfo) error {
 	_, err := d.lease.Exec(ctx, "UPDATE fleet_nodes SET lease_until = now() WHERE id = $1 AND epoch = $2 AND certificate = $3", me.ID, me.Epoch, me.print)
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	return databaseError(err)
 }
 
-// tell makes all nodes read the table of nodes now, and not only at their next renewal.
-func (d *Directory) tell(ctx context.Context) { d.lease.Exec(ctx, "NOTIFY "+notices) }
+// notifyNodes makes all nodes read the table of nodes now, and not only at their next renewal.
+func (d *Directory) notifyNodes(ctx context.Context) { d.lease.Exec(ctx, "NOTIFY "+notices) }
 
 // Follow calls changed for each change of the table of nodes, until ctx is done.
 func (d *Directory) follow(ctx context.Context, changed func()) error {
@@ -367,7 +367,7 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 	if err != nil {
 		return hutch.RemovedNode{}, databaseError(err)
 	}
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	return hutch.RemovedNode{Node: id, Freed: freed}, nil
 }
 

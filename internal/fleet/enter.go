@@ -46,7 +46,7 @@ func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {
 	if err := d.enterSoon(ctx, e, print); err != nil {
 		return nil, err
 	}
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	return id, nil
 }
 

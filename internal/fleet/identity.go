@@ -399,7 +399,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 	if err != nil {
 		return nil, databaseError(err)
 	}
-	d.tell(ctx)
+	d.notifyNodes(ctx)
 	return id, nil
 }
 

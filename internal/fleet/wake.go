@@ -34,16 +34,16 @@ func (f *Fleet) waking(ctx context.Context, name Name) error {
 	if err := f.node.serving(); err != nil {
 		return err
 	}
-	_, err := f.resident.promise(ctx, name, false)
+	_, err := f.resident.reserveWake(ctx, name, false)
 	return err
 }
 
 // wakeAnswer bounds the wait for the directory's answer before a wake, because the caller holds the sandbox's lifecycle lock.
 const wakeAnswer = 10 * time.Second
 
-// promise is Directory.waking. After an error that refuses nothing, the directory can have the sandbox as awake, without an image: the answer to its
+// reserveWake is Directory.waking. After an error that refuses nothing, the directory can have the sandbox as awake, without an image: the answer to its
 // COMMIT can be lost. So it is noted as awake. The next report corrects the directory, and the image is sent again.
-func (r *resident) promise(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
+func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeAnswer)
 	defer cancel()
 	old, err = r.f.dir.waking(ctx, r.f.node.info.ID, name, checkpoints)

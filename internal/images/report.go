@@ -47,10 +47,10 @@ func (r *report) take(p oci.Progress) {
 	}
 	r.latest[p.Layer] = hutch.Transfer{Layer: p.Layer, Done: p.Done, Total: p.Total, State: p.State}
 	r.mu.Unlock()
-	r.poke()
+	r.wakeUp()
 }
 
-func (r *report) poke() {
+func (r *report) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -99,7 +99,7 @@ func (r *report) end() {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
-	r.poke()
+	r.wakeUp()
 	<-r.gone
 	r.cancel(nil)
 }

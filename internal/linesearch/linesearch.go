@@ -80,7 +80,7 @@ func (s *Search) Output(o hutch.Output) error {
 	if len(s.lines[0].data)+len(s.lines[1].data) == 0 {
 		s.behind = o.Cursor
 	} else if s.pattern != nil {
-		s.timer = time.AfterFunc(quiet, s.rest)
+		s.timer = time.AfterFunc(quiet, s.searchRest)
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func shown(data []byte, at int) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(data), "\uFFFD"), "\r")
 }
 
-// rest searches the lines that have not ended.
-func (s *Search) rest() {
+// searchRest searches the lines that have not ended.
+func (s *Search) searchRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unfinishedLocked()

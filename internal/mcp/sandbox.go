@@ -32,7 +32,7 @@ func (s *server) getSandbox(ctx context.Context, c *call, in getSandboxArgs) (re
 	if err != nil {
 		return reply{}, err
 	}
-	sb = brief(sb)
+	sb = withShortCommands(sb)
 	return reply{describe(sb), sb}, nil
 }
 
@@ -43,7 +43,7 @@ func describeAll(all []hutch.Sandbox) reply {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d sandboxes, oldest first", len(all))
 	for i := range all {
-		all[i] = brief(all[i])
+		all[i] = withShortCommands(all[i])
 		if b.Len() < maxShown {
 			b.WriteString("\n" + describe(all[i]))
 		}
@@ -93,8 +93,8 @@ const maxHealthShown = 200
 // maxCommandShown bounds the command of a process in a record, because it can be a megabyte long.
 const maxCommandShown = 200
 
-// brief returns sb with the commands of its processes shortened.
-func brief(sb hutch.Sandbox) hutch.Sandbox {
+// withShortCommands returns sb with the commands of its processes shortened.
+func withShortCommands(sb hutch.Sandbox) hutch.Sandbox {
 	processes := make([]hutch.Process, len(sb.Processes))
 	for i, p := range sb.Processes {
 		if len(p.Command) > maxCommandShown {

@@ -102,7 +102,7 @@ func BenchmarkObserver(b *testing.B) {
 	}
 }
 
-// Every node has its series, and what only the database knows is missing while it does not answer. One machine has none.
+// Every node has its series. Values that come from the database are missing while it does not answer. A server without a fleet has no such series.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	room := hutch.NodeRoom{Memory: 1024, CPU: 16, Sandboxes: 100}

@@ -13,7 +13,7 @@ import (
 // killedEnv makes the test binary the server that TestKilled kills: the folder of its store, and its registry.
 const killedEnv = "HUTCH_TEST_KILLED_STORE"
 
-// TestKilledServer is that server, and no test without the variable: it pulls, makes roots, moves names and removes images until it is killed.
+// TestKilledServer is that server; without the variable it is skipped. It pulls, makes roots, moves names and removes images until it is killed.
 func TestKilledServer(t *testing.T) {
 	var dir, host string
 	if fmt.Sscan(os.Getenv(killedEnv), &dir, &host); dir == "" {

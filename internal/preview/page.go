@@ -44,8 +44,8 @@ func (n notice) about(v *visit) notice {
 	return n
 }
 
-// trouble returns the notice for one of our errors.
-func trouble(e *hutch.Error) notice {
+// errorNotice returns the notice for one of our errors.
+func errorNotice(e *hutch.Error) notice {
 	n := notice{status: problem.Status(e.Kind), kind: e.Kind, Title: "The sandbox cannot be reached", Text: e.Message}
 	switch e.Kind {
 	case hutch.NotFound:

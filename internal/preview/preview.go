@@ -338,7 +338,7 @@ func (h *Handler) why(r *http.Request, err error) notice {
 	case ours && noServer(e):
 		return nobody.about(v)
 	case ours:
-		return trouble(e)
+		return errorNotice(e)
 	case isPlain(err):
 		return noTLS.about(v)
 	case late && timeout.Timeout(), v.late():

@@ -130,7 +130,7 @@ func (s *socket) event(e hutch.RunEvent) error {
 	if e.Output != nil {
 		return s.output(*e.Output)
 	}
-	if s.tell(stream.RunNote{Result: e.Result, Exception: e.Error, Input: e.Input}) != nil {
+	if s.sendText(stream.RunNote{Result: e.Result, Exception: e.Error, Input: e.Input}) != nil {
 		return errGone
 	}
 	return nil

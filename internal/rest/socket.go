@@ -71,7 +71,7 @@ func (h *Handler) serveCommand(s *socket, r *http.Request) any {
 		d := problem.New(err)
 		return stream.Note{Error: &d}
 	}
-	req.Started = func(id string) { s.tell(stream.Note{Exec: id}) }
+	req.Started = func(id string) { s.sendText(stream.Note{Exec: id}) }
 	return h.serveExec(s, r, func(ctx context.Context) (hutch.ExecResult, error) {
 		return h.svc.Exec(ctx, r.PathValue("id"), req, s.output)
 	})
@@ -145,7 +145,7 @@ func (s *socket) first(v any) error {
 
 // openStdin returns the input that later messages bring.
 func (s *socket) openStdin() io.Reader {
-	s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
+	s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.sendText(stream.Note{Stdin: taken}) })
 	return s.stdin
 }
 
@@ -226,8 +226,8 @@ func (s *socket) output(o hutch.Output) error {
 	return nil
 }
 
-// tell sends a text message.
-func (s *socket) tell(v any) error {
+// sendText sends a text message.
+func (s *socket) sendText(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (s *socket) write(typ websocket.MessageType, b []byte) error {
 
 // finish sends the last message.
 func (s *socket) finish(v any) {
-	if s.tell(v) == nil {
+	if s.sendText(v) == nil {
 		s.conn.Close(websocket.StatusNormalClosure, "")
 	}
 }

@@ -119,7 +119,7 @@ func (v *viewer) watch(ctx context.Context, cancel context.CancelCauseFunc) (any
 	if err != nil {
 		return nil, err
 	}
-	v.tell(stream.Screen{Size: p.Terminal})
+	v.sendText(stream.Screen{Size: p.Terminal})
 	last, err := v.show(ctx)
 	if s, ok := last.(stream.Screen); ok && s.Exit != nil { // the record has more than the terminal shows
 		s.Exit = &hutch.Process{ID: s.Exit.ID, Status: s.Exit.Status, ExitCode: s.Exit.ExitCode, Signal: s.Exit.Signal}
@@ -140,7 +140,7 @@ func (v *viewer) show(ctx context.Context) (any, error) {
 	for told := int64(-1); ; {
 		last, err := v.svc.Logs(ctx, v.req, func(o hutch.Output) error {
 			begin := o.Cursor - int64(len(o.Data))
-			if told != begin && v.tell(stream.Screen{Cursor: &begin, Lost: o.Lost, Replayed: newest}) != nil {
+			if told != begin && v.sendText(stream.Screen{Cursor: &begin, Lost: o.Lost, Replayed: newest}) != nil {
 				return errGone
 			}
 			for len(o.Data) > 0 {
@@ -182,7 +182,7 @@ func (v *viewer) write(ctx context.Context, keys *io.PipeReader) {
 	err := v.svc.Input(ctx, v.req.SandboxID, v.req.ProcessID, keys, false)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
 		d := problem.New(err)
-		v.tell(stream.Screen{Input: &d})
+		v.sendText(stream.Screen{Input: &d})
 	}
 	io.Copy(io.Discard, keys)
 }
@@ -216,7 +216,7 @@ func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter, write func()
 		}
 		if err := v.svc.Resize(ctx, v.req.SandboxID, v.req.ProcessID, view.Size); err != nil && ctx.Err() == nil {
 			d := problem.New(err)
-			v.tell(stream.Screen{Input: &d})
+			v.sendText(stream.Screen{Input: &d})
 		}
 	}
 }

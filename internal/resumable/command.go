@@ -79,7 +79,7 @@ func (x *Command) Finish(res hutch.ExecResult, err error) {
 	close(x.over)
 	x.log.end()
 	x.drop()
-	if !x.log.attended() {
+	if !x.log.hasReader() {
 		x.await()
 	}
 }
@@ -91,7 +91,7 @@ func (x *Command) await() {
 	time.AfterFunc(x.grace, func() {
 		x.table.mu.Lock()
 		defer x.table.mu.Unlock()
-		if x.log.count() == begun && !x.log.attended() && x.table.removeLocked(x) {
+		if x.log.count() == begun && !x.log.hasReader() && x.table.removeLocked(x) {
 			x.cancel(errUnattended)
 		}
 	})
@@ -149,7 +149,7 @@ func (t *Table) add(x *Command) error {
 		if i == len(t.list) {
 			return hutch.Errorf(hutch.Exhausted, "the limit of %d resumable commands at a time is reached in this sandbox: wait for one to end or cancel it, or leave resumable out", hutch.MaxResumable)
 		}
-		if old := t.list[i]; old.ended() && !old.log.attended() {
+		if old := t.list[i]; old.ended() && !old.log.hasReader() {
 			t.removeLocked(old)
 			break
 		}

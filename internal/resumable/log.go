@@ -167,8 +167,8 @@ func (l *outputLog) count() int {
 	return l.changes
 }
 
-// attended reports whether there is a reader.
-func (l *outputLog) attended() bool {
+// hasReader reports whether there is a reader.
+func (l *outputLog) hasReader() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reader != nil

@@ -112,18 +112,18 @@ func (h controller) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
 	case hutch.WaitAct:
 		return h.pause(a.Duration.Duration())
 	case hutch.TakeScreenshot:
-		return h.shoot(nil, res)
+		return h.addScreenshot(nil, res)
 	case hutch.ZoomIn:
 		part := a.Part()
-		return h.shoot(&part, res)
+		return h.addScreenshot(&part, res)
 	case hutch.FindCursor:
 		return nil
 	}
 	return h.mouse(a)
 }
 
-// takeScreenshot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
-func (h controller) shoot(part *hutch.Region, res *hutch.ControlResult) error {
+// addScreenshot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
+func (h controller) addScreenshot(part *hutch.Region, res *hutch.ControlResult) error {
 	shot, err := takeScreenshot(h.ctx, h.rfb, part)
 	if err == nil && !caller.From(h.ctx).Budget.Take(2*len(shot.PNG)) {
 		err = errNoRoom

@@ -65,7 +65,7 @@ type rfb struct {
 // errMalformed is the error for every message that breaks the protocol.
 var errMalformed = errors.New("the server does not speak RFB as it should")
 
-func lie(format string, args ...any) error {
+func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
 }
 
@@ -78,7 +78,7 @@ func open(conn net.Conn) (*rfb, error) {
 	if err := r.init(); err != nil {
 		return nil, err
 	}
-	return r, r.settle()
+	return r, r.requestFormat()
 }
 
 func (r *rfb) greet() error {
@@ -87,7 +87,7 @@ func (r *rfb) greet() error {
 		return err
 	}
 	if string(version) < "RFB 003.008\n" || string(version) > "RFB 003.999\n" {
-		return lie("its first words are %.12q", version)
+		return protocolError("its first words are %.12q", version)
 	}
 	if err := r.write([]byte("RFB 003.008\n")); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *rfb) greet() error {
 			return r.write([]byte{securityNone})
 		}
 	}
-	return lie("it asks for a password: a screen has none, as only its own sandbox reaches it (-SecurityTypes None)")
+	return protocolError("it asks for a password: a screen has none, as only its own sandbox reaches it (-SecurityTypes None)")
 }
 
 func (r *rfb) init() error {
@@ -133,13 +133,13 @@ func (r *rfb) init() error {
 		return err
 	}
 	if n > maxName {
-		return lie("its name has %d bytes", n)
+		return protocolError("its name has %d bytes", n)
 	}
 	return r.skip(int64(n))
 }
 
-// settle requests the format of pixels and updates: 4 bytes red, green, blue and unused, as in [image.RGBA].
-func (r *rfb) settle() error {
+// requestFormat requests the format of pixels and updates: 4 bytes red, green, blue and unused, as in [image.RGBA].
+func (r *rfb) requestFormat() error {
 	b := []byte{toSetPixelFormat, 0, 0, 0, 32, 24, 0, 1, 0, 255, 0, 255, 0, 255, 0, 8, 16, 0, 0, 0}
 	encodings := []int32{encodeRaw, encodeSize, encodeCursorAt}
 	b = append(b, toSetEncodings, 0, 0, byte(len(encodings)))
@@ -158,7 +158,7 @@ func (r *rfb) refusal() error {
 	if err != nil {
 		return err
 	}
-	return lie("it refuses: %.200q", b)
+	return protocolError("it refuses: %.200q", b)
 }
 
 func (r *rfb) size() error {
@@ -171,7 +171,7 @@ func (r *rfb) size() error {
 
 func (r *rfb) resize(width, height int) error {
 	if width < 1 || height < 1 || width > hutch.MaxScreenWidth || height > hutch.MaxScreenHeight {
-		return lie("its screen has %d × %d pixels; up to %d × %d are taken", width, height, hutch.MaxScreenWidth, hutch.MaxScreenHeight)
+		return protocolError("its screen has %d × %d pixels; up to %d × %d are taken", width, height, hutch.MaxScreenWidth, hutch.MaxScreenHeight)
 	}
 	r.width, r.height = width, height
 	return nil
@@ -199,7 +199,7 @@ func (r *rfb) picture(part image.Rectangle) (*image.RGBA, error) {
 			return picture, nil
 		}
 	}
-	return nil, lie("its picture has no end")
+	return nil, protocolError("its picture has no end")
 }
 
 // sync returns when the server has taken all messages that were sent before: it works through them in order, and
@@ -256,13 +256,13 @@ func (r *rfb) untilUpdate() error {
 		case fromColours:
 			err = r.skipColours()
 		default:
-			err = lie("it sent a message of type %d, which nothing asked for", kind)
+			err = protocolError("it sent a message of type %d, which nothing asked for", kind)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return lie("it sends messages without end")
+	return protocolError("it sends messages without end")
 }
 
 func (r *rfb) skipCut() error {
@@ -272,7 +272,7 @@ func (r *rfb) skipCut() error {
 	}
 	n := int64(int32(binary.BigEndian.Uint32(b[3:])))
 	if n < 0 || n > maxCut {
-		return lie("its clipboard has %d bytes", n)
+		return protocolError("its clipboard has %d bytes", n)
 	}
 	return r.skip(n)
 }
@@ -284,7 +284,7 @@ func (r *rfb) skipColours() error {
 	}
 	n := int64(binary.BigEndian.Uint16(b[3:]))
 	if n > maxColours {
-		return lie("its colour map has %d entries", n)
+		return protocolError("its colour map has %d entries", n)
 	}
 	return r.skip(6 * n)
 }
@@ -307,7 +307,7 @@ func (r *rfb) rectangle(picture *image.RGBA) (int, error) {
 	case encodeSize:
 		return 0, r.sizeRectangle(at, reason)
 	default:
-		return 0, lie("it sent the encoding %d, which nothing asked for", encoding)
+		return 0, protocolError("it sent the encoding %d, which nothing asked for", encoding)
 	}
 }
 
@@ -315,7 +315,7 @@ func (r *rfb) rectangle(picture *image.RGBA) (int, error) {
 func (r *rfb) raw(picture *image.RGBA, at image.Rectangle) (int, error) {
 	switch {
 	case at.Max.X > r.width || at.Max.Y > r.height: // an empty rectangle is In every other one
-		return 0, lie("it draws outside of its screen, at %v", at)
+		return 0, protocolError("it draws outside of its screen, at %v", at)
 	case at.Empty(): // its rows would cost time without reading a byte, and a deadline ends only reads
 		return 0, nil
 	}
@@ -371,7 +371,7 @@ func (r *rfb) setSize(width, height int) error {
 		return err
 	}
 	if len(r.layout) < 16 || len(r.layout) > 16*255 {
-		return lie("its size cannot be changed: it does not know ExtendedDesktopSize")
+		return protocolError("its size cannot be changed: it does not know ExtendedDesktopSize")
 	}
 	b := []byte{toSetDesktopSize, 0}
 	b = binary.BigEndian.AppendUint16(b, uint16(width))
@@ -391,13 +391,13 @@ func (r *rfb) setSize(width, height int) error {
 			return err
 		}
 		if r.refused != 0 {
-			return lie("it refuses the size %d × %d (%d)", width, height, r.refused)
+			return protocolError("it refuses the size %d × %d (%d)", width, height, r.refused)
 		}
 		if r.width == width && r.height == height {
 			return nil
 		}
 	}
-	return lie("it keeps its size of %d × %d", r.width, r.height)
+	return protocolError("it keeps its size of %d × %d", r.width, r.height)
 }
 
 // pointer moves the pointer and says which buttons are down.

@@ -28,7 +28,7 @@ func queryPointer(conn net.Conn) (image.Point, byte, error) {
 	}
 	size := 4 * int(order.Uint16(head[6:]))
 	if head[0] != 1 || size < 40 || size > maxSetup {
-		return image.Point{}, 0, lie("X refuses")
+		return image.Point{}, 0, protocolError("X refuses")
 	}
 	setup := make([]byte, size)
 	if _, err := io.ReadFull(in, setup); err != nil {
@@ -37,7 +37,7 @@ func queryPointer(conn net.Conn) (image.Point, byte, error) {
 	// The vendor's name, padded to four bytes, and the formats of pixmaps come before the first screen.
 	root := 32 + (int(order.Uint16(setup[16:]))+3)/4*4 + 8*int(setup[21])
 	if root+4 > size {
-		return image.Point{}, 0, lie("X has no screen")
+		return image.Point{}, 0, protocolError("X has no screen")
 	}
 	const queryPointer = 38
 	if _, err := conn.Write(append([]byte{queryPointer, 0, 2, 0}, setup[root:root+4]...)); err != nil {
@@ -53,5 +53,5 @@ func queryPointer(conn net.Conn) (image.Point, byte, error) {
 			return at, byte(order.Uint16(reply[24:]) >> 8 & 0x1f), nil
 		}
 	}
-	return image.Point{}, 0, lie("X does not answer")
+	return image.Point{}, 0, protocolError("X does not answer")
 }

@@ -59,25 +59,25 @@ func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 		if err := do(d); err != nil {
 			return err
 		}
-		return m.tell(d.docs)
+		return m.applyAll(d.docs)
 	}
 	if !m.collection.Shared() {
 		d, err := m.collection.change(ctx, do, nil)
 		if err != nil {
 			return err
 		}
-		return m.tell(d.docs)
+		return m.applyAll(d.docs)
 	}
 	d, err := m.collection.change(ctx, do, func(ctx context.Context, tx *sql.Tx) error { return m.catchUpLocked(ctx, tx) })
 	if err != nil {
 		return err
 	}
 	// The versions of these documents are above m.at: catching up applies them once more, which changes nothing.
-	return m.tell(d.docs)
+	return m.applyAll(d.docs)
 }
 
-// tell calls apply with documents: with all of them, even if one fails.
-func (m *Mirror) tell(docs []Document) (err error) {
+// applyAll calls apply with documents: with all of them, even if one fails.
+func (m *Mirror) applyAll(docs []Document) (err error) {
 	for _, d := range docs {
 		if d.Doc == nil {
 			delete(m.keys, d.Key)
@@ -144,5 +144,5 @@ func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
 		}
 	}
 	m.at, m.fresh = at, began
-	return m.tell(docs)
+	return m.applyAll(docs)
 }

@@ -30,8 +30,8 @@ func newDisk(t *testing.T) disk {
 	return d
 }
 
-// loses switches the power off, and on again once the store has noticed. What was not synced is lost.
-func (d disk) loses(t *testing.T, power *store.Store) {
+// cutPower switches the power off, and on again once the store has noticed. What was not synced is lost.
+func (d disk) cutPower(t *testing.T, power *store.Store) {
 	t.Helper()
 	const shutdown, noFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
 	f, err := os.Open(d.dir)
@@ -69,7 +69,7 @@ func TestKeptWithoutPower(t *testing.T) {
 			t.Fatal(step)
 		}
 	}
-	d.loses(t, s)
+	d.cutPower(t, s)
 	if s, err = store.Open(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}

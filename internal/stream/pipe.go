@@ -163,12 +163,12 @@ func Join(ctx context.Context, a, b net.Conn) {
 	defer end()
 	defer context.AfterFunc(ctx, end)()
 	var other sync.WaitGroup
-	other.Go(func() { carry(a, b, end) })
-	carry(b, a, end)
+	other.Go(func() { copyDirection(a, b, end) })
+	copyDirection(b, a, end)
 	other.Wait()
 }
 
-func carry(to, from net.Conn, end func()) {
+func copyDirection(to, from net.Conn, end func()) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok {
 		err = half.CloseWrite()

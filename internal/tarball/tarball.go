@@ -247,7 +247,7 @@ func Unpack(in io.Reader, root string) error {
 	}
 	for i := len(folders) - 1; i >= 0; i-- { // writing a folder's content changes its time, and may need its mode
 		path := filepath.Join(root, folders[i].Name)
-		give(path, folders[i])
+		setOwner(path, folders[i])
 		os.Chmod(path, folders[i].FileInfo().Mode())
 		os.Chtimes(path, time.Time{}, folders[i].ModTime)
 	}
@@ -272,22 +272,22 @@ func put(root string, h *tar.Header, r io.Reader) error {
 		if err := os.Symlink(h.Linkname, path); err != nil {
 			return err
 		}
-		return give(path, h)
+		return setOwner(path, h)
 	case tar.TypeLink:
 		return os.Link(filepath.Join(root, h.Linkname), path)
 	case tar.TypeFifo:
 		if err := unix.Mkfifo(path, uint32(h.FileInfo().Mode().Perm())); err != nil {
 			return err
 		}
-		return give(path, h)
+		return setOwner(path, h)
 	case tar.TypeReg:
 		return write(path, h, r)
 	}
 	return nil
 }
 
-// give sets the owner of a file, if this is root. Others can only unpack their own files.
-func give(path string, h *tar.Header) error {
+// setOwner sets the owner of a file, if this is root. Others can only unpack their own files.
+func setOwner(path string, h *tar.Header) error {
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -303,7 +303,7 @@ func write(path string, h *tar.Header, r io.Reader) error {
 	if err := sparsely(f, r, h.Size); err != nil {
 		return err
 	}
-	if err := give(path, h); err != nil { // before its mode, which the kernel would change
+	if err := setOwner(path, h); err != nil { // before its mode, which the kernel would change
 		return err
 	}
 	if err := f.Chmod(h.FileInfo().Mode()); err != nil {

@@ -123,7 +123,7 @@ type puller struct {
 func (p puller) build(ctx context.Context, w *writer, entries func(func(*tar.Header, io.Reader) error) error) error {
 	err := entries(func(h *tar.Header, body io.Reader) error {
 		name := strings.TrimSuffix(h.Name, "/")
-		if !p.stays(h, name) {
+		if !p.isKept(h, name) {
 			return nil
 		}
 		if h.Typeflag == tar.TypeReg {
@@ -146,8 +146,8 @@ func (p puller) build(ctx context.Context, w *writer, entries func(func(*tar.Hea
 	return err
 }
 
-// stays reports whether an entry of the volume is kept unchanged.
-func (p puller) stays(h *tar.Header, name string) bool {
+// isKept reports whether an entry of the volume is kept unchanged.
+func (p puller) isKept(h *tar.Header, name string) bool {
 	o, there := p.l.files[name]
 	was, known := p.old[name]
 	switch {

@@ -186,9 +186,9 @@ func (s *session) collect(ctx context.Context, dir string, over bool) (err error
 	return (&files.FS{Dir: target, Most: maxOutputs}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, r)
 }
 
-// rest puts the sandbox to sleep until the next turn. A worker that returned the session leaves that to the next
+// hibernate puts the sandbox to sleep until the next turn. A worker that returned the session leaves that to the next
 // worker.
-func (s *session) rest(ctx context.Context, log *slog.Logger) {
+func (s *session) hibernate(ctx context.Context, log *slog.Logger) {
 	s.mu.Lock()
 	ready := s.ready
 	s.mu.Unlock()

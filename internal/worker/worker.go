@@ -228,7 +228,7 @@ func (w *worker) after(s *session, log *slog.Logger) {
 	}
 	switch {
 	case !over:
-		s.rest(ctx, log)
+		s.hibernate(ctx, log)
 		return
 	case collected != nil:
 		log.Warn("the session has ended, and its sandbox stays for its outputs: copy them with hutch cp, and remove it with hutch rm", "sandbox", s.sandbox)

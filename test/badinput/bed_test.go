@@ -26,7 +26,7 @@ func each(t *testing.T, test func(t *testing.T, b *bed)) {
 			b := &bed{Service: hutchtest.Engine(t, runtime, nil), runtime: runtime}
 			b.neighbour = b.sandbox(t, hutch.CreateRequest{ID: "neighbour"})
 			test(t, b)
-			b.well(t, b.neighbour)
+			b.checkWorks(t, b.neighbour)
 		})
 	}
 }
@@ -54,8 +54,8 @@ func (b *bed) sandbox(t *testing.T, req hutch.CreateRequest) string {
 	return s.ID
 }
 
-// well checks that a sandbox works. Resources of a greedy program can take a moment to come back.
-func (b *bed) well(t *testing.T, id string) {
+// checkWorks checks that a sandbox works. Resources of a greedy program can take a moment to come back.
+func (b *bed) checkWorks(t *testing.T, id string) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
 	for {

@@ -97,10 +97,10 @@ func TestHostileContexts(t *testing.T) {
 				if got := strings.ToLower(strings.TrimSpace(string(next.Stdout))); next.Fresh != h.lost || (got == "true") == h.lost {
 					t.Errorf("the next run: fresh %v, state kept: %q, stderr %.300q", next.Fresh, next.Stdout, next.Stderr)
 				}
-				b.well(t, id)
+				b.checkWorks(t, id)
 			})
 		}
-		b.well(t, b.neighbour)
+		b.checkWorks(t, b.neighbour)
 	})
 }
 

@@ -44,7 +44,7 @@ func TestFloods(t *testing.T) {
 				if _, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "rm -f /workspace/big"}, nil); err != nil {
 					t.Error(err)
 				}
-				b.well(t, id)
+				b.checkWorks(t, id)
 			})
 		}
 	})

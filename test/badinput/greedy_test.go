@@ -251,11 +251,11 @@ func TestGreedyPrograms(t *testing.T) {
 				}
 				t.Logf("%v: exit code %d, limit %q, timed out %v, %v", took.Round(time.Millisecond), r.ExitCode, r.Limit, r.TimedOut, err)
 				if s, serr := b.Sandbox(t.Context(), id); serr != nil || s.Status == hutch.Running {
-					b.well(t, id)
+					b.checkWorks(t, id)
 				} else if err == nil {
 					t.Errorf("the sandbox is %s (%s), and the call says nothing of it", s.Status, s.Reason)
 				}
-				b.well(t, b.neighbour)
+				b.checkWorks(t, b.neighbour)
 			})
 		}
 	})
@@ -284,7 +284,7 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 		clients.Wait()
 		t.Logf("%d left, %d stayed", left.Load(), stayed.Load())
-		b.well(t, id)
+		b.checkWorks(t, id)
 		end := time.Now().Add(30 * time.Second)
 		for {
 			r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /proc/[0-9]*/comm | grep -cE 'sleep|seq' || true"}, nil)

@@ -143,7 +143,7 @@ func (b *bed) survives(t *testing.T, g memoryHog) {
 	}
 	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 10}, nil)
 	t.Logf("exit code %d, limit %q, timed out %v, %v", r.ExitCode, r.Limit, r.TimedOut, err)
-	b.well(t, id)
+	b.checkWorks(t, id)
 	r, err = b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /workspace/notes.txt"}, nil)
 	if err != nil || string(r.Stdout) != "precious\n" {
 		t.Errorf("its file: %q, %v", r.Stdout, err)

@@ -36,7 +36,7 @@ func TestRequests(t *testing.T) {
 		for _, n := range []int{-1, 0, 65, 1 << 40} {
 			wantError(t, b.Signal(t.Context(), id, "p", n), hutch.Invalid, "signal", "signal")
 		}
-		b.well(t, id)
+		b.checkWorks(t, id)
 	})
 }
 
@@ -139,6 +139,6 @@ func TestLargeRequests(t *testing.T) {
 			_, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "true", Env: env}, nil)
 			wantError(t, err, hutch.Invalid, "too long", "an environment of nearly a MiB")
 		}
-		b.well(t, id)
+		b.checkWorks(t, id)
 	})
 }

@@ -89,7 +89,7 @@ func TestResourceHogs(t *testing.T) {
 				if out := b.python(t, later, one); out != "spared\n" {
 					t.Errorf("a sandbox that was made meanwhile has none: %s", out)
 				}
-				b.well(t, b.neighbour)
+				b.checkWorks(t, b.neighbour)
 			})
 		}
 	})

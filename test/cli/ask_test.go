@@ -202,14 +202,14 @@ func (b *askBench) example(said string) {
 func TestAskAtTerminal(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	b := newAskBench(t, programs)
-	p := sit(t, b.env, "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
-	p.sees("tokens in")
+	p := startInTerminal(t, b.env, "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
+	p.wantOutput("tokens in")
 	p.leaves(0) // if it were killed, it would leave its sandbox
-	p = sit(t, b.env, "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
-	p.sees("\x1b[2m```bash\r\necho 3\r\n```\x1b[0m\r\n3\r\n")
+	p = startInTerminal(t, b.env, "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
+	p.wantOutput("\x1b[2m```bash\r\necho 3\r\n```\x1b[0m\r\n3\r\n")
 	p.leaves(0)
-	p = sit(t, append(b.env, "NO_COLOR=1"), "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
-	p.sees("tokens in")
+	p = startInTerminal(t, append(b.env, "NO_COLOR=1"), "ask", "--runtime", "native", "-l", "bash", "add up 1 2")
+	p.wantOutput("tokens in")
 	p.leaves(0)
 	if strings.Contains(p.shown(), "\x1b[") {
 		t.Errorf("colours: %q", p.shown())

@@ -197,8 +197,8 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "signal": signal, "eventually": eventually, "alone": alone,
-			"server": server, "end": end, "crash": crash, "eavesdrop": eavesdrop, "heard": heard,
+			"exits": exits, "signal": signal, "eventually": eventually, "alone": awaitUnused,
+			"server": server, "end": end, "crash": crash, "eavesdrop": eavesdrop, "heard": checkHeard,
 			"end-by-down": endByDown, "nothing": nothing,
 		},
 		Setup: func(env *testscript.Env) error {

@@ -202,9 +202,9 @@ func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// nothing is like alone, and also expects no control group.
+// nothing is like awaitUnused, and also expects no control group.
 func nothing(ts *testscript.TestScript, neg bool, args []string) {
-	alone(ts, neg, args)
+	awaitUnused(ts, neg, args)
 	for _, runtime := range hutchtest.Runtimes {
 		if left := hutchtest.Groups(filepath.Join(ts.Getenv("HUTCH_DATA"), "server", runtime)); len(left) > 0 {
 			ts.Fatalf("control groups are left: %q", left)
@@ -220,8 +220,8 @@ func crash(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// alone waits until no process uses the data folder, and no engine's folder is left; `! alone` expects the opposite.
-func alone(ts *testscript.TestScript, neg bool, _ []string) {
+// awaitUnused waits until no process uses the data folder, and no engine's folder is left; `! alone` expects the opposite.
+func awaitUnused(ts *testscript.TestScript, neg bool, _ []string) {
 	data := ts.Getenv("HUTCH_DATA")
 	if neg {
 		if left := leftovers(data); left == nil {
@@ -359,8 +359,8 @@ func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 	ts.Setenv("HUTCH_URL", l.URL)
 }
 
-// heard compares what the eavesdropper got: nothing, or a header.
-func heard(ts *testscript.TestScript, neg bool, args []string) {
+// checkHeard compares what the eavesdropper got: nothing, or a header.
+func checkHeard(ts *testscript.TestScript, neg bool, args []string) {
 	got := strings.TrimSpace(ts.Value(spyKey{}).(*hutchtest.Buffer).String())
 	if want := strings.Join(args, " "); got != want && (want != "nothing" || got != "") {
 		ts.Fatalf("it heard %q", got)

@@ -27,8 +27,8 @@ type person struct {
 	ended chan error
 }
 
-// sit starts a program in a terminal.
-func sit(t *testing.T, env []string, args ...string) *person {
+// startInTerminal starts a program in a terminal.
+func startInTerminal(t *testing.T, env []string, args ...string) *person {
 	t.Helper()
 	p := &person{t: t, cmd: exec.Command(hutchtest.Program(t, "hutch"), args...), ended: make(chan error, 1)}
 	p.cmd.Env = env
@@ -67,10 +67,10 @@ func (p *person) types(keys, want string) {
 	if _, err := io.WriteString(p.tty, keys); err != nil {
 		p.t.Fatal(err)
 	}
-	p.sees(want)
+	p.wantOutput(want)
 }
 
-func (p *person) sees(want string) {
+func (p *person) wantOutput(want string) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); !strings.Contains(p.shown(), want); {
 		if time.Now().After(end) {
@@ -139,13 +139,13 @@ func TestPromptIsInterrupted(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			p := sit(t, serve(t, runtime), "code", "demo")
-			p.sees("> ")
+			p := startInTerminal(t, serve(t, runtime), "code", "demo")
+			p.wantOutput("> ")
 			p.types("x = 41\r", "> ")
 			for i := range 2 {
 				p.types(fmt.Sprintf("import time; print('up' + '%d', flush=True); time.sleep(600)\r", i), fmt.Sprintf("up%d", i))
 				p.types("\x03", "KeyboardInterrupt")
-				p.sees("> ")
+				p.wantOutput("> ")
 				p.types("x + 1\r", "42")
 			}
 			// At the prompt, Ctrl-C discards the line.
@@ -166,11 +166,11 @@ func TestPromptIsInterrupted(t *testing.T) {
 func TestMadeIsTold(t *testing.T) {
 	t.Parallel()
 	env := serve(t, "native")
-	p := sit(t, env, "exec", "dmeo", "echo in; sleep 0.1")
-	p.sees("hutch: made the sandbox dmeo")
+	p := startInTerminal(t, env, "exec", "dmeo", "echo in; sleep 0.1")
+	p.wantOutput("hutch: made the sandbox dmeo")
 	p.leaves(0)
-	p = sit(t, env, "exec", "dmeo", "echo again")
-	p.sees("again")
+	p = startInTerminal(t, env, "exec", "dmeo", "echo again")
+	p.wantOutput("again")
 	p.leaves(0)
 	if strings.Contains(p.shown(), "made") {
 		t.Errorf("the second time it shows %q", p.shown())
@@ -186,16 +186,16 @@ func TestMadeIsTold(t *testing.T) {
 func TestNoLimitAtATerminal(t *testing.T) {
 	t.Parallel()
 	env := serve(t, "native", "--exec-timeout", "1s")
-	p := sit(t, env, "exec", "demo", "sleep 2; echo do''ne")
-	p.sees("done")
+	p := startInTerminal(t, env, "exec", "demo", "sleep 2; echo do''ne")
+	p.wantOutput("done")
 	p.leaves(0)
 	script := exec.Command(hutchtest.Program(t, "hutch"), "exec", "demo", "sleep 20")
 	script.Env = env
 	if out, err := script.CombinedOutput(); err == nil || !strings.Contains(string(out), "--timeout") {
 		t.Errorf("a script sees %q, %v", out, err)
 	}
-	p = sit(t, serve(t, "native", "--exec-timeout", "1s", "--max-timeout", "1m"), "exec", "demo", "sleep 20")
-	p.sees("allow more with --timeout")
+	p = startInTerminal(t, serve(t, "native", "--exec-timeout", "1s", "--max-timeout", "1m"), "exec", "demo", "sleep 20")
+	p.wantOutput("allow more with --timeout")
 	p.leaves(137)
 }
 
@@ -204,9 +204,9 @@ func TestMCPAtATerminal(t *testing.T) {
 	t.Parallel()
 	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
-	p := sit(t, env, "mcp", "--runtime", "native")
-	p.sees(`{"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`)
-	p.sees("Ctrl-D ends it.")
+	p := startInTerminal(t, env, "mcp", "--runtime", "native")
+	p.wantOutput(`{"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`)
+	p.wantOutput("Ctrl-D ends it.")
 	p.types("\x04", "")
 	p.leaves(0)
 }
@@ -217,8 +217,8 @@ func TestRequestsAtATerminal(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
 	for _, flag := range []string{"", "--verbose"} {
 		env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
-		p := sit(t, env, strings.Fields("serve --listen 127.0.0.1:0 --runtime native "+flag)...)
-		p.sees("HUTCH_URL=")
+		p := startInTerminal(t, env, strings.Fields("serve --listen 127.0.0.1:0 --runtime native "+flag)...)
+		p.wantOutput("HUTCH_URL=")
 		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			list := exec.Command(hutchtest.Program(t, "hutch"), "ls")
 			list.Env = env

@@ -37,7 +37,7 @@ func TestFloodOfConnections(t *testing.T) {
 		}
 		began := time.Now()
 		for range 10 {
-			f.well(t, id)
+			f.checkWorks(t, id)
 		}
 		if took := time.Since(began); took > patience {
 			t.Errorf("10 commands took %v", took)
@@ -69,7 +69,7 @@ func TestWorkingFolderByDescriptor(t *testing.T) {
 				}
 			}
 		}
-		f.well(t, id)
+		f.checkWorks(t, id)
 	})
 }
 
@@ -86,7 +86,7 @@ func TestHostileFilesSurviveSleep(t *testing.T) {
 		if b, err := os.ReadFile(outside); err != nil || string(b) != "untouched" {
 			t.Errorf("the file outside holds %q, %v", b, err)
 		}
-		f.well(t, id) // wakes it
+		f.checkWorks(t, id) // wakes it
 		if out := f.sh(t, id, "cat /workspace/real; readlink /workspace/link; cat /workspace/link 2>&1 | tail -c 30; ls -A /workspace | wc -l"); !strings.HasPrefix(out, "kept\n"+outside+"\n") {
 			t.Errorf("after waking: %q", out)
 		}

@@ -204,7 +204,7 @@ func (f *field) attack(t *testing.T, a attack) {
 			t.Logf("%s: %s", name, outcome)
 		}
 	}
-	f.well(t, id)
+	f.checkWorks(t, id)
 }
 
 // allowed returns the attempts that are allowed to succeed: on the runtime, and on the runtime with this kind of

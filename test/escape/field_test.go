@@ -134,8 +134,8 @@ func (f *field) sh(t *testing.T, id, command string) string {
 	return string(r.Stdout)
 }
 
-// well checks that a sandbox works.
-func (f *field) well(t *testing.T, id string) {
+// checkWorks checks that a sandbox works.
+func (f *field) checkWorks(t *testing.T, id string) {
 	t.Helper()
 	if out := f.sh(t, id, "echo well | tr a-z A-Z"); out != "WELL\n" {
 		t.Errorf("sandbox %s after the attack: %q", id, out)

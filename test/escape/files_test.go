@@ -48,8 +48,8 @@ func TestFilesOfTheAgent(t *testing.T) {
 				}
 			}
 		}
-		f.well(t, id)
-		f.well(t, f.sandbox(t, hutch.CreateRequest{}))
+		f.checkWorks(t, id)
+		f.checkWorks(t, f.sandbox(t, hutch.CreateRequest{}))
 	})
 }
 

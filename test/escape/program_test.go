@@ -57,7 +57,7 @@ func TestProgramOfTheAgentFromInside(t *testing.T) {
 		if out := f.runScript(t, id, said); !strings.HasPrefix(out, "refused") {
 			t.Errorf("a program inside meets the agent's program: %q", out)
 		}
-		f.well(t, f.sandbox(t, hutch.CreateRequest{}))
+		f.checkWorks(t, f.sandbox(t, hutch.CreateRequest{}))
 	})
 }
 

@@ -82,5 +82,5 @@ func (f *field) race(t *testing.T, call func(f *field, ctx context.Context, id s
 	if after := f.sh(t, id, "stat -c '%n %u %g %a' / /home /home/*"); after != before {
 		t.Errorf("what is root's has changed:\n%safter the race:\n%s", before, after)
 	}
-	f.well(t, id)
+	f.checkWorks(t, id)
 }

@@ -24,7 +24,7 @@ func TestRootInsideCannotFillTheHost(t *testing.T) {
 	if strings.Contains(out, "wrote") || strings.Contains(out, "made") || !strings.Contains(out, "still root") {
 		t.Errorf("as root inside:\n%s", out)
 	}
-	f.well(t, id)
+	f.checkWorks(t, id)
 	filepath.WalkDir(f.dir, func(path string, _ os.DirEntry, _ error) error {
 		if name := filepath.Base(path); name == "agent.sock" || strings.HasPrefix(name, "many") {
 			t.Errorf("the host has %s, that root inside made", path)

@@ -224,7 +224,7 @@ func killed(t *testing.T, runtime, name string, n int) int {
 		t.Fatal("it did not do it")
 	}
 	r := reopen(t, dir, runtime)
-	r.judge(t, runtime, name, said)
+	r.checkAll(t, runtime, name, said)
 	r.clear(t)
 	if left := r.leftovers(t, runtime); len(left) != 0 {
 		t.Errorf("left: %q", left)
@@ -232,8 +232,8 @@ func killed(t *testing.T, runtime, name string, n int) int {
 	return taken
 }
 
-// judge checks everything that exists after an operation.
-func (r room) judge(t *testing.T, runtime, name string, said bool) {
+// checkAll checks everything that exists after an operation.
+func (r room) checkAll(t *testing.T, runtime, name string, said bool) {
 	t.Helper()
 	d, is := operations[name], r.state(t)
 	if d.after != nil {
@@ -400,7 +400,7 @@ func open(t *testing.T, dir, runtime string, change ...func(*engine.Options)) ro
 // leftovers lists what an engine without sandboxes leaves on the host: files, processes, mounts and control groups.
 func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	t.Helper()
-	r.emptied(t)
+	r.awaitEmptyTrash(t)
 	for _, folder := range []string{"files", "memory", "snapshots", "trash", runtime} {
 		found, err := filepath.Glob(filepath.Join(r.dir, folder, "*"))
 		must(t, err)
@@ -424,8 +424,8 @@ func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	return append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
 }
 
-// emptied waits until the trash is empty, for which no call waits.
-func (r room) emptied(t *testing.T) {
+// awaitEmptyTrash waits until the trash is empty, for which no call waits.
+func (r room) awaitEmptyTrash(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		trash, err := os.ReadDir(filepath.Join(r.dir, "trash"))

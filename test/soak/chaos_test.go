@@ -179,7 +179,7 @@ func (c *chaos) close(t *testing.T) {
 	if text, err := c.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	settle(t, "left on the host", func() []string {
+	awaitNothing(t, "left on the host", func() []string {
 		left := append(c.leftovers(c.mark), c.instances()...)
 		for _, folder := range []string{"snapshots", "memory", "files"} {
 			found, _ := filepath.Glob(filepath.Join(c.dir, "server", folder, "*"))

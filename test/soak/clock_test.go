@@ -63,7 +63,7 @@ func (c clocked) make(t *testing.T, req hutch.CreateRequest) {
 // until waits for a status; hutch.Destroyed waits until the sandbox is gone.
 func (c clocked) until(t *testing.T, id string, want hutch.Status) {
 	t.Helper()
-	settle(t, id+" is not "+string(want), func() []string {
+	awaitNothing(t, id+" is not "+string(want), func() []string {
 		if is := c.status(t, id); is != want {
 			return []string{string(is)}
 		}

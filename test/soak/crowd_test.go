@@ -233,7 +233,7 @@ func (c *crowd) killAgents(t *testing.T, n int) {
 		if _, err := c.client.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "exec sleep 1000", Env: map[string]string{name: value}}); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, "agents that cannot be found", func() []string { // during exec it has no environment
+		awaitNothing(t, "agents that cannot be found", func() []string { // during exec it has no environment
 			first := firstAbove(withEnv(sign))
 			if first == 0 {
 				return []string{id}
@@ -258,7 +258,7 @@ func (c *crowd) killSentries(t *testing.T) {
 func (c *crowd) fail(t *testing.T, ids []string) {
 	t.Helper()
 	for _, id := range ids {
-		settle(t, id, func() []string {
+		awaitNothing(t, id, func() []string {
 			sb, err := c.client.Sandbox(t.Context(), id)
 			if err != nil || sb.Status != hutch.Failed || sb.Reason == "" {
 				return []string{fmt.Sprint(sb.Status, sb.Reason, err)}
@@ -331,7 +331,7 @@ func (c *crowd) leave(t *testing.T) {
 	if text, err := c.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	settle(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.instances()...) })
+	awaitNothing(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.instances()...) })
 }
 
 // instances are the folders and control groups of instances, of the pool and of

@@ -159,8 +159,8 @@ func (d *daemon) leftovers(mark string) (found []string) {
 	return found
 }
 
-// settle waits until f reports nothing.
-func settle(t *testing.T, what string, f func() []string) {
+// awaitNothing waits until f reports nothing.
+func awaitNothing(t *testing.T, what string, f func() []string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		left := f()

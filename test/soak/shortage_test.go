@@ -80,7 +80,7 @@ func within(t *testing.T, program string, mib int) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		settle(t, "processes of the group", func() []string {
+		awaitNothing(t, "processes of the group", func() []string {
 			os.Remove(filepath.Join(group, "hutch"))
 			if err := os.Remove(group); err != nil {
 				return []string{err.Error()}

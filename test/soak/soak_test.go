@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 	}
 	s.leave(t)
 	s.client.Close()
-	settle(t, "goroutines of clients", func() []string {
+	awaitNothing(t, "goroutines of clients", func() []string {
 		if n := runtime.NumGoroutine(); n > goroutines+2 {
 			return []string{fmt.Sprint(n)}
 		}
@@ -174,7 +174,7 @@ func (s *soak) leave(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	settle(t, "left on the host", func() []string { return s.leftovers(s.mark) })
+	awaitNothing(t, "left on the host", func() []string { return s.leftovers(s.mark) })
 	s.client.Close()
 	dump, err := s.end(syscall.SIGQUIT) // it prints what every goroutine does
 	if err != nil {

@@ -87,7 +87,7 @@ func newRelease(hutch string) (release, error) {
 
 // make makes the files for one architecture, and returns their names.
 func (r release) make(out, arch, folder string, pages tree) ([]string, error) {
-	bill, err := r.bill(arch, folder)
+	bill, err := r.listModules(arch, folder)
 	if err != nil {
 		return nil, err
 	}

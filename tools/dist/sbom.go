@@ -62,8 +62,8 @@ type (
 
 const unsaid = "NOASSERTION"
 
-// bill lists the Go modules in the programs of an architecture, as the programs themselves name them.
-func (r release) bill(arch, folder string) ([]byte, error) {
+// listModules lists the Go modules in the programs of an architecture, as the programs themselves name them.
+func (r release) listModules(arch, folder string) ([]byte, error) {
 	name := fmt.Sprintf("hutch-%s-linux-%s", r.version, arch)
 	doc := spdx{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,

@@ -104,7 +104,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, id string, req hut
 		es.exit(res, req.Timeout)
 	case es.Begun():
 		es.Close()
-		es.tell("error", Failure{h.message(r, err), codeExec})
+		es.send("error", Failure{h.message(r, err), codeExec})
 	default:
 		es.Close()
 		h.fail(w, r, err, codeTransport)
@@ -137,10 +137,10 @@ func (es *events) exit(res hutch.ExecResult, limit hutch.Seconds) {
 		}
 		es.output(hutch.Output{Stream: hutch.Stderr, Data: []byte(text)})
 	}
-	es.tell("exit", map[string]int{"exit_code": code})
+	es.send("exit", map[string]int{"exit_code": code})
 }
 
-func (es *events) tell(name string, v any) error {
+func (es *events) send(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

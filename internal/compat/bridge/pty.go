@@ -151,7 +151,7 @@ func (h *Handler) show(ctx context.Context, v *viewer) {
 	defer tasks.Wait()
 	defer v.conn.CloseNow()
 	defer cancel(nil)
-	if v.tell(message{Type: "ready"}) != nil {
+	if v.send(message{Type: "ready"}) != nil {
 		return
 	}
 	tasks.Go(func() { cancel(v.receive(ctx, &tasks)) })
@@ -169,7 +169,7 @@ func (h *Handler) show(ctx context.Context, v *viewer) {
 	default:
 		last.Code = new(int)
 	}
-	if v.tell(last) == nil {
+	if v.send(last) == nil {
 		v.conn.Close(websocket.StatusNormalClosure, "")
 	}
 }
@@ -193,7 +193,7 @@ type viewer struct {
 
 var errGone = errors.New("the client has gone")
 
-func (v *viewer) tell(m message) error {
+func (v *viewer) send(m message) error {
 	b, _ := json.Marshal(m) // strings and numbers
 	return v.write(websocket.MessageText, b)
 }

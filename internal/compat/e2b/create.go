@@ -80,7 +80,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, timeout float64)
 		return 0, nil, err
 	}
 	asked.ID = s.newID(who.Owner)
-	s.tell(&asked, req.TemplateID)
+	s.setVariables(&asked, req.TemplateID)
 	sb, err := s.svc.Create(r.Context(), asked)
 	if err != nil {
 		return 0, nil, err
@@ -219,8 +219,8 @@ func noTemplate(name string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no template %.100q: make one with hutch template create, or name an image such as python:3.13", name)
 }
 
-// tell sets the variables that E2B's programs expect about their sandbox.
-func (s *Server) tell(req *hutch.CreateRequest, template string) {
+// setVariables sets the variables that E2B's programs expect about their sandbox.
+func (s *Server) setVariables(req *hutch.CreateRequest, template string) {
 	if req.Env == nil {
 		req.Env = map[string]string{}
 	}

@@ -198,7 +198,7 @@ func (s *Server) copies(ctx context.Context, who *caller.Principal, sb hutch.San
 		} else {
 			req.SleepAfter = timeout
 		}
-		s.tell(&req, templateOf(sb))
+		s.setVariables(&req, templateOf(sb))
 		made, err := s.svc.Create(ctx, req)
 		if err != nil {
 			list[i].Error = &seam.Refusal{Code: seam.Status(hutch.KindOf(err)), Message: hutch.AsError(err).Message}

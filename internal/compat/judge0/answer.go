@@ -73,9 +73,9 @@ var fields = map[string]func(*submission) any{
 	"updated_at":                   func(s *submission) any { return moment(latest(s.created, s.started, s.finished)) },
 	"time":                         func(s *submission) any { return seconds(s.time) },
 	"wall_time":                    func(s *submission) any { return seconds(s.wall) },
-	"memory":                       func(s *submission) any { return maybe(s.memory) },
-	"exit_code":                    func(s *submission) any { return maybe(s.exitCode) },
-	"exit_signal":                  func(s *submission) any { return maybe(s.signal) },
+	"memory":                       func(s *submission) any { return numberOrNull(s.memory) },
+	"exit_code":                    func(s *submission) any { return numberOrNull(s.exitCode) },
+	"exit_signal":                  func(s *submission) any { return numberOrNull(s.signal) },
 	"number_of_runs":               func(s *submission) any { return 1 },
 	"compiler_options":             func(s *submission) any { return optional(s.request.Compiler) },
 	"command_line_arguments":       func(s *submission) any { return optional(s.request.Arguments) },
@@ -116,7 +116,7 @@ func optional(value string) any {
 	return value
 }
 
-func maybe(p *int) any {
+func numberOrNull(p *int) any {
 	if p == nil {
 		return nil
 	}

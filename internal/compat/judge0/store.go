@@ -186,7 +186,7 @@ func (st *store) get(owner, token string, f func(*submission)) bool {
 	return true
 }
 
-// remove drops a submission that has ended, or that never ran; ended reports which it was.
+// remove drops a submission that has ended, or that never ran; ended reports whether it had ended.
 func (st *store) remove(owner, token string, even bool) (ended bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

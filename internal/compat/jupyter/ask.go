@@ -14,7 +14,7 @@ import (
 // do answers one request of the channel shell, between the two states that clients wait for.
 func (k *kernel) do(t *task) {
 	k.report(busy, t.parent)
-	k.stay(t)
+	k.extendLife(t)
 	content := k.answer(t)
 	if content != nil {
 		k.reply(t, shell, replyType(t.header.Type), content)
@@ -22,8 +22,8 @@ func (k *kernel) do(t *task) {
 	k.report(idle, t.parent)
 }
 
-// stay postpones the end of the sandbox. It tries at most once a minute, because a refusal usually repeats.
-func (k *kernel) stay(t *task) {
+// extendLife postpones the end of the sandbox. It tries at most once a minute, because a refusal usually repeats.
+func (k *kernel) extendLife(t *task) {
 	if time.Since(k.stayed) < time.Minute {
 		return
 	}

@@ -60,7 +60,7 @@ type client struct {
 	query         string // of downloads
 }
 
-// key is an older LibreChat, with an API key.
+// key returns a client like an older LibreChat, which has an API key.
 func (b *bench) key() *client { return &client{b, "X-API-Key", token, ""} }
 
 // user is a newer LibreChat, which signs a token for each user.

@@ -180,7 +180,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request, to Target, na
 	return notThere(err)
 }
 
-// notThere makes a path of another kind a path that does not exist, as this API does.
+// notThere reports a path of another type as a path that does not exist, as this API does.
 func notThere(err error) error {
 	if kind := hutch.KindOf(err); err == nil || kind != hutch.Invalid && kind != hutch.Conflict {
 		return err

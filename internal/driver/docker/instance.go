@@ -93,20 +93,20 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 // Destroy implements driver.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
 	if err := i.turn.Take(ctx); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	defer i.turn.Put()
 	if i.gone {
 		return nil
 	}
 	if err := i.remove(ctx); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	i.gone = true
 	return nil
 }
 
-func (i *instance) undestroyed(err error) error {
+func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 

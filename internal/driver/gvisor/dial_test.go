@@ -29,7 +29,7 @@ func TestDialReachesASocketFarDown(t *testing.T) {
 	conn.Close()
 }
 
-// Whatever root inside puts in the socket's place leads nowhere.
+// If root inside replaces the socket by another file, the daemon follows it nowhere.
 func TestDialFollowsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

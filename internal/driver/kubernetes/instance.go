@@ -228,14 +228,14 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 // Destroy implements driver.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
 	if err := i.turn.Take(ctx); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	defer i.turn.Put()
 	if i.gone {
 		return nil
 	}
 	if err := i.driver.remove(ctx, i.record.Pod, i.record.UID); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	i.gone = true
 	if session, _ := i.now(); session != nil {
@@ -244,7 +244,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 	return nil
 }
 
-func (i *instance) undestroyed(err error) error {
+func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 

@@ -62,28 +62,28 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 // Destroy kills the instance and removes its remains.
 func (i *instance) Destroy(ctx context.Context) error {
 	if err := i.turn.Take(ctx); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	defer i.turn.Put()
 	if err := i.kill(ctx); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	if !i.owned() {
 		return nil
 	}
 	if i.group != nil {
 		if err := errors.Join(i.group.Kill(), i.group.Remove(ctx)); err != nil {
-			return i.undestroyed(err)
+			return i.destroyError(err)
 		}
 	}
 	if err := os.RemoveAll(i.dir); err != nil {
-		return i.undestroyed(err)
+		return i.destroyError(err)
 	}
 	i.driver.freeUID(i.record.UID)
 	return nil
 }
 
-func (i *instance) undestroyed(err error) error {
+func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the native sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 

@@ -15,7 +15,7 @@ const env = "HUTCH_TEST_WALLCLOCK"
 // TestJump asks this test's own program for the time.
 func TestJump(t *testing.T) {
 	if os.Getenv(env) != "" {
-		tell()
+		printTimes()
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestJump$")
@@ -57,8 +57,8 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// tell prints the time, and how long it runs by the clock that does not jump.
-func tell() {
+// printTimes prints the time, and how long it runs by the clock that does not jump.
+func printTimes() {
 	began := time.Now()
 	for asked := bufio.NewScanner(os.Stdin); asked.Scan(); {
 		now := time.Now()

@@ -151,15 +151,15 @@ func (h *Handler) endStream(w http.ResponseWriter, q request, s *stream, err err
 		s.end(nil)
 	case !s.begun && gone(err):
 		refuseGone(w, q.target)
-	case errors.Is(err, errGone), s.begun && h.vanished(q, err):
+	case errors.Is(err, errGone), s.begun && h.sandboxIsGone(q, err):
 		panic(http.ErrAbortHandler)
 	default:
 		s.end(h.describe(q.Request, err))
 	}
 }
 
-// vanished reports whether the sandbox of a call no longer runs.
-func (h *Handler) vanished(q request, err error) bool {
+// sandboxIsGone reports whether the sandbox of a call no longer runs.
+func (h *Handler) sandboxIsGone(q request, err error) bool {
 	if _, own := errors.AsType[*rpcError](err); own {
 		return false
 	}
