@@ -2913,11 +2913,11 @@ export interface components {
         Question: {
             /** @description Up to 128 KiB. */
             question?: string;
-            /** @description Of each answer of the model, up to 64000; default 2048. */
+            /** @description Most tokens of each answer of the model, up to 64000; default 2048. */
             maxTokens?: number;
-            /** @description Of the program, in milliseconds; default 30000. */
+            /** @description Time limit of the program, in milliseconds; default 30000. */
             timeout?: number;
-            /** @description Of the program; default python. */
+            /** @description Language of the program; default python. */
             language?: string;
             /** @description A program to run as it is: no model is asked. */
             code?: string;
@@ -2925,7 +2925,7 @@ export interface components {
             agent?: string;
             /** @description The name of a component of the server, whose text becomes the question. */
             command?: string;
-            /** @description For the model, up to 128 KiB. */
+            /** @description Instructions for the model, up to 128 KiB. */
             instructions?: string;
             /** @description Put into the working folder before the program starts. Up to 100, with 4 MiB together. */
             files?: components["schemas"]["QuestionFile"][];
@@ -2947,9 +2947,9 @@ export interface components {
             /** @description Below the working folder. */
             path: string;
             content: string;
-            /** @description Of the content: utf-8, which is the default, or base64. */
+            /** @description Encoding of the content: utf-8, which is the default, or base64. */
             encoding?: string;
-            /** @description In bytes; in answers only. */
+            /** @description Size in bytes; in answers only. */
             size?: number;
             /** @description The content is left out, because the answer would be over its limits. */
             omitted?: boolean;
@@ -2967,7 +2967,7 @@ export interface components {
             error: string;
             /** @description Where the program ran. The sandbox is gone unless the question had a conversationId. */
             sandboxId: string;
-            /** @description Of the last program, in milliseconds. */
+            /** @description How long the last program ran, in milliseconds. */
             executionTime: number;
             language: string;
             exitCode: number;
@@ -2984,13 +2984,13 @@ export interface components {
             model?: string;
             usage: components["schemas"]["ModelUsage"];
             conversationId?: string;
-            /** @description Those that the program wrote or changed in its working folder. */
+            /** @description The files that the program wrote or changed in its working folder. */
             files?: components["schemas"]["QuestionFile"][];
             resources?: components["schemas"]["Consumption"];
         };
         /** @description Asks a coding agent to work on a repository, in a new sandbox. What is left out is what the definition of the agent says. */
         AgentRequest: {
-            /** @description One that the server knows: claude, codex, gemini or opencode. Default claude. */
+            /** @description An agent that the server knows: claude, codex, gemini or opencode. Default claude. */
             agent?: string;
             /** @description Another agent, in YAML, in place of agent. */
             definition?: string;
@@ -3014,10 +3014,10 @@ export interface components {
             keep?: number;
             /** @description Do not wait for the agent. */
             detach?: boolean;
-            /** @description Of tryAgent: how many agents work at once, 1 to 16. */
+            /** @description For tryAgent: how many agents work at once, 1 to 16. */
             tries?: number;
         };
-        /** @description What came of several tries. */
+        /** @description The results of several tries. */
         AgentTries: {
             /** @description Finds the tries again; it is the value of the label hutch.agent.tries of their sandboxes. */
             id: string;
@@ -3035,7 +3035,7 @@ export interface components {
         };
         /** @description What an agent is to do next, in a session. */
         AgentPrompt: {
-            /** @description Of an agent that the server does not know, in YAML. */
+            /** @description Definition of an agent that the server does not know, in YAML. */
             definition?: string;
             /** @description What the agent is to do: at most 1 MiB. */
             prompt: string;
@@ -3057,7 +3057,7 @@ export interface components {
             failed?: boolean;
             /** @description The text continues that of the event before. */
             continues?: boolean;
-            /** @description Of ended. */
+            /** @description What the agent has used; in the event ended. */
             usage?: components["schemas"]["AgentUsage"];
             /** @description Which of several tries, from 1. */
             try?: number;
@@ -3065,13 +3065,13 @@ export interface components {
         /** @description What a coding agent says it has used; 0 for what it does not say. */
         AgentUsage: {
             turns: number;
-            /** @description With those of a cache. */
+            /** @description Input tokens, with those of a cache. */
             inputTokens: number;
             outputTokens: number;
-            /** @description In US dollars. */
+            /** @description Cost in US dollars. */
             cost: number;
         };
-        /** @description What came of a prompt. Of one that is not waited for it has sandboxId and agent only; the rest is zero. */
+        /** @description The result of a prompt. If the request does not wait, it has only sandboxId and agent; the rest is zero. */
         AgentResult: {
             /** @description The session. */
             sandboxId: string;
@@ -3080,7 +3080,7 @@ export interface components {
             success: boolean;
             exitCode: number;
             timedOut: boolean;
-            /** @description In milliseconds. */
+            /** @description Duration in milliseconds. */
             duration: number;
             /** @description The agent's last words. */
             answer: string;
@@ -3131,10 +3131,10 @@ export interface components {
         };
         /** @description Tokens of a model. */
         ModelUsage: {
-            /** @description With those written to and read from the model's own cache. */
+            /** @description Input tokens, with those written to and read from the model's own cache. */
             inputTokens: number;
             outputTokens: number;
-            /** @description By the server's prices, if it has any for the model. */
+            /** @description Cost by the server's prices, if it has any for the model. */
             cost?: number;
         };
         /** @description What a sandbox has used since it was made. */
@@ -3188,9 +3188,9 @@ export interface components {
         FileChange: {
             /** @enum {string} */
             change: "added" | "changed" | "deleted";
-            /** @description In the snapshot; left out for an added file. */
+            /** @description The file in the snapshot; left out for an added file. */
             before?: components["schemas"]["FileInfo"];
-            /** @description On the other side; left out for a deleted file. */
+            /** @description The file on the other side; left out for a deleted file. */
             after?: components["schemas"]["FileInfo"];
             /** @description The hunks of a unified difference, if the text was asked for and the content differs. */
             patch?: string;
@@ -3301,7 +3301,7 @@ export interface components {
             instanceType?: string;
             /** @description Who commands run as: a name of the image's /etc/passwd or a number, or one of them with a group, as in 1000:1000. Default: the image's user. The image host has the user 1000 only. */
             user?: string;
-            /** @description What the sandbox begins as, by id or name; image, user, runtime and limits are that one's. */
+            /** @description The snapshot that the sandbox starts from, by id or name; it determines image, user, runtime and limits. */
             snapshot?: string;
             /** @description The name of the template that the sandbox begins as: as snapshot, and what the template starts is ready. */
             template?: string;
@@ -3348,7 +3348,7 @@ export interface components {
         Edit: {
             file: components["schemas"]["FileInfo"];
             replacements: number;
-            /** @description That of the first replacement, from 1. */
+            /** @description Line of the first replacement, from 1. */
             line: number;
         };
         /** @description Asks for text to be replaced. */
@@ -3400,7 +3400,7 @@ export interface components {
             /** @description Either utf-8 or base64. */
             encoding: string;
             command: string;
-            /** @description In milliseconds. */
+            /** @description Duration in milliseconds. */
             duration: number;
             /** Format: date-time */
             timestamp: string;
@@ -3471,7 +3471,7 @@ export interface components {
             depth?: number;
             /** @description The folder to make; default: the repository's name. */
             dir?: string;
-            /** @description For http and https. */
+            /** @description User name for http and https. */
             username?: string;
             password?: string;
             /** @description Seconds; default 600. */
@@ -3487,9 +3487,9 @@ export interface components {
             authorName?: string;
             authorEmail?: string;
         };
-        /** @description Where a repository stands. */
+        /** @description The state of a repository. */
         GitRepository: {
-            /** @description Of its working tree, absolute. */
+            /** @description Folder of its working tree, absolute. */
             dir: string;
             /** @description Empty when no branch is checked out. */
             branch: string;
@@ -3556,7 +3556,7 @@ export interface components {
         };
         /** @description The state of a working tree. */
         GitStatus: {
-            /** @description Of its working tree, absolute. */
+            /** @description Folder of its working tree, absolute. */
             dir: string;
             /** @description Empty when no branch is checked out. */
             branch: string;
@@ -3584,7 +3584,7 @@ export interface components {
         Language: {
             name: string;
             aliases: string[];
-            /** @description Of the interpreter or compiler, by its own word; empty if it gave none. */
+            /** @description Version that the interpreter or compiler reports; empty if it reports none. */
             version: string;
             /** @description Whether there are code contexts in it. */
             contexts: boolean;
@@ -3620,9 +3620,9 @@ export interface components {
         /** @description A line that matched. */
         Match: {
             path: string;
-            /** @description From 1. */
+            /** @description Line, from 1. */
             line: number;
-            /** @description In bytes, from 1. */
+            /** @description Column in bytes, from 1. */
             column: number;
             /** @description The line, at most 1 KiB of it, made UTF-8. */
             text: string;
@@ -3646,7 +3646,7 @@ export interface components {
             expiresAt?: string;
             /**
              * Format: date-time
-             * @description To ten minutes.
+             * @description Time of the last use, accurate to ten minutes.
              */
             lastUsedAt?: string;
             /** Format: date-time */
@@ -3706,11 +3706,11 @@ export interface components {
         };
         /** @description Bounds on what a sandbox takes of the network. */
         NetworkLimits: {
-            /** @description At once; default 256. */
+            /** @description Most connections at once; default 256. */
             connections?: number;
             /** @description New connections in a second; default 100. */
             rate?: number;
-            /** @description Of both directions together; default unbounded. */
+            /** @description Most bytes a second of both directions together; default unbounded. */
             bytesPerSecond?: number;
             /** @description While the server runs; default unbounded. */
             totalBytes?: number;
@@ -3731,9 +3731,9 @@ export interface components {
             allowed: number;
             /** @description Connections, requests and lookups. */
             denied: number;
-            /** @description Of names. */
+            /** @description Lookups of names. */
             lookups: number;
-            /** @description Of HTTP, where the server sees them. */
+            /** @description HTTP requests, where the server sees them. */
             requests: number;
             /** @description Bytes, by the sandbox. */
             sent: number;
@@ -3759,9 +3759,9 @@ export interface components {
             rule?: string;
             /** @description Why it was denied, failed or was cut, and the fix. */
             reason?: string;
-            /** @description Of a request. */
+            /** @description Method of an HTTP request. */
             method?: string;
-            /** @description Of the answer to it. */
+            /** @description Status of the answer to the request. */
             status?: number;
             /** @description Bytes, by the sandbox. */
             sent: number;
@@ -3801,7 +3801,7 @@ export interface components {
             /** @description ok, running, interrupted (the server ended meanwhile), failed (the program did), canceled, or the kind of the error. */
             result: string;
             error?: string;
-            /** @description Of a program that has ended. */
+            /** @description Exit code of a program that has ended. */
             exitCode?: number;
             /** @description The limit that ended the program: memory or time. */
             limit?: string;
@@ -3943,7 +3943,7 @@ export interface components {
             terminal?: components["schemas"]["Size"];
             /** @description The signal that asks it to end, if it was started with one. */
             stopSignal?: number;
-            /** @description Of a process that was started with a health check. */
+            /** @description Health of a process that was started with a health check. */
             health?: components["schemas"]["ProcessHealth"];
         };
         /** @description What is known of the health of a process. Nothing follows from it: an unhealthy process is neither ended nor started again. */
@@ -3953,9 +3953,9 @@ export interface components {
              * @enum {string}
              */
             status: "starting" | "healthy" | "unhealthy";
-            /** @description In a row, of those that count. */
+            /** @description Failed checks in a row, of those that count. */
             failures: number;
-            /** @description Of the last check, like the fields below; 124 for one that took too long. */
+            /** @description Exit code of the last check, like the fields below; 124 for one that took too long. */
             exitCode?: number;
             /** @description The beginning of what it printed. */
             output?: string;
@@ -4023,7 +4023,7 @@ export interface components {
             code: string;
             /** @description The folder to change to first; later runs stay there. */
             cwd?: string;
-            /** @description For this run. */
+            /** @description Environment variables for this run. */
             env?: {
                 [key: string]: string;
             };
@@ -4050,7 +4050,7 @@ export interface components {
             encoding: string;
             results: components["schemas"]["CodeResult"][];
             error?: components["schemas"]["CodeError"];
-            /** @description In milliseconds. */
+            /** @description Duration in milliseconds. */
             duration: number;
             timedOut: boolean;
             truncated: boolean;
@@ -4072,7 +4072,7 @@ export interface components {
             paused?: boolean;
             owner?: string;
             image: string;
-            /** @description As it was asked for; left out for the image's user. */
+            /** @description User as requested; left out for the image's user. */
             user?: string;
             runtime: string;
             /** @description The instance type that it was created with. */
@@ -4201,13 +4201,13 @@ export interface components {
         BuildEvent: {
             /** @description From 1; 0 for what is about the Dockerfile. */
             step: number;
-            /** @description Of the step, in the event started. */
+            /** @description Name of the step, in the event started. */
             name?: string;
             /** @description started, log, cached, done, failed or warning. */
             state: string;
             /** @description Output of the command, or why it failed. */
             text?: string;
-            /** @description Since the step began. */
+            /** @description Seconds since the step started. */
             seconds?: number;
         };
         /** @description Says which images go. */
@@ -4274,7 +4274,7 @@ export interface components {
             };
             exposedPorts?: string[];
             stopSignal?: string;
-            /** @description Of a process that runs the image's program. */
+            /** @description Health check of a process that runs the image's program. */
             healthcheck?: components["schemas"]["HealthCheck"];
         };
         /** @description A copy of a folder. */
@@ -4322,12 +4322,12 @@ export interface components {
         /** @description How much an owner has. */
         Owned: {
             owner: string;
-            /** @description That of its token. */
+            /** @description Name of the owner's token. */
             name?: string;
             /** @description A token of it is valid. */
             live: boolean;
             sandboxes: number;
-            /** @description With templates. */
+            /** @description Snapshots, with templates. */
             snapshots: number;
             images: number;
             volumes: number;
@@ -4355,7 +4355,7 @@ export interface components {
             id: string;
             /** @description Where the other nodes reach it; empty on a server that is one machine. */
             address: string;
-            /** @description Of Hutch; empty for a node that never began. */
+            /** @description Version of Hutch; empty for a node that never started. */
             version: string;
             /**
              * @description A cordoned node gets no new sandboxes. One that is draining also hands over those that it has.
@@ -4382,7 +4382,7 @@ export interface components {
              * @description The end of its lease; absent for a node that never began.
              */
             seenUntil?: string;
-            /** @description How often its server began. */
+            /** @description How often its server started. */
             epoch: number;
             room: components["schemas"]["NodeRoom"];
             promised: components["schemas"]["NodeRoom"];
@@ -4390,7 +4390,7 @@ export interface components {
             held: number;
             /** @description Sandboxes that cannot leave the node, which is draining. */
             stuck: number;
-            /** @description Those that cannot leave first, then the oldest; at most 1000. Only in the answer about one node. */
+            /** @description First the sandboxes that cannot leave, then the oldest; at most 1000. Only in the answer about one node. */
             sandboxes?: components["schemas"]["NodeSandbox"][];
         };
         /** @description A sandbox as the node knows it that holds it. */
@@ -4600,7 +4600,7 @@ export interface components {
             executions: number;
             /** @description Seconds that it ran. */
             wallTime: number;
-            /** @description By the prices that the server was given. */
+            /** @description Cost by the prices that the server was given. */
             cost: number;
         };
         Version: {
@@ -4716,9 +4716,9 @@ export interface components {
             networkSent: number;
             /** @description Bytes since it was created, without previews. */
             networkReceived: number;
-            /** @description Since it was created. */
+            /** @description CPU seconds since it was created. */
             cpuSeconds: number;
-            /** @description Since it was created, by the server's prices. */
+            /** @description Cost since it was created, by the server's prices. */
             cost: number;
             /** @description Cores. */
             cpuLimit: number;
@@ -4753,7 +4753,7 @@ export interface components {
             health?: components["schemas"]["HealthCheck"];
             /** @description Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE. */
             warm?: string[];
-            /** @description Those of the sandboxes, beside their own. */
+            /** @description Labels that the sandboxes get in addition to their own. */
             labels?: {
                 [key: string]: string;
             };
@@ -4793,7 +4793,7 @@ export interface components {
             health?: components["schemas"]["HealthCheck"];
             /** @description Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE. */
             warm?: string[];
-            /** @description Those of the sandboxes, beside their own. */
+            /** @description Labels that the sandboxes get in addition to their own. */
             labels?: {
                 [key: string]: string;
             };
@@ -4824,7 +4824,7 @@ export interface components {
             expiresAt?: string;
             /**
              * Format: date-time
-             * @description To ten minutes.
+             * @description Time of the last use, accurate to ten minutes.
              */
             lastUsedAt?: string;
             /** Format: date-time */
@@ -4836,12 +4836,12 @@ export interface components {
             requestsPerMinute?: number;
             /** @description Calls about sandboxes; default 1000. */
             operationsPerHour?: number;
-            /** @description At once; default 10. */
+            /** @description Most sandboxes at once; default 10. */
             sandboxes?: number;
         };
         /** @description Asks for a token. */
         TokenRequest: {
-            /** @description By the rule of ids, and like no other that is live. */
+            /** @description A name that follows the rule of ids, and that no other live token has. */
             name: string;
             /** @description Read is to see sandboxes, processes, output and files; exec to make, share and destroy sandboxes and to run things; files to read and change files; ports to show servers; admin to manage the server. Default: all but admin. */
             scopes?: ("read" | "exec" | "files" | "ports" | "admin")[];

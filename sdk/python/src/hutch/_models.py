@@ -21,7 +21,7 @@ class AgentEvent:
     failed: bool = False
     #: The text continues that of the event before.
     continues: bool = False
-    #: Of ended.
+    #: What the agent has used; in the event ended.
     usage: AgentUsage | None = None
     #: Which of several tries, from 1.
     try_: int | None = None
@@ -58,10 +58,10 @@ class AgentUsage:
     """What a coding agent says it has used; 0 for what it does not say."""
 
     turns: int
-    #: With those of a cache.
+    #: Input tokens, with those of a cache.
     input_tokens: int
     output_tokens: int
-    #: In US dollars.
+    #: Cost in US dollars.
     cost: float
 
     @classmethod
@@ -278,9 +278,9 @@ class ConnectionInfo:
     rule: str | None = None
     #: Why it was denied, failed or was cut, and the fix.
     reason: str | None = None
-    #: Of a request.
+    #: Method of an HTTP request.
     method: str | None = None
-    #: Of the answer to it.
+    #: Status of the answer to the request.
     status: int | None = None
     #: It has not ended.
     open: bool = False
@@ -461,7 +461,7 @@ class Edit:
 
     file: FileInfo
     replacements: int
-    #: That of the first replacement, from 1.
+    #: Line of the first replacement, from 1.
     line: int
 
     @classmethod
@@ -606,9 +606,9 @@ class FileChange:
     """A file that differs: in its type, mode, owner, size, target or content."""
 
     change: Literal["added", "changed", "deleted"]
-    #: In the snapshot; left out for an added file.
+    #: The file in the snapshot; left out for an added file.
     before: FileInfo | None = None
-    #: On the other side; left out for a deleted file.
+    #: The file on the other side; left out for a deleted file.
     after: FileInfo | None = None
     #: The hunks of a unified difference, if the text was asked for and the content differs.
     patch: str | None = None
@@ -790,9 +790,9 @@ class GitChange:
 
 @dataclass
 class GitRepository:
-    """Where a repository stands."""
+    """The state of a repository."""
 
-    #: Of its working tree, absolute.
+    #: Folder of its working tree, absolute.
     dir: str
     #: Empty when no branch is checked out.
     branch: str
@@ -822,7 +822,7 @@ class GitRepository:
 class GitStatus:
     """The state of a working tree."""
 
-    #: Of its working tree, absolute.
+    #: Folder of its working tree, absolute.
     dir: str
     #: Empty when no branch is checked out.
     branch: str
@@ -955,7 +955,7 @@ class ImageConfig:
     labels: dict[str, str] = field(default_factory=dict)
     exposed_ports: list[str] = field(default_factory=list)
     stop_signal: str | None = None
-    #: Of a process that runs the image's program.
+    #: Health check of a process that runs the image's program.
     healthcheck: HealthCheck | None = None
 
     @classmethod
@@ -1086,7 +1086,7 @@ class Language:
 
     name: str
     aliases: list[str]
-    #: Of the interpreter or compiler, by its own word; empty if it gave none.
+    #: Version that the interpreter or compiler reports; empty if it reports none.
     version: str
     #: Whether there are code contexts in it.
     contexts: bool
@@ -1155,9 +1155,9 @@ class Match:
     """A line that matched."""
 
     path: str
-    #: From 1.
+    #: Line, from 1.
     line: int
-    #: In bytes, from 1.
+    #: Column in bytes, from 1.
     column: int
     #: The line, at most 1 KiB of it, made UTF-8.
     text: str
@@ -1198,7 +1198,7 @@ class MintedToken:
     #: The most that its sandboxes may reach; without it, the server's default.
     network: Network | None = None
     expires_at: datetime | None = None
-    #: To ten minutes.
+    #: Time of the last use, accurate to ten minutes.
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 
@@ -1239,10 +1239,10 @@ class MintedToken:
 class ModelUsage:
     """Tokens of a model."""
 
-    #: With those written to and read from the model's own cache.
+    #: Input tokens, with those written to and read from the model's own cache.
     input_tokens: int
     output_tokens: int
-    #: By the server's prices, if it has any for the model.
+    #: Cost by the server's prices, if it has any for the model.
     cost: float | None = None
 
     @classmethod
@@ -1305,11 +1305,11 @@ class Network:
 class NetworkLimits:
     """Bounds on what a sandbox takes of the network."""
 
-    #: At once; default 256.
+    #: Most connections at once; default 256.
     connections: int | None = None
     #: New connections in a second; default 100.
     rate: int | None = None
-    #: Of both directions together; default unbounded.
+    #: Most bytes a second of both directions together; default unbounded.
     bytes_per_second: int | None = None
     #: While the server runs; default unbounded.
     total_bytes: int | None = None
@@ -1373,13 +1373,13 @@ class Node:
     id: str
     #: Where the other nodes reach it; empty on a server that is one machine.
     address: str
-    #: Of Hutch; empty for a node that never began.
+    #: Version of Hutch; empty for a node that never started.
     version: str
     #: A cordoned node gets no new sandboxes. One that is draining also hands over those that it has.
     state: Literal["ready", "cordoned", "draining"]
     #: Its lease has not run out.
     alive: bool
-    #: How often its server began.
+    #: How often its server started.
     epoch: int
     room: NodeRoom
     promised: NodeRoom
@@ -1394,7 +1394,7 @@ class Node:
     started: datetime | None = None
     #: The end of its lease; absent for a node that never began.
     seen_until: datetime | None = None
-    #: Those that cannot leave first, then the oldest; at most 1000. Only in the answer about one node.
+    #: First the sandboxes that cannot leave, then the oldest; at most 1000. Only in the answer about one node.
     sandboxes: list[NodeSandbox] = field(default_factory=list)
 
     @classmethod
@@ -1617,9 +1617,9 @@ class ProcessHealth:
 
     #: starting until a check has succeeded; unhealthy when as many checks as retries have failed in a row, and when the process does not run.
     status: Literal["starting", "healthy", "unhealthy"]
-    #: In a row, of those that count.
+    #: Failed checks in a row, of those that count.
     failures: int
-    #: Of the last check, like the fields below; 124 for one that took too long.
+    #: Exit code of the last check, like the fields below; 124 for one that took too long.
     exit_code: int | None = None
     #: The beginning of what it printed.
     output: str | None = None
@@ -1670,7 +1670,7 @@ class ProcessInfo:
     terminal: TerminalSize | None = None
     #: The signal that asks it to end, if it was started with one.
     stop_signal: int | None = None
-    #: Of a process that was started with a health check.
+    #: Health of a process that was started with a health check.
     health: ProcessHealth | None = None
 
     @classmethod
@@ -1877,7 +1877,7 @@ class SandboxInfo:
     #: The status is paused: everything in it is frozen, in memory, until it is used or resumed.
     paused: bool = False
     owner: str | None = None
-    #: As it was asked for; left out for the image's user.
+    #: User as requested; left out for the image's user.
     user: str | None = None
     #: The instance type that it was created with.
     instance_type: str | None = None
@@ -2246,9 +2246,9 @@ class Stats:
     network_sent: int
     #: Bytes since it was created, without previews.
     network_received: int
-    #: Since it was created.
+    #: CPU seconds since it was created.
     cpu_seconds: float
-    #: Since it was created, by the server's prices.
+    #: Cost since it was created, by the server's prices.
     cost: float
     #: Cores.
     cpu_limit: float
@@ -2348,7 +2348,7 @@ class TemplateInfo:
     health: HealthCheck | None = None
     #: Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
     warm: list[str] = field(default_factory=list)
-    #: Those of the sandboxes, beside their own.
+    #: Labels that the sandboxes get in addition to their own.
     labels: dict[str, str] = field(default_factory=dict)
     #: Volumes of the sandboxes, by their names among the volumes of the owner who creates a sandbox: at most 16.
     volumes: list[VolumeMount] = field(default_factory=list)
@@ -2463,7 +2463,7 @@ class TimelineEntry:
     #: A path, the head of a command or of code, an address, or why it happened.
     target: str | None = None
     error: str | None = None
-    #: Of a program that has ended.
+    #: Exit code of a program that has ended.
     exit_code: int | None = None
     #: The limit that ended the program: memory or time.
     limit: str | None = None
@@ -2573,7 +2573,7 @@ class TokenInfo:
     #: The most that its sandboxes may reach; without it, the server's default.
     network: Network | None = None
     expires_at: datetime | None = None
-    #: To ten minutes.
+    #: Time of the last use, accurate to ten minutes.
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 
@@ -2616,7 +2616,7 @@ class TokenLimits:
     requests_per_minute: int | None = None
     #: Calls about sandboxes; default 1000.
     operations_per_hour: int | None = None
-    #: At once; default 10.
+    #: Most sandboxes at once; default 10.
     sandboxes: int | None = None
 
     @classmethod
@@ -2648,9 +2648,9 @@ class Traffic:
     allowed: int
     #: Connections, requests and lookups.
     denied: int
-    #: Of names.
+    #: Lookups of names.
     lookups: int
-    #: Of HTTP, where the server sees them.
+    #: HTTP requests, where the server sees them.
     requests: int
     #: Bytes, by the sandbox.
     sent: int
@@ -2703,7 +2703,7 @@ class Usage:
     executions: int
     #: Seconds that it ran.
     wall_time: float
-    #: By the prices that the server was given.
+    #: Cost by the prices that the server was given.
     cost: float
     sandbox_id: str | None = None
     owner: str | None = None
