@@ -19,12 +19,18 @@ func TestOpenTerminalRoutes(t *testing.T) {
 	}
 	a := ada.ask(t, "POST", "/openterminal/execute", `{"command":"sleep 100"}`, user, "people-1")
 	process := between(a.body, `"id":"`, `"`)
+	ada.ask(t, "POST", "/openterminal/files/write", `{"path":"a.ipynb","content":"{\"nbformat\":4,\"cells\":[]}"}`, user, "people-1")
+	a = ada.ask(t, "POST", "/openterminal/notebooks", `{"path":"a.ipynb"}`, user, "people-1")
+	session := between(a.body, `"id":"`, `"`)
+	if a.status != http.StatusOK {
+		t.Fatalf("ada's notebook: %d %s", a.status, a.body)
+	}
 	for _, route := range h.openterminal.Routes() {
 		method, path, found := strings.Cut(route, " ")
 		if !found {
 			method, path = "GET", route
 		}
-		path = strings.NewReplacer("{process}", process, "{path...}", "secret", "{port}", "80", "{id}", "x").Replace(path)
+		path = strings.NewReplacer("{process}", process, "{path...}", "secret", "{port}", "80", "{id}", "x", "{session}", session).Replace(path)
 		path += "?path=secret&query=ada&pattern=secret&directory=."
 		if a := h.stranger().ask(t, method, path, "{}", user, "people-1"); a.status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %d %s", route, a.status, a.body)
@@ -42,6 +48,9 @@ func TestOpenTerminalRoutes(t *testing.T) {
 	}
 	if a := ada.ask(t, "GET", "/openterminal/files/read?path=secret", "", user, "people-1"); !strings.Contains(a.body, "of ada") {
 		t.Errorf("ada's file is now %d %s", a.status, a.body)
+	}
+	if a := ada.ask(t, "GET", "/openterminal/notebooks/"+session, "", user, "people-1"); a.status != http.StatusOK {
+		t.Errorf("ada's notebook is now %d %s", a.status, a.body)
 	}
 	if a := ada.ask(t, "GET", "/openterminal/execute/"+process+"/status", "", user, "people-1"); !strings.Contains(a.body, `"status":"running"`) {
 		t.Errorf("ada's command is now %d %s", a.status, a.body)

@@ -8,7 +8,7 @@
 //
 // Terminals are for people, on Open WebUI's page. Their WebSockets bring the token in their first message: see [Front].
 //
-// The proxy, prompts and notebooks are not supported; their routes are refused with status 501.
+// The proxy and prompts are not supported; their routes are refused with status 501.
 package openterminal
 
 import (
@@ -83,6 +83,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"POST /execute/{process}/input": (*call).input, "DELETE /execute/{process}": (*call).kill,
 		"GET /ports": (*call).ports, "POST /api/terminals": (*call).createTerminal, "GET /api/terminals": (*call).listTerminals,
 		"DELETE /api/terminals/{id}": (*call).deleteTerminal,
+		"POST /notebooks":            (*call).openNotebook, "POST /notebooks/{session}/execute": (*call).runCell,
+		"GET /notebooks/{session}": (*call).notebookStatus, "DELETE /notebooks/{session}": (*call).closeNotebook,
 	} {
 		h.handle(route, h.serve(f))
 	}
@@ -95,7 +97,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		compat.Send(w, r, http.StatusOK, []byte(`{"status":"ok"}`))
 	})
 	h.mux.HandleFunc("GET "+Prefix+"/api/config", func(w http.ResponseWriter, r *http.Request) {
-		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":true,"notebooks":false,"system":false}}`))
+		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":true,"notebooks":true,"system":false}}`))
 	})
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "Not Found"))
@@ -128,7 +130,6 @@ var lacks = map[string]error{
 	"/proxy/{port}/{path...}":        lack("the proxy", "a page from a sandbox must not have the address of this server: give it a URL of its own with `hutch expose`, or POST /v1/sandboxes/{id}/ports"),
 	"GET /system":                    lack("the system prompt", "write it in Open WebUI"),
 	"GET /info":                      lack("the info", "write it into the prompt in Open WebUI"),
-	"/notebooks/{path...}":           lack("the notebooks", "use the server at /jupyter"),
 	"GET /api/terminals/user/output": lack("the tool read_user_terminal", "use run_command, which has the same files"),
 	"POST /api/terminals/user/input": lack("the tool send_user_terminal_input", "use run_command, which has the same files"),
 }

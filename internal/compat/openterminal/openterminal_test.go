@@ -330,7 +330,7 @@ func TestRefused(t *testing.T) {
 	if status, head, text := u.do("POST", "/files/archive", "application/json", `{"paths":["none"]}`); status != http.StatusNotFound || head.Get("Content-Disposition") != "" {
 		t.Errorf("an archive of nothing: %d %v %s", status, head, text)
 	}
-	for _, path := range []string{"/proxy/80/x", "/system", "/info", "/notebooks/x", "/api/terminals/user/output"} {
+	for _, path := range []string{"/proxy/80/x", "/system", "/info", "/api/terminals/user/output"} {
 		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotImplemented {
 			t.Errorf("%s: %d %s", path, status, text)
 		}

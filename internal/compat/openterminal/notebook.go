@@ -1,0 +1,371 @@
+package openterminal
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat"
+)
+
+// A session of a notebook is a code context of the user's sandbox, and a file there. Its id consists of the context's id
+// and the file's path, so this server has no state of it: a session goes on after a restart.
+
+const (
+	// cellTime bounds the run of a cell, as in Open Terminal.
+	cellTime = hutch.Seconds(120)
+	// maxOutputs limits what is kept of a cell's output, in bytes.
+	maxOutputs = 4 << 20
+	// notebookCopies is how many copies of a notebook's text are in memory while a cell is run and saved.
+	notebookCopies = 5
+	// ourTypes begins the MIME types that Hutch adds to results.
+	ourTypes = "application/vnd.hutch."
+)
+
+// session is a notebook that is open.
+type session struct {
+	hutch.CodeContext
+	path string
+}
+
+func (s session) id() string {
+	return s.ID + "." + base64.RawURLEncoding.EncodeToString([]byte(s.path))
+}
+
+func (s session) status() string {
+	if s.Busy {
+		return "busy"
+	}
+	return "ready"
+}
+
+// kernels are the languages of Jupyter's usual kernels. The kernels of other languages have the language's name.
+var kernels = map[string]string{"": "python", "python3": "python", "deno": "typescript", "tslab": "typescript", "jslab": "javascript"}
+
+func kernelOf(language string) string {
+	if language == "python" {
+		return "python3"
+	}
+	return language
+}
+
+var errNoNotebook = hutch.Errorf(hutch.NotFound, "Session not found: open the notebook again with POST /notebooks")
+
+// session finds the session that a request names.
+func (c *call) session() (s session, err error) {
+	id, name, _ := strings.Cut(c.r.PathValue("session"), ".")
+	path, err := base64.RawURLEncoding.DecodeString(name)
+	if err != nil || !strings.HasPrefix(string(path), "/") || hutch.CheckPath(string(path)) != nil {
+		return s, errNoNotebook
+	}
+	list, err := c.svc.Contexts(c.ctx, c.sandbox)
+	if err != nil {
+		return s, err
+	}
+	i := slices.IndexFunc(list, func(x hutch.CodeContext) bool { return x.ID == id })
+	if i < 0 {
+		return s, errNoNotebook
+	}
+	return session{list[i], string(path)}, nil
+}
+
+func (c *call) openNotebook() (any, error) {
+	path, err := c.inBody()
+	if err != nil {
+		return nil, err
+	}
+	nb, err := c.notebook(path)
+	if err != nil {
+		return nil, err
+	}
+	kernel := nb.kernel()
+	language, ok := kernels[kernel]
+	if !ok {
+		language = kernel
+	}
+	x, err := c.svc.CreateContext(c.ctx, c.sandbox, hutch.ContextRequest{ID: hutch.NewID("nb"), Language: language, Dir: c.home})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"id": session{x, path}.id(), "kernel": kernelOf(x.Language), "status": "ready"}, nil
+}
+
+func (c *call) notebookStatus() (any, error) {
+	s, err := c.session()
+	return map[string]string{"id": s.id(), "path": s.path, "kernel": kernelOf(s.Language), "status": s.status()}, err
+}
+
+func (c *call) closeNotebook() (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"status": "stopped"}, c.svc.DeleteContext(c.ctx, c.sandbox, s.ID)
+}
+
+// cellResult is the answer to a cell that has run.
+type cellResult struct {
+	Status  string           `json:"status"` // "ok" or "error"
+	Count   *int             `json:"execution_count"`
+	Outputs []map[string]any `json:"outputs"`
+}
+
+// runCell runs a cell, and writes its output to the notebook's file.
+func (c *call) runCell() (any, error) {
+	var req struct {
+		Cell   *int    `json:"cell_index"`
+		Source *string `json:"source"`
+	}
+	if err := compat.ReadJSON(c.w, c.r, &req); err != nil {
+		return nil, err
+	}
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	if s.Busy {
+		return nil, hutch.Errorf(hutch.Conflict, "Cell already executing: wait until it has ended")
+	}
+	nb, err := c.notebook(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if req.Cell == nil || *req.Cell < 0 || *req.Cell >= len(nb.cells) {
+		return nil, hutch.Errorf(hutch.Invalid, "cell_index is required, from 0 to %d", len(nb.cells)-1)
+	}
+	cell, err := nb.cell(*req.Cell)
+	if err != nil {
+		return nil, err
+	}
+	if req.Source != nil {
+		cell.source = *req.Source
+	}
+	if !cell.isCode() || strings.TrimSpace(cell.source) == "" {
+		return cellResult{Status: "ok", Outputs: []map[string]any{}}, nil
+	}
+	out := cellOutput{ctx: c.ctx, list: []map[string]any{}}
+	res, err := c.svc.RunCode(c.ctx, c.sandbox, hutch.RunRequest{ContextID: s.ID, Code: cell.source, Timeout: cellTime, StreamOnly: true}, out.add)
+	if err != nil {
+		return nil, err
+	}
+	answer := out.result(res)
+	if text, err := nb.with(*req.Cell, cell, answer); err != nil || len(text) > maxText {
+		c.log.Warn("a notebook cannot be saved with its output", "sandbox", c.sandbox, "bytes", len(text), "err", err)
+	} else if _, err := c.store(s.path, bytes.NewReader(text)); err != nil { // the result is the caller's even so
+		c.log.Warn("save a notebook", "sandbox", c.sandbox, "err", err)
+	}
+	return answer, nil
+}
+
+// cellOutput collects the output of a cell as Jupyter describes it.
+type cellOutput struct {
+	ctx  context.Context
+	list []map[string]any
+	text []byte // of the newest output, if that is a stream
+	size int
+	full bool
+}
+
+func (o *cellOutput) add(e hutch.RunEvent) error {
+	switch {
+	case e.Output != nil:
+		if !o.take(len(e.Output.Data)) {
+			return nil
+		}
+		name := string(e.Output.Stream)
+		if n := len(o.list); n == 0 || o.list[n-1]["name"] != name {
+			o.flush()
+			o.list = append(o.list, map[string]any{"output_type": "stream", "name": name})
+		}
+		o.text = append(o.text, e.Output.Data...)
+	case e.Result != nil:
+		data := map[string]any{}
+		for kind, value := range e.Result.Data {
+			if !strings.HasPrefix(kind, ourTypes) && o.take(len(value)) {
+				data[kind] = value
+			}
+		}
+		o.flush()
+		kind := "display_data"
+		if e.Result.Main {
+			kind = "execute_result"
+		}
+		o.list = append(o.list, map[string]any{"output_type": kind, "data": data, "metadata": map[string]any{}})
+	case e.Error != nil:
+		o.addError(e.Error.Name, e.Error.Message, e.Error.Traceback)
+	}
+	return nil
+}
+
+func (o *cellOutput) addError(name, message, traceback string) {
+	if !o.take(len(name) + len(message) + len(traceback)) {
+		name, message, traceback = "Error", "the error is too long to be shown", ""
+	}
+	o.flush()
+	o.list = append(o.list, map[string]any{"output_type": "error", "ename": name, "evalue": message, "traceback": strings.Split(traceback, "\n")})
+}
+
+// take reports whether more output can be kept.
+func (o *cellOutput) take(n int) bool {
+	if o.size += n; !o.full && (o.size > maxOutputs || !compat.Take(o.ctx, n)) {
+		o.full = true
+	}
+	return !o.full
+}
+
+// flush completes the newest output, if it is a stream.
+func (o *cellOutput) flush() {
+	if o.text != nil {
+		o.list[len(o.list)-1]["text"] = strings.ToValidUTF8(string(o.text), "\ufffd")
+		o.text = nil
+	}
+}
+
+func (o *cellOutput) result(res hutch.RunResult) cellResult {
+	status := "ok"
+	switch {
+	case res.TimedOut:
+		o.addError("TimeoutError", "the cell ran for longer than 120 seconds, and was interrupted", "")
+	case res.Limit != "":
+		o.addError("MemoryError", "a program of the cell was ended, because the sandbox reached its limit of "+res.Limit, "")
+	case res.Ended:
+		o.addError("DeadKernelError", "the interpreter has ended; the next cell gets a new one", "")
+	}
+	o.flush()
+	if o.full {
+		o.list = append(o.list, map[string]any{"output_type": "stream", "name": "stderr", "text": "[more output than 4 MiB is not shown]\n"})
+	}
+	for _, one := range o.list {
+		switch one["output_type"] {
+		case "execute_result":
+			one["execution_count"] = res.Executions
+		case "error":
+			status = "error"
+		}
+	}
+	return cellResult{status, &res.Executions, o.list}
+}
+
+// notebook is a file of Jupyter's format 4. Fields that are not needed here stay as they are.
+type notebook struct {
+	fields map[string]json.RawMessage
+	cells  []json.RawMessage
+}
+
+// cell is a cell of a notebook.
+type cell struct {
+	fields map[string]json.RawMessage
+	source string
+}
+
+func (c cell) isCode() bool { return string(c.fields["cell_type"]) == `"code"` }
+
+// lines is a text, which can be written as a list of lines.
+type lines string
+
+func (l *lines) UnmarshalJSON(b []byte) error {
+	var list []string
+	if len(b) > 0 && b[0] == '[' {
+		err := json.Unmarshal(b, &list)
+		*l = lines(strings.Join(list, ""))
+		return err
+	}
+	return json.Unmarshal(b, (*string)(l))
+}
+
+// notebook reads a notebook. It comes from the sandbox, and can be anything.
+func (c *call) notebook(path string) (nb notebook, err error) {
+	text, err := c.text(path)
+	if err != nil {
+		if errors.Is(err, hutch.NotFound) {
+			err = hutch.Errorf(hutch.NotFound, "Notebook not found: %s", path).Because(err)
+		}
+		return nb, err
+	}
+	b := []byte(text)
+	if !compat.Take(c.ctx, notebookCopies*len(b)) || !caller.From(c.ctx).Budget.TakeJSON(b) {
+		return nb, compat.ErrNoRoom
+	}
+	var head struct {
+		Format int               `json:"nbformat"`
+		Cells  []json.RawMessage `json:"cells"`
+	}
+	err = json.Unmarshal(b, &nb.fields)
+	if err == nil {
+		err = json.Unmarshal(b, &head)
+	}
+	switch {
+	case err != nil:
+		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s is not JSON: %v", path, err)
+	case head.Format != 4:
+		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s has the format %d: save it in Jupyter's format 4", path, head.Format)
+	}
+	nb.cells = head.Cells
+	return nb, nil
+}
+
+// kernel is the name of the kernel that a notebook wants; it can be empty.
+func (nb notebook) kernel() string {
+	var meta struct {
+		Kernel struct {
+			Name string `json:"name"`
+		} `json:"kernelspec"`
+	}
+	json.Unmarshal(nb.fields["metadata"], &meta) // without a kernel it is Python
+	return meta.Kernel.Name
+}
+
+func (nb notebook) cell(i int) (c cell, err error) {
+	var source lines
+	if err = json.Unmarshal(nb.cells[i], &c.fields); err == nil && c.fields["source"] != nil {
+		err = json.Unmarshal(c.fields["source"], &source)
+	}
+	if c.source = string(source); err != nil {
+		err = hutch.Errorf(hutch.Invalid, "Invalid notebook: the cell %d is not a cell: %v", i, err)
+	}
+	return c, err
+}
+
+// with is the text of a notebook in which a cell has run.
+func (nb notebook) with(i int, c cell, res cellResult) ([]byte, error) {
+	fields := maps.Clone(c.fields)
+	for name, v := range map[string]any{"source": c.source, "execution_count": res.Count, "outputs": res.Outputs} {
+		b, err := encode(v)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = b
+	}
+	b, err := encode(fields)
+	if err != nil {
+		return nil, err
+	}
+	cells := slices.Clone(nb.cells)
+	cells[i] = b
+	all := maps.Clone(nb.fields)
+	if all["cells"], err = encode(cells); err != nil {
+		return nil, err
+	}
+	if b, err = encode(all); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = json.Indent(&text, b, "", " ") // as Jupyter writes it
+	text.WriteByte('\n')
+	return text.Bytes(), err
+}
+
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
