@@ -12,7 +12,9 @@ import (
 	"hutch"
 	"hutch/internal/box"
 	"hutch/internal/driver"
+	"hutch/internal/instance"
 	"hutch/internal/saved"
+	"hutch/internal/wire"
 )
 
 var _ hutch.Checkpoints = (*Engine)(nil)
@@ -121,11 +123,18 @@ var errFellAsleep = errors.New("the sandbox fell asleep")
 func (e *Engine) checkpoint(ctx context.Context, name box.Name) (memory bool, err error) {
 	named := name.Context(ctx)
 	for end := time.Now().Add(quiesceTime); ; {
+		done := false
 		err := e.hold(named, name.ID, func(s *sandbox) (err error) {
+			if inst, agent := s.Paused(); agent != nil {
+				done = true
+				memory, err = e.checkpointPaused(ctx, s, inst, agent)
+				return err
+			}
 			memory, err = e.checkpointMemory(ctx, s)
+			done = memory
 			return err
 		})
-		if memory || err != nil && !errors.Is(err, hutch.Conflict) {
+		if done || err != nil && !errors.Is(err, hutch.Conflict) {
 			return memory, err
 		}
 		if err == nil || time.Now().After(end) {
@@ -147,8 +156,6 @@ func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, err
 	switch {
 	case !s.Running():
 		return false, errFellAsleep
-	case s.Record().Sandbox.Paused:
-		return false, hutch.Errorf(hutch.Unsupported, "it is paused: resume it, or put it to sleep")
 	case !ok:
 		return false, nil
 	case s.InUse():
@@ -164,6 +171,24 @@ func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, err
 	return err == nil, err
 }
 
+// checkpointPaused copies a paused sandbox, whose programs continue for that time. The caller holds the lifecycle lock.
+func (e *lifecycle) checkpointPaused(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) (memory bool, err error) {
+	if err := instance.Thaw(ctx, inst); err != nil {
+		return false, err
+	}
+	defer func() {
+		if !instance.Freeze(context.WithoutCancel(ctx), inst) {
+			e.log.Warn("a sandbox could not be paused again after its copy for a backup, and runs", "sandbox", s.ID())
+			e.attach(s, inst, agent)
+		}
+	}()
+	saver, ok := driver.As[driver.Saver](inst)
+	if !ok {
+		return false, e.packCheckpoint(ctx, s, agent)
+	}
+	return true, e.saved.CheckpointMemory(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+}
+
 // checkpointFiles copies the files of a sandbox, which is a use of it.
 func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
 	s, err := e.find(ctx, id)
@@ -175,6 +200,11 @@ func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
 		return hutch.Errorf(hutch.Unavailable, "it is starting or going to sleep: make another backup, or put it to sleep first")
 	}
 	defer s.EndUse()
+	return e.packCheckpoint(ctx, s, agent)
+}
+
+// packCheckpoint copies the files that an agent packs.
+func (e *lifecycle) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.Client) error {
 	v := s.Record().Sandbox
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -182,7 +212,7 @@ func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
 		cancel(hutch.Errorf(hutch.Timeout, "it sent nothing of its files for %v", checkpointStall))
 	})
 	defer silent.Stop()
-	err = e.saved.CheckpointArchive(s.Key(), saved.Most(v.Limits), func(w io.Writer) error {
+	err := e.saved.CheckpointArchive(s.Key(), saved.Most(v.Limits), func(w io.Writer) error {
 		return saved.Pack(ctx, agent, v.Image, progress{w, func() { silent.Reset(checkpointStall) }})
 	})
 	if err != nil && ctx.Err() != nil {

@@ -119,7 +119,7 @@ func TestHostileNotebooks(t *testing.T) {
 	for content, want := range map[string]int{
 		``: 400, `[]`: 400, `{"nbformat":3,"cells":[]}`: 400, `{"nbformat":4,"cells":{}}`: 400, `{"nbformat":4,"cells":[` + strings.Repeat(`[`, 20_000): 400,
 		`{"nbformat":4,"metadata":{"kernelspec":{"name":"../../bin/sh"}}}`: 400,
-		`{"nbformat":4,"metadata":7}`: 200, `{"nbformat":4,"cells":[7,null]}`: 200,
+		`{"nbformat":4,"metadata":7}`:                                      200, `{"nbformat":4,"cells":[7,null]}`: 200,
 	} {
 		u.ask("POST /files/write", nil, fields{"path": "x.ipynb", "content": content})
 		if status, _, text := u.do("POST", "/notebooks", "application/json", `{"path":"x.ipynb"}`); status != want {
