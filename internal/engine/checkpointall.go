@@ -21,10 +21,14 @@ var _ hutch.Checkpoints = (*Engine)(nil)
 
 // CheckpointAll implements hutch.Checkpoints.
 func (e *Engine) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) (err error) {
-	if !e.checkpointing.TryLock() {
+	select {
+	case e.checkpointing <- struct{}{}:
+	case <-time.After(checkpointWait):
 		return hutch.Errorf(hutch.Conflict, "another backup of this server is being made: wait until it is done")
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	defer e.checkpointing.Unlock()
+	defer func() { <-e.checkpointing }()
 	remove, err := e.saved.OpenCheckpoints()
 	if err != nil {
 		return err
@@ -47,6 +51,8 @@ func (e *Engine) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) e
 }
 
 const (
+	// checkpointWait is for the end of an earlier call whose caller has just gone.
+	checkpointWait = 3 * time.Second
 	// checkpointsAtOnce limits how many sandboxes are copied at a time.
 	checkpointsAtOnce = 2
 	// checkpointTime bounds the copy of one sandbox: a hostile one must not keep the others out of the backup.

@@ -113,7 +113,7 @@ type lifecycle struct {
 
 	comparing comparing // comparisons of snapshots
 
-	checkpointing sync.Mutex // held by CheckpointAll
+	checkpointing chan struct{} // full during a CheckpointAll
 
 	exposed  *exposure.Table
 	networks networks
@@ -149,7 +149,7 @@ func New(opt Options) *Engine {
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log},
-		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)},
+		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)}, checkpointing: make(chan struct{}, 1),
 	}
 	e.stats = newStatsTable(e)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
