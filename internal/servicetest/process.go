@@ -141,7 +141,7 @@ func (s *suite) process() map[string]func(*testing.T) {
 			s.ends(t, p)
 			s.gone(t, id, find)
 
-			p = s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Env: env, Care: hutch.Care{Health: &hutch.HealthCheck{Command: "setsid sleep 300 >/dev/null 2>&1 & exit 0", Interval: 0.1}}})
+			p = s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Env: env, Care: hutch.Care{Health: &hutch.HealthCheck{Command: "setsid sleep 300 >/dev/null 2>&1 & sleep 0.05", Interval: 0.1}}})
 			if res, err := s.svc.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Healthy: true}); err != nil || !res.Met {
 				t.Fatalf("waiting for its health: %+v, %v", res, err)
 			}
