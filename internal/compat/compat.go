@@ -55,7 +55,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 	}
-	if !caller.From(r.Context()).Budget.TakeJSON(b) {
+	if !TakeJSON(r.Context(), b) {
 		return nil, ErrNoRoom
 	}
 	return b, nil

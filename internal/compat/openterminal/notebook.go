@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"hutch"
-	"hutch/internal/caller"
 	"hutch/internal/compat"
 )
 
@@ -290,7 +289,7 @@ func (c *call) notebook(path string) (nb notebook, err error) {
 		return nb, err
 	}
 	b := []byte(text)
-	if !compat.Take(c.ctx, notebookCopies*len(b)) || !caller.From(c.ctx).Budget.TakeJSON(b) {
+	if !compat.Take(c.ctx, notebookCopies*len(b)) || !compat.TakeJSON(c.ctx, b) {
 		return nb, compat.ErrNoRoom
 	}
 	var head struct {
