@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"runtime"
 	"time"
 
 	"hutch"
@@ -42,6 +44,13 @@ func script(code string) string { return "exec python3 -c '" + code + "'" }
 // lets the packets of an attack out, so they end in the server.
 func (l *lab) neighbours(ctx context.Context) (table, error) {
 	t := newTable("", "alone, p50", "p99", "beside, p50", "p99", "× p99 alone")
+	var alone, beside series
+	for range l.rounds {
+		if err := l.besideSpinners(ctx, &alone, &beside); err != nil {
+			return t, fmt.Errorf("the baseline: %w", err)
+		}
+	}
+	t.neighbour(bareFork+", no sandbox: a spinner on each CPU", alone, beside)
 	for _, f := range l.runtimes {
 		for _, attack := range attacks {
 			var alone, beside series
@@ -51,12 +60,46 @@ func (l *lab) neighbours(ctx context.Context) (table, error) {
 					return t, fmt.Errorf("%s, %s: %w", f.runtime, attack.name, err)
 				}
 			}
-			t.row(f.runtime+": "+attack.name, number(alone.at(0.5)), number(alone.at(0.99)), number(beside.at(0.5)), number(beside.at(0.99)),
-				ratio(beside.at(0.99), alone.at(0.99)))
+			t.neighbour(f.runtime+": "+attack.name, alone, beside)
 		}
 	}
-	t.note("Each is of one caller, exec of /bin/true over REST in a sandbox beside that of the attack. Both have the limits of every sandbox.")
+	t.note("Each is of one caller, exec of /bin/true over REST in a sandbox beside that of the attack. Both have the limits of every sandbox. The first row is the same without Hutch: programs of the host beside others.")
 	return t, nil
+}
+
+func (t *table) neighbour(name string, alone, beside series) {
+	t.row(name, number(alone.at(0.5)), number(alone.at(0.99)), number(beside.at(0.5)), number(beside.at(0.99)), ratio(beside.at(0.99), alone.at(0.99)))
+}
+
+// besideSpinners measures one round of programs of the host, alone and beside a spinner on each CPU.
+func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
+	measure := func(to *series) error {
+		time.Sleep(l.calm)
+		got, err := interleave(ctx, 1, l.calls, []subject{fork})
+		if err == nil {
+			*to = append(*to, got[0]...)
+		}
+		return err
+	}
+	if err := measure(alone); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var spinners []*exec.Cmd
+	defer func() {
+		end()
+		for _, s := range spinners {
+			s.Wait() // it was killed
+		}
+	}()
+	for range runtime.NumCPU() {
+		s := exec.CommandContext(ctx, "/bin/sh", "-c", "while :; do :; done")
+		if err := s.Start(); err != nil {
+			return err
+		}
+		spinners = append(spinners, s)
+	}
+	return measure(beside)
 }
 
 // attacked measures one round.
