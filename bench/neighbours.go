@@ -44,13 +44,13 @@ func script(code string) string { return "exec python3 -c '" + code + "'" }
 // lets the packets of an attack out, so they end in the server.
 func (l *lab) neighbours(ctx context.Context) (table, error) {
 	t := newTable("", "alone, p50", "p99", "beside, p50", "p99", "× p99 alone")
-	var alone, beside series
+	var bareAlone, bareBeside series
 	for range l.rounds {
-		if err := l.besideSpinners(ctx, &alone, &beside); err != nil {
+		if err := l.besideSpinners(ctx, &bareAlone, &bareBeside); err != nil {
 			return t, fmt.Errorf("the baseline: %w", err)
 		}
 	}
-	t.neighbour(bareFork+", no sandbox: a spinner on each CPU", alone, beside)
+	t.neighbour(bareFork+", no sandbox: a spinner on each CPU", bareAlone, bareBeside)
 	for _, f := range l.runtimes {
 		for _, attack := range attacks {
 			var alone, beside series
@@ -73,15 +73,7 @@ func (t *table) neighbour(name string, alone, beside series) {
 
 // besideSpinners measures one round of programs of the host, alone and beside a spinner on each CPU.
 func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
-	measure := func(to *series) error {
-		time.Sleep(l.calm)
-		got, err := interleave(ctx, 1, l.calls, []subject{fork})
-		if err == nil {
-			*to = append(*to, got[0]...)
-		}
-		return err
-	}
-	if err := measure(alone); err != nil {
+	if err := l.addRound(ctx, fork, alone); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -99,22 +91,24 @@ func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
 		}
 		spinners = append(spinners, s)
 	}
-	return measure(beside)
+	return l.addRound(ctx, fork, beside)
+}
+
+// addRound measures calls of one caller, after a time in which the machine can become calm, and adds them to a series.
+func (l *lab) addRound(ctx context.Context, s subject, to *series) error {
+	time.Sleep(l.calm)
+	got, err := interleave(ctx, 1, l.calls, []subject{s})
+	if err == nil {
+		*to = append(*to, got[0]...)
+	}
+	return err
 }
 
 // attacked measures one round.
 func (l *lab) attacked(ctx context.Context, f *figures, command string, alone, beside *series) (err error) {
 	svc := l.server.rest
-	victim := []subject{{"exec", func(ctx context.Context, _ int) error { return runIn(ctx, svc, f.box(0), program) }}}
-	measure := func(to *series) error {
-		time.Sleep(l.calm)
-		got, err := interleave(ctx, 1, l.calls, victim)
-		if err == nil {
-			*to = append(*to, got[0]...)
-		}
-		return err
-	}
-	if err := measure(alone); err != nil {
+	victim := subject{"exec", func(ctx context.Context, _ int) error { return runIn(ctx, svc, f.box(0), program) }}
+	if err := l.addRound(ctx, victim, alone); err != nil {
 		return err
 	}
 	attacker, err := svc.Create(ctx, hutch.CreateRequest{Runtime: f.runtime})
@@ -130,7 +124,7 @@ func (l *lab) attacked(ctx context.Context, f *figures, command string, alone, b
 	if err != nil {
 		return err
 	}
-	if err := measure(beside); err != nil {
+	if err := l.addRound(ctx, victim, beside); err != nil {
 		return err
 	}
 	if p, err = svc.Process(ctx, attacker.ID, p.ID); err == nil && !p.Status.Live() {

@@ -49,9 +49,9 @@ func newInstallationBackup(h *home, std streams) *cobra.Command {
 		Long: `Write a backup of the data folder to a file. The server can run or be down.
 
 Sandboxes that sleep are in the backup with their files and memory. Of those that
-are awake, the server makes copies for the backup, one after the other. They go
-on running, but each of them pauses while its memory is copied. A copy has only the
-files if the runtime saves no memory, or if a call is in progress for 5 seconds.
+are awake, the server makes copies for the backup, two at a time. They continue to
+run, but each of them pauses while its memory is copied. A copy has only the files
+if the runtime saves no memory, or if a call is in progress for 5 seconds.
 ` + backupKeyHelp + ` Keep a
 copy of the key apart from the backup: without the key, a backup is worth nothing.
 With --with-key the key is in the file, and anyone who has the file can read everything.
@@ -98,8 +98,8 @@ command reminds you.`,
 // errWritten ends the call that keeps the copies for a backup.
 var errWritten = errors.New("the backup is written")
 
-// writeWithCheckpoints writes a backup while the server of the data folder, if it runs, has copies of the sandboxes that are awake. It tells
-// errs what the copies lack.
+// writeWithCheckpoints writes a backup while the server of the data folder, if it runs, has copies of the sandboxes that are awake. It writes
+// to errs what the copies lack.
 func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, opt installation.Options, errs io.Writer) (m installation.Manifest, err error) {
 	if a, runs := datadir.Running(data.Path(datadir.Server)); !runs || a.URL == "" {
 		return installation.Write(ctx, data, opt)

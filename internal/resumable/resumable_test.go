@@ -72,7 +72,7 @@ func TestKeepsWhatTheReaderGot(t *testing.T) {
 	}
 }
 
-// A program that nobody reads can print 512 KiB, and half of the smallest log when memory is short.
+// A program without a reader can print 512 KiB, and half of the smallest log when memory is short.
 func TestAheadOfItsReader(t *testing.T) {
 	for what, c := range map[string]struct {
 		take func(int) bool

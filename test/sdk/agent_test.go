@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// agentCallbacks are told the session, and what its agent does.
+// agentCallbacks get the session, and the events of its agent.
 type agentCallbacks struct {
 	session func(string)
 	event   func(hutch.AgentEvent) error

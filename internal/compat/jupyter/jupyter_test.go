@@ -347,7 +347,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// An interpreter that dies is reported as a Jupyter server reports it: the client that waits is told that its cell has failed.
+// An interpreter that dies is reported as a Jupyter server reports it: the waiting client gets a failed cell.
 func TestKernelDies(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})
