@@ -23,6 +23,11 @@ func Encode(ctx context.Context, v any) ([]byte, error) {
 	if n := length(reflect.ValueOf(v)); n > smallAnswer && !Take(ctx, n) {
 		return nil, ErrNoRoom
 	}
+	return Marshal(v)
+}
+
+// Marshal returns JSON in which <, > and & are as they are, with a line break at the end.
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

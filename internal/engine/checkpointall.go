@@ -72,7 +72,7 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, out func(
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			c, ok := e.checkpointNamed(ctx, name)
+			c, ok := e.checkpointOne(ctx, name)
 			telling.Lock()
 			defer telling.Unlock()
 			if !ok || ctx.Err() != nil {
@@ -87,12 +87,12 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, out func(
 	return context.Cause(ctx)
 }
 
-// checkpointNamed copies a sandbox. It returns false for one that is gone or asleep by now.
-func (e *Engine) checkpointNamed(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
+// checkpointOne copies a sandbox. It returns false for one that is gone or asleep by now.
+func (e *Engine) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
 	defer cancel()
 	c = hutch.Checkpoint{SandboxID: name.ID, Owner: name.Owner}
-	memory, err := e.checkpoint(ctx, name)
+	memory, err := e.copyForBackup(ctx, name)
 	switch {
 	case errors.Is(err, hutch.NotFound), errors.Is(err, errFellAsleep):
 		return c, false
@@ -124,9 +124,9 @@ func (e *lifecycle) awake() (names []box.Name) {
 // errFellAsleep is the error for a sandbox that fell asleep meanwhile: its files are saved already.
 var errFellAsleep = errors.New("the sandbox fell asleep")
 
-// checkpoint copies a sandbox for a backup: with its memory if the runtime saves memory and no call is in progress for a
+// copyForBackup copies a sandbox: with its memory if the runtime saves memory and no call is in progress for a
 // moment, otherwise only its files.
-func (e *Engine) checkpoint(ctx context.Context, name box.Name) (memory bool, err error) {
+func (e *Engine) copyForBackup(ctx context.Context, name box.Name) (memory bool, err error) {
 	named := name.Context(ctx)
 	for end := time.Now().Add(quiesceTime); ; {
 		done := false
@@ -146,10 +146,8 @@ func (e *Engine) checkpoint(ctx context.Context, name box.Name) (memory bool, er
 		if err == nil || time.Now().After(end) {
 			return false, e.checkpointFiles(named, name.ID)
 		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := waitForPause(ctx); err != nil {
+			return false, err
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestCheckpointAll(t *testing.T) {
 		if err := b.CheckpointAll(t.Context(), func(hutch.Checkpoint) error { return nil }); !errors.Is(err, hutch.Conflict) {
 			t.Errorf("a second one at a time: %v", err)
 		}
-		if got := b.run(t, "awake", "cat file"); got != "kept\n" { // it goes on
+		if got := b.run(t, "awake", "cat file"); got != "kept\n" { // it continues to run
 			t.Errorf("%q", got)
 		}
 	})

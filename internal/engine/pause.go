@@ -39,11 +39,19 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 		if time.Now().After(end) {
 			return hutch.Errorf(hutch.Conflict, "the sandbox %q is in use: something has been under way in it for %v without a pause; end it, or start it as a background process, and try again", id, quiesceTime)
 		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := waitForPause(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// waitForPause waits before the next look whether a sandbox is in use. Its error is that of ctx.
+func waitForPause(ctx context.Context) error {
+	select {
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

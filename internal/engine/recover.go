@@ -129,8 +129,8 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 }
 
 // recoverSaved makes a sandbox sleep whose instance is gone and whose saved state is complete, and reports whether there is
-// such a state. The machine went down between the two, when the sandbox fell asleep or came from another node; or the
-// state is a checkpoint in a backup.
+// such a state. Either the machine went down after the state was saved and before the record said that the sandbox sleeps,
+// or the state is a checkpoint in a backup.
 func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) bool {
 	status, reason := hutch.Hibernated, "it continues from its saved memory: the machine went down"
 	switch {
@@ -140,7 +140,7 @@ func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) bool {
 	default:
 		return false
 	}
-	err := error(nil)
+	var err error
 	if e.opt.Restored {
 		reason = "it was awake when the backup was made, and continues from its copy there"
 		err = s.Update(ctx, func(r *store.Record) {

@@ -23,10 +23,8 @@ func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRe
 		if time.Now().After(end) {
 			return v, hutch.Errorf(hutch.Conflict, "the sandbox %q is in use: something has been under way in it for %v without a pause; end it, or start it as a background process, and try again", id, quiesceTime).Naming(hutch.AboutSandbox, id)
 		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return v, context.Cause(ctx)
+		if err := waitForPause(ctx); err != nil {
+			return v, err
 		}
 	}
 }

@@ -524,11 +524,13 @@ func (d *Directory) holder(ctx context.Context, n Name) (h Holder, ok bool, err 
 // mostOfLabel bounds the sandboxes that a label is searched in.
 const mostOfLabel = 100
 
+var likeEscapes = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`)
+
 // ofLabel lists sandboxes of any owner whose ports can have a label.
 func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error) {
 	ids, beginnings := hutch.LabelIDs(label)
 	for i, b := range beginnings {
-		beginnings[i] = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`).Replace(b) + "%"
+		beginnings[i] = likeEscapes.Replace(b) + "%"
 	}
 	list, err := d.holders(ctx, "h.id = ANY ($1) OR h.id LIKE ANY ($2)", ids, beginnings)
 	return list[:min(len(list), mostOfLabel)], err

@@ -36,10 +36,7 @@ type shownPreview struct {
 }
 
 func (d *door) preview(w http.ResponseWriter, r *http.Request) {
-	p, ok := hutch.Preview{}, false
-	if d.f.opt.Previews != nil {
-		p, ok = d.f.opt.Previews.Preview(r.URL.Query().Get("label"))
-	}
+	p, ok := d.f.previewHere(r.URL.Query().Get("label"))
 	if !ok {
 		http.NotFound(w, r)
 		return
@@ -66,10 +63,8 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 	if f.node.serving() != nil {
 		return hutch.Preview{}, false
 	}
-	if f.opt.Previews != nil {
-		if p, ok := f.opt.Previews.Preview(label); ok {
-			return p, true
-		}
+	if p, ok := f.previewHere(label); ok {
+		return p, true
 	}
 	f.previews.mu.Lock()
 	p, ok := f.previews.shown[label]
@@ -89,12 +84,18 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 	if !f.fetchLabel(label) {
 		return hutch.Preview{}, false
 	}
-	if f.opt.Previews != nil {
-		if p, ok := f.opt.Previews.Preview(label); ok {
-			return p, true
-		}
+	if p, ok := f.previewHere(label); ok {
+		return p, true
 	}
 	return f.look(label)
+}
+
+// previewHere is the target of a label of this node.
+func (f *Fleet) previewHere(label string) (hutch.Preview, bool) {
+	if f.opt.Previews == nil {
+		return hutch.Preview{}, false
+	}
+	return f.opt.Previews.Preview(label)
 }
 
 // fetchLabel brings the sandbox of a label to a node, if only the bucket has the sandbox, and reports whether it did.

@@ -120,7 +120,7 @@ func (s *server) paths(key string) []string {
 // hasFiles reports whether the backup has a file or a folder with one of these paths.
 func (g *backupContent) hasFiles(paths []string) bool {
 	for rel := range g.open {
-		if slices.ContainsFunc(paths, func(path string) bool { return rel == path || strings.HasPrefix(rel, path+"/") }) {
+		if slices.ContainsFunc(paths, func(path string) bool { return isIn(rel, path) }) {
 			return true
 		}
 	}

@@ -225,15 +225,18 @@ func (g *backupContent) add(rel string) error {
 	return err
 }
 
+// isIn reports whether a path is another one, or below it.
+func isIn(name, rel string) bool { return name == rel || strings.HasPrefix(name, rel+"/") }
+
 // drop takes a file or a folder out of the backup.
 func (g *backupContent) drop(rel string) {
 	for name, f := range g.open {
-		if name == rel || strings.HasPrefix(name, rel+"/") {
+		if isIn(name, rel) {
 			f.Close()
 			delete(g.open, name)
 		}
 	}
-	in := func(name string) bool { return name == rel || strings.HasPrefix(name, rel+"/") }
+	in := func(name string) bool { return isIn(name, rel) }
 	g.folders = slices.DeleteFunc(g.folders, in)
 	g.manifest.Skipped = slices.DeleteFunc(g.manifest.Skipped, in)
 }

@@ -68,11 +68,8 @@ func (d *Dir) WriteArchive(key string, most int64, fill func(io.Writer) error) e
 // WriteMemory saves the files that fill writes to a folder.
 func (d *Dir) WriteMemory(key string, fill func(dir string) error) error {
 	half := d.half(key)
-	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
+	if err := fillFolder(half, fill); err != nil {
 		return err
-	}
-	if err := fill(half); err != nil {
-		return errors.Join(err, os.RemoveAll(half))
 	}
 	if err := errors.Join(os.RemoveAll(d.Memory(key)), os.Rename(half, d.Memory(key))); err != nil {
 		return err
@@ -84,13 +81,21 @@ func (d *Dir) WriteMemory(key string, fill func(dir string) error) error {
 // start removes a remaining one.
 func (d *Dir) WriteCopy(key string, fill func(dir string) error) (dir string, err error) {
 	dir = d.Memory(key) + ".copy"
-	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+	if err := fillFolder(dir, fill); err != nil {
 		return "", err
 	}
-	if err := fill(dir); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
 	return dir, nil
+}
+
+// fillFolder makes an empty folder and calls fill with it. After an error there is no folder.
+func fillFolder(dir string, fill func(dir string) error) error {
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		return err
+	}
+	if err := fill(dir); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil
 }
 
 // OpenCheckpoints makes the folder of the copies for a backup. The caller removes all of them with the returned function.
@@ -103,11 +108,8 @@ func (d *Dir) OpenCheckpoints() (remove func() error, err error) {
 func (d *Dir) CheckpointMemory(key string, fill func(dir string) error) error {
 	dir := filepath.Join(d.checkpoints(), key)
 	half := dir + ".new"
-	if err := os.Mkdir(half, 0o700); err != nil {
+	if err := fillFolder(half, fill); err != nil {
 		return err
-	}
-	if err := fill(half); err != nil {
-		return errors.Join(err, os.RemoveAll(half))
 	}
 	return os.Rename(half, dir)
 }

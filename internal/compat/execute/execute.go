@@ -14,7 +14,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -114,19 +113,11 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q hutch.Questio
 }
 
 func send(es *httpio.Events, name string, v any) error {
-	b, err := encode(v)
+	b, err := compat.Marshal(v)
 	if err != nil {
 		return err
 	}
 	return es.Send("", name, bytes.TrimSuffix(b, []byte("\n")))
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
 }
 
 // failure is the body of an error.
@@ -169,7 +160,7 @@ const chunk = 128 << 10
 
 // charged encodes v, and charges the given number of copies of a large one to the caller.
 func charged(ctx context.Context, v any, copies int) ([]byte, error) {
-	b, err := encode(v)
+	b, err := compat.Marshal(v)
 	if err == nil && len(b) > chunk && !compat.Take(ctx, copies*len(b)) {
 		return nil, compat.ErrNoRoom
 	}

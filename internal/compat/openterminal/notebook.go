@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 // A session of a notebook is a code context of the user's sandbox, and a file there. Its id consists of the context's id
-// and the file's path, so this server has no state of it: a session goes on after a restart.
+// and the file's path, so this server has no state of it: a session continues after a restart.
 
 const (
 	// cellTime bounds the run of a cell, as in Open Terminal.
@@ -231,7 +232,7 @@ func (o *cellOutput) result(res hutch.RunResult) cellResult {
 	status := "ok"
 	switch {
 	case res.TimedOut:
-		o.addError("TimeoutError", "the cell ran for longer than 120 seconds, and was interrupted", "")
+		o.addError("TimeoutError", fmt.Sprintf("the cell ran for longer than %v seconds, and was interrupted", cellTime), "")
 	case res.Limit != "":
 		o.addError("MemoryError", "a program of the cell was ended, because the sandbox reached its limit of "+res.Limit, "")
 	case res.Ended:
@@ -239,7 +240,7 @@ func (o *cellOutput) result(res hutch.RunResult) cellResult {
 	}
 	o.flush()
 	if o.full {
-		o.list = append(o.list, map[string]any{"output_type": "stream", "name": "stderr", "text": "[more output than 4 MiB is not shown]\n"})
+		o.list = append(o.list, map[string]any{"output_type": "stream", "name": "stderr", "text": fmt.Sprintf("[more output than %d MiB is not shown]\n", maxOutputs>>20)})
 	}
 	for _, one := range o.list {
 		switch one["output_type"] {
@@ -336,35 +337,26 @@ func (nb notebook) cell(i int) (c cell, err error) {
 func (nb notebook) with(i int, c cell, res cellResult) ([]byte, error) {
 	fields := maps.Clone(c.fields)
 	for name, v := range map[string]any{"source": c.source, "execution_count": res.Count, "outputs": res.Outputs} {
-		b, err := encode(v)
+		b, err := compat.Marshal(v)
 		if err != nil {
 			return nil, err
 		}
 		fields[name] = b
 	}
-	b, err := encode(fields)
+	b, err := compat.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
 	cells := slices.Clone(nb.cells)
 	cells[i] = b
 	all := maps.Clone(nb.fields)
-	if all["cells"], err = encode(cells); err != nil {
+	if all["cells"], err = compat.Marshal(cells); err != nil {
 		return nil, err
 	}
-	if b, err = encode(all); err != nil {
+	if b, err = compat.Marshal(all); err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
 	err = json.Indent(&text, b, "", " ") // as Jupyter writes it
-	text.WriteByte('\n')
 	return text.Bytes(), err
-}
-
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
 }

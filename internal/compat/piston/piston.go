@@ -4,10 +4,8 @@
 package piston
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -117,21 +115,17 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 const chunk = 128 << 10
 
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	if err == nil && b.Len() > chunk && !compat.Take(r.Context(), b.Len()) {
+	b, err := compat.Marshal(v)
+	if err == nil && len(b) > chunk && !compat.Take(r.Context(), len(b)) {
 		h.reply(w, r, nil, compat.ErrNoRoom)
 		return
 	}
 	if err != nil {
 		status = http.StatusInternalServerError
-		b.Reset()
-		b.WriteString(`{"message":"internal error"}`)
+		b = []byte(`{"message":"internal error"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error means that the client has disconnected
+	httpio.NewWriter(w, r, h.stall).Write(b) // an error means that the client has disconnected
 }

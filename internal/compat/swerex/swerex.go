@@ -11,10 +11,8 @@
 package swerex
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -196,23 +194,19 @@ func (h *Handler) raise(w http.ResponseWriter, r *http.Request, err error) {
 const chunk = 128 << 10
 
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	if err == nil && b.Len() > chunk && !compat.Take(r.Context(), b.Len()) {
+	b, err := compat.Marshal(v)
+	if err == nil && len(b) > chunk && !compat.Take(r.Context(), len(b)) {
 		h.raise(w, r, compat.ErrNoRoom)
 		return
 	}
 	if err != nil {
 		status = http.StatusInternalServerError
-		b.Reset()
-		b.WriteString(`{"detail":"internal error"}`)
+		b = []byte(`{"detail":"internal error"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error means that the client has disconnected
+	httpio.NewWriter(w, r, h.stall).Write(b) // an error means that the client has disconnected
 }
 
 // body decodes a request.
