@@ -152,6 +152,7 @@ func (s *server) finish(g *backupContent) {
 			g.drop(of)
 		}
 	}
+	slices.Sort(g.manifest.Awake)
 	g.addCopies(copies, func(key string) bool { r, ok := s.records[key]; return ok && !r.sleep })
 	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
 }
