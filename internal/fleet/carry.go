@@ -343,7 +343,7 @@ func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 		return receipt, err
 	}
 	h, ok, failed := f.dir.holder(ctx, nameIn(ctx, id))
-	if failed != nil || !ok || !f.isAway(h) {
+	if failed != nil || !ok || !h.Away {
 		return receipt, err
 	}
 	if failed := f.dir.abandon(ctx, h, f.node.info.ID); failed != nil {

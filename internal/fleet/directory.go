@@ -103,8 +103,9 @@ type Holder struct {
 	Image *travel.Image `json:"-"`
 	// Checkpoint is the image in the bucket of an earlier state; nil for none.
 	Checkpoint *travel.Image `json:"-"`
-	// Long says that its node has been away so long that the sandbox continues from its checkpoint on another node.
-	Long bool `json:"-"`
+	// Away says that only the bucket has the sandbox: no node has it, or its node is away and the sandbox slept, or the
+	// node has been away so long that the sandbox continues from its checkpoint on another node.
+	Away bool `json:"-"`
 	// InBucket says that the bucket has an image of the sandbox: the sandbox outlives its node.
 	InBucket bool `json:"inBucket"`
 }
@@ -526,21 +527,21 @@ const mostOfLabel = 100
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`)
 
-// ofLabel lists sandboxes of any owner whose ports can have a label.
+// ofLabel lists sandboxes of any owner that only the bucket has, and whose ports can have a label.
 func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error) {
 	ids, beginnings := hutch.LabelIDs(label)
 	for i, b := range beginnings {
 		beginnings[i] = likeEscapes.Replace(b) + "%"
 	}
-	list, err := d.holders(ctx, "h.id = ANY ($1) OR h.id LIKE ANY ($2)", ids, beginnings)
+	list, err := d.holders(ctx, "(h.id = ANY ($1) OR h.id LIKE ANY ($2)) AND "+isAway, ids, beginnings)
 	return list[:min(len(list), mostOfLabel)], err
 }
 
-const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.stays, h.image, h.checkpoint, h.checkpoint IS NOT NULL AND " + isLong + ", h.about"
+const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.stays, h.image, h.checkpoint, " + isAway + ", h.about"
 
 func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
 	var about, image, checkpoint []byte
-	if err = row.Scan(&h.Owner, &h.ID, &h.Node, &h.Placed, &h.Awake, &h.Here, &h.Stays, &image, &checkpoint, &h.Long, &about); err == nil {
+	if err = row.Scan(&h.Owner, &h.ID, &h.Node, &h.Placed, &h.Awake, &h.Here, &h.Stays, &image, &checkpoint, &h.Away, &about); err == nil {
 		err = json.Unmarshal(about, &h.About)
 	}
 	if err == nil && image != nil {

@@ -45,6 +45,27 @@ func at(id string) placement {
 	return placement{Name: Name{ID: id}, Memory: 512, CPU: 1}
 }
 
+// Sandboxes of others with the same id do not hide the one that only the bucket has.
+func TestOfLabel(t *testing.T) {
+	t.Parallel()
+	d := register(t, 1, 2*mostOfLabel)
+	for i := range mostOfLabel + 1 {
+		p := at("my-box")
+		p.Owner = fmt.Sprintf("owner-%d", i)
+		if _, _, err := d.place(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := fmt.Sprintf("owner-%d", mostOfLabel)
+	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_holders SET here = false WHERE owner = $1", last); err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.ofLabel(t.Context(), hutch.Port{SandboxID: "my-box", Port: 8000, Token: "page"}.Label())
+	if err != nil || len(list) != 1 || list[0].Owner != last {
+		t.Errorf("found %+v, %v", list, err)
+	}
+}
+
 // TestBurst: however many creates come at once, no node is promised more than it has, and none is refused while there is room.
 func TestBurst(t *testing.T) {
 	t.Parallel()

@@ -265,7 +265,7 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 func (f *Fleet) find(ctx context.Context, name Name) (h Holder, ok bool, err error) {
 	for range 3 {
 		h, ok, err = f.dir.holder(ctx, name)
-		if err != nil || !ok || !f.isAway(h) {
+		if err != nil || !ok || !h.Away {
 			return h, ok, err
 		}
 		if h.Node, err = f.fetchToNode(ctx, h); !errors.Is(err, errMoved) {
@@ -273,15 +273,6 @@ func (f *Fleet) find(ctx context.Context, name Name) (h Holder, ok bool, err err
 		}
 	}
 	return h, ok, err
-}
-
-// isAway reports whether only the bucket has a sandbox.
-func (f *Fleet) isAway(h Holder) bool {
-	if !h.Here {
-		return true
-	}
-	info, ok := f.node.find(h.Node)
-	return f.carrier != nil && (h.Image != nil && !h.Awake || h.Image == nil && h.Long) && (!ok || !info.Alive)
 }
 
 // peer returns the client of a node that is alive.
@@ -746,7 +737,7 @@ func (f *Fleet) refuseOtherNode(ctx context.Context, all []placed, i int, req hu
 	if err != nil || !ok {
 		return err
 	}
-	if h.Node != node || f.isAway(h) {
+	if h.Node != node || h.Away {
 		return hutch.Errorf(hutch.Conflict, "the snapshot %q is on the node %s and the sandbox %q is not, and only what is on one node can be compared: make a snapshot of the sandbox, restore both, and compare their files", all[i].ID, node, id).Naming(hutch.AboutSandbox, id)
 	}
 	return nil

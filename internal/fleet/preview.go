@@ -111,9 +111,6 @@ func (f *Fleet) fetchLabel(label string) bool {
 		return false
 	}
 	for _, h := range list {
-		if !f.isAway(h) {
-			continue
-		}
 		ports, err := f.carrier.Engine.PortsInStore(ctx, h.Owner, h.ID)
 		if err == nil && slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Label() == label }) {
 			_, _, err = f.find(ctx, h.Name)

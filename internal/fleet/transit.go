@@ -46,6 +46,9 @@ const isLong = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.leas
 // isAlive is a condition on the node of fleet_holders h.
 const isAlive = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lease_until > now())`
 
+// isAway is a condition on fleet_holders h: only the bucket has the sandbox.
+const isAway = `(NOT h.here OR NOT ` + isAlive + ` AND (h.image IS NOT NULL AND NOT h.awake OR h.image IS NULL AND h.checkpoint IS NOT NULL AND ` + isLong + `))`
+
 // errMoved is the error for a node that acts on a sandbox that another node has now.
 var errMoved = hutch.Errorf(hutch.Unavailable, "the sandbox was taken over by another node while this one was away: try again")
 

@@ -256,7 +256,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 	others := slices.DeleteFunc([]string{"n0", "n1", "n2"}, func(n string) bool { return n == node })
 	die(t, d, node)
-	if h := find(); h.Long || h.Checkpoint == nil {
+	if h := find(); h.Away || h.Checkpoint == nil {
 		t.Errorf("a node that has just died: %+v", h)
 	}
 	if err := d.take(t.Context(), find(), others[0]); !errors.Is(err, errMoved) {
@@ -266,7 +266,7 @@ func TestCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := find()
-	if list, err := d.orphans(t.Context(), time.Hour); err != nil || len(list) != 1 || !h.Long {
+	if list, err := d.orphans(t.Context(), time.Hour); err != nil || len(list) != 1 || !h.Away {
 		t.Errorf("orphans: %+v %v", list, err)
 	}
 	var won sync.Map
