@@ -72,7 +72,7 @@ var layers = []layer{
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
 	{"hutch/internal/driver/native/...", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
-		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 	}},
 	{"hutch/internal/driver/docker/inside", []string{"hutch/internal/wire", sys}}, // runs in every container
 	{"hutch/internal/driver/docker", []string{

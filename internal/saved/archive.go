@@ -120,12 +120,25 @@ func List(ctx context.Context, agent *wire.Client, w io.Writer) error {
 
 func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
 	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, Whole: true, ReadAll: stdin == nil}
-	exit, err := agent.Run(ctx, start, stdin, out)
+	var said []byte
+	exit, err := agent.Run(ctx, start, stdin, func(o hutch.Output) error {
+		if o.Stream == hutch.Stderr {
+			said = append(said, o.Data[:min(len(o.Data), 1000-min(len(said), 1000))]...)
+		}
+		if out == nil {
+			return nil
+		}
+		return out(o)
+	})
 	if err != nil {
 		return err
 	}
-	if exit.Code > 1 || exit.TimedOut { // 1: some file changed or vanished meanwhile
-		return hutch.Errorf(hutch.Unavailable, "tar ended with exit code %d", exit.Code)
+	most := 0
+	if argv[0] != agentProgram {
+		most = 1 // GNU tar: some file changed or vanished meanwhile
+	}
+	if exit.Code > most || exit.TimedOut {
+		return hutch.Errorf(hutch.Unavailable, "%s of the sandbox ended with exit code %d: %q", argv[0], exit.Code, said)
 	}
 	return nil
 }

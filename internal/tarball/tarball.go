@@ -4,8 +4,9 @@
 // As root it packs the files of all users with their owners.
 //
 // The root is an overlay: written files are on another device than the image's, so a walk over all names finds them
-// anywhere. Folders do not show their device; all that belong to the user are packed. Files of the image that the user
-// has deleted are not recorded.
+// anywhere. A file of the image that was changed and not replaced can show the device of the image, as overlayfs keeps
+// its inode number: its ctime is that of the change, which no program can set. Folders do not show their device; all that
+// belong to the user are packed. Files of the image that the user has deleted are not recorded.
 //
 // The archive follows GNU tar in its content and in what it tolerates: a file that vanishes or shrinks meanwhile is not
 // an error, nor is a mode or time of a folder that belongs to another user.
@@ -66,6 +67,9 @@ func pack(out io.Writer, root string, folders, from []string) error {
 			p.mounted = append(p.mounted, dir)
 		}
 	}
+	if unix.Lstat(filepath.Join(root, ours), &st) == nil {
+		p.began = time.Unix(st.Ctim.Unix())
+	}
 	for _, path := range from {
 		if err := filepath.WalkDir(path, p.add); err != nil {
 			return err
@@ -101,6 +105,7 @@ type packer struct {
 	root           string
 	user           int
 	folders, files uint64          // devices
+	began          time.Time       // when the sandbox began; zero if unknown
 	first          map[file]string // the first names of files that have several names
 	mounts         []uint64        // devices of the user's folders that are mounts
 	mounted        []string        // their paths
@@ -116,18 +121,29 @@ func Untouched(path string) time.Time {
 	return time.Unix(1+int64(sum.Sum32()%(24*60*60-1)), 0)
 }
 
-// others are files that every sandbox has separately.
-var others = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.hutch"}
+// ours is a folder that each sandbox has from its beginning, and that no program can change.
+const ours = "/.hutch"
+
+// others are files that every sandbox has separately, and separate are folders whose content it has separately.
+var (
+	others   = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+	separate = []string{"/dev", "/proc", "/sys", ours}
+)
 
 // written reports whether the user has written an entry.
 func (p *packer) written(path string, st *syscall.Stat_t) bool {
 	if slices.Contains(others, path) || p.user != 0 && int(st.Uid) != p.user {
 		return false
 	}
-	if p.user == 0 && st.Uid == 0 && st.Mtim.Nano() == Untouched(path[len(p.root):]).UnixNano() {
+	if (st.Mode&unix.S_IFMT == unix.S_IFREG || p.user == 0 && st.Uid == 0) && st.Mtim.Nano() == Untouched(path[len(p.root):]).UnixNano() {
 		return false
 	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files || slices.Contains(p.mounts, st.Dev)
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files || slices.Contains(p.mounts, st.Dev) || p.changed(st)
+}
+
+// changed reports whether a file was changed since the sandbox began.
+func (p *packer) changed(st *syscall.Stat_t) bool {
+	return !p.began.IsZero() && !time.Unix(st.Ctim.Unix()).Before(p.began)
 }
 
 // add adds one entry. An entry that vanished or cannot be read is left out.
@@ -140,7 +156,7 @@ func (p *packer) add(path string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && info.IsDir() && (st.Dev != p.folders && !slices.Contains(p.mounts, st.Dev) || path == "/.hutch") {
+	if ok && info.IsDir() && (st.Dev != p.folders && !slices.Contains(p.mounts, st.Dev) || slices.Contains(separate, path)) {
 		if p.above(path) {
 			return nil
 		}
@@ -238,6 +254,9 @@ func Unpack(in io.Reader, root string) error {
 		if err != nil {
 			return err
 		}
+		if isSeparate(h.Name) {
+			continue // earlier versions packed /sys
+		}
 		if h.Typeflag == tar.TypeDir {
 			folders = append(folders, h)
 		}
@@ -254,6 +273,11 @@ func Unpack(in io.Reader, root string) error {
 	return nil
 }
 
+func isSeparate(name string) bool {
+	top, _, _ := strings.Cut(filepath.Clean("/" + name)[1:], "/")
+	return slices.Contains(separate, "/"+top)
+}
+
 // put makes one entry of the archive.
 func put(root string, h *tar.Header, r io.Reader) error {
 	path := filepath.Join(root, h.Name)
@@ -261,6 +285,9 @@ func put(root string, h *tar.Header, r io.Reader) error {
 		err := os.MkdirAll(path, 0o700)
 		if errors.Is(err, fs.ErrExist) {
 			return nil
+		}
+		if err == nil {
+			os.Chmod(path, h.FileInfo().Mode()|0o700) // the image's folder can be read only; the right mode follows
 		}
 		return err
 	}

@@ -74,6 +74,37 @@ func testRoot(t *testing.T, b *bed) {
 	check("from its files")
 }
 
+// TestChangedFilesOfAnImage: files of an image that were changed where they are, and not replaced, are kept as others are.
+func TestChangedFilesOfAnImage(t *testing.T) { each(t, testChangedFilesOfAnImage) }
+
+func testChangedFilesOfAnImage(t *testing.T, b *bed) {
+	sb := b.make(t, python)
+	const look = "tail -n 1 /etc/passwd; stat -c '%u %g %a' /usr/bin/cut; tail -c 3 /usr/bin/id; md5sum </usr/bin/second; cat /workspace/file"
+	b.run(t, sb.ID, "echo x:x:77:77::/:/bin/sh >>/etc/passwd; chown 3:4 /usr/bin/cut; chmod 710 /usr/bin/cut; printf end >>/usr/bin/id; ln /usr/bin/tr /usr/bin/second; echo mine >/workspace/file")
+	want := b.run(t, sb.ID, look)
+	snap, err := b.Snapshot(t.Context(), sb.ID, hutch.SnapshotRequest{FilesOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.Create(t.Context(), hutch.CreateRequest{Snapshot: snap.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.run(t, next.ID, look); got != want {
+		t.Errorf("from its files: %q, not %q", got, want)
+	}
+	made, err := b.CommitImage(t.Context(), sb.ID, hutch.CommitRequest{Name: "localhost/changed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.run(t, b.make(t, made.ID).ID, look); got != want {
+		t.Errorf("from its image: %q, not %q", got, want)
+	}
+}
+
+// TestRootless: the files of a server without root are found as well.
+func TestRootless(t *testing.T) { hutchtest.Rootless(t, "TestChangedFilesOfAnImage|TestCommit$") }
+
 // TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.
 func TestRootReadsAll(t *testing.T) {
 	t.Parallel()

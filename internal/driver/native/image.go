@@ -14,6 +14,7 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/mount"
+	"hutch/internal/tarball"
 	"hutch/internal/wire"
 )
 
@@ -50,7 +51,7 @@ func planImage(c *inside.Config, root image.Root) {
 	c.Image = &inside.Image{}
 	for _, f := range root.Files {
 		c.Image.Files = append(c.Image.Files, inside.File{
-			Path: f.Path, Folder: f.Mode.IsDir(), Mode: unixMode(f.Mode), UID: f.UID, GID: f.GID, Content: f.Content,
+			Path: f.Path, Folder: f.Mode.IsDir(), Mode: unixMode(f.Mode), UID: f.UID, GID: f.GID, Content: f.Content, ModTime: tarball.Untouched(f.Path).Unix(),
 		})
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +35,8 @@ type File struct {
 	UID     int    `json:"uid,omitempty"`
 	GID     int    `json:"gid,omitempty"`
 	Content string `json:"content,omitempty"`
+	// ModTime is the time, in seconds.
+	ModTime int64 `json:"modTime,omitempty"`
 }
 
 // ours are the folders in which nothing of an image is shown.
@@ -103,6 +107,12 @@ func fillUpper(dir string, c Config) error {
 	for _, f := range c.Image.Files {
 		if err := putFile(upper, f, c.Privileged); err != nil {
 			return fmt.Errorf("put %s over the image: %w", f.Path, err)
+		}
+	}
+	for _, f := range slices.Backward(c.Image.Files) { // making a file changes the time of its folder
+		at := time.Unix(f.ModTime, 0)
+		if err := upper.Chtimes(filepath.Join(".", f.Path), at, at); err != nil {
+			return fmt.Errorf("set the time of %s: %w", f.Path, err)
 		}
 	}
 	for _, name := range ours {
