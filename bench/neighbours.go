@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -55,8 +56,7 @@ func (l *lab) neighbours(ctx context.Context) (table, error) {
 		for _, attack := range attacks {
 			var alone, beside series
 			for range l.rounds {
-				err := l.attacked(ctx, f, attack.command, &alone, &beside)
-				if err != nil {
+				if err := l.round(ctx, f, attack.command, &alone, &beside); err != nil {
 					return t, fmt.Errorf("%s, %s: %w", f.runtime, attack.name, err)
 				}
 			}
@@ -104,7 +104,25 @@ func (l *lab) addRound(ctx context.Context, s subject, to *series) error {
 	return err
 }
 
-// attacked measures one round.
+// errEnded is the error for an attack that ended before the calls beside it.
+var errEnded = errors.New("the attack has ended")
+
+// round measures one round. It is repeated if the attack ended: a sandbox restarts that uses more memory than it may
+// have.
+func (l *lab) round(ctx context.Context, f *figures, command string, alone, beside *series) (err error) {
+	for range 3 {
+		var a, b series
+		if err = l.attacked(ctx, f, command, &a, &b); err == nil {
+			*alone, *beside = append(*alone, a...), append(*beside, b...)
+		}
+		if !errors.Is(err, errEnded) {
+			break
+		}
+	}
+	return err
+}
+
+// attacked measures calls alone, and beside an attack.
 func (l *lab) attacked(ctx context.Context, f *figures, command string, alone, beside *series) (err error) {
 	svc := l.server.rest
 	victim := subject{"exec", func(ctx context.Context, _ int) error { return runIn(ctx, svc, f.box(0), program) }}
@@ -127,8 +145,12 @@ func (l *lab) attacked(ctx context.Context, f *figures, command string, alone, b
 	if err := l.addRound(ctx, victim, beside); err != nil {
 		return err
 	}
-	if p, err = svc.Process(ctx, attacker.ID, p.ID); err == nil && !p.Status.Live() {
-		err = fmt.Errorf("the attack has ended: %s", p.Status)
+	p, err = svc.Process(ctx, attacker.ID, p.ID)
+	switch {
+	case errors.Is(err, hutch.NotFound):
+		return fmt.Errorf("%w: %w", errEnded, err)
+	case err == nil && !p.Status.Live():
+		return fmt.Errorf("%w: it is %s", errEnded, p.Status)
 	}
 	return err
 }
