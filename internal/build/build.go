@@ -25,6 +25,8 @@ type Sandboxes interface {
 	Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error)
 	Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error)
 	Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error)
+	// HasRoot reports whether programs can be root on a runtime, so that files have the owners that an image says.
+	HasRoot(runtime string) bool
 	// RunProgram runs a program without a shell, as the user of the sandbox's image.
 	RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (code int, err error)
 	// PackWritten packs the files that were written over the image as a tar archive, UnpackWritten writes such files,

@@ -123,9 +123,9 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 		network = hutch.Network{Mode: hutch.NetworkNone}
 	}
 	b, err := r.create(ctx, network, image)
-	if err == nil && (b.runtime == "native" || b.runtime == "docker" || b.runtime == "kubernetes") {
+	if err == nil && !r.opt.Sandboxes.HasRoot(b.runtime) {
 		b.destroy()
-		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s, since it is code of a stranger that is root: give --runtime gvisor", b.runtime)
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s of this server, where no command can be root: give --runtime gvisor, or start the server as root for the runtime native", b.runtime)
 	}
 	return b, err
 }

@@ -222,25 +222,27 @@ func TestBomb(t *testing.T) {
 
 type sandboxes = Sandboxes
 
-// onNative are sandboxes of the runtime native.
-type onNative struct {
+// noRoot are sandboxes of a runtime where no command can be root.
+type noRoot struct {
 	sandboxes
 	destroyed []string
 }
 
-func (o *onNative) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+func (o *noRoot) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	return hutch.Sandbox{ID: req.ID, Runtime: "native"}, nil
 }
 
-func (o *onNative) Destroy(_ context.Context, id string, _ bool) (hutch.Destruction, error) {
+func (o *noRoot) Destroy(_ context.Context, id string, _ bool) (hutch.Destruction, error) {
 	o.destroyed = append(o.destroyed, id)
 	return hutch.Destruction{}, nil
 }
 
-// On native no command is root, so what it wrote would have another owner than the Dockerfile says.
-func TestNativeIsRefused(t *testing.T) {
+func (o *noRoot) HasRoot(string) bool { return false }
+
+// Where no command is root, what it wrote would have another owner than the Dockerfile says.
+func TestNoRootIsRefused(t *testing.T) {
 	t.Parallel()
-	boxes := &onNative{}
+	boxes := &noRoot{}
 	r := &run{solver: &solver{Builder: New(Options{Sandboxes: boxes}), life: t.Context()}}
 	if _, err := r.sandbox(t.Context(), &pb.ExecOp{}, "image"); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "gvisor") || len(boxes.destroyed) != 1 {
 		t.Errorf("%v; destroyed %q", err, boxes.destroyed)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"hutch/internal/build"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
+	"hutch/internal/driver"
 	"hutch/internal/host"
 	"hutch/internal/images"
 	"hutch/internal/oci"
@@ -64,6 +66,11 @@ func (b builders) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbo
 
 func (b builders) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
 	return b.d.engine.Destroy(ctx, id, force)
+}
+
+func (b builders) HasRoot(runtime string) bool {
+	i := slices.IndexFunc(b.d.runtimes, func(r driver.Driver) bool { return r.Name() == runtime })
+	return i >= 0 && b.d.runtimes[i].Defaults().Root
 }
 
 func (b builders) RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (int, error) {

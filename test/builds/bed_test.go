@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +85,7 @@ func archiveOf(write func(*tar.Writer) error) ([]byte, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.Architecture, file.OS = runtime.GOARCH, "linux"
+	file.Architecture, file.OS = goruntime.GOARCH, "linux"
 	file.Config = v1.Config{Env: []string{"PATH=/usr/bin:/bin", "COLOUR=red"}, Labels: map[string]string{"of": "base"}}
 	if img, err = mutate.ConfigFile(img, file); err != nil {
 		return nil, err
@@ -103,15 +103,27 @@ type bed struct {
 	end    func()
 }
 
-func newBed(t testing.TB, change ...func(*daemon.Config)) *bed {
+// each runs a test on each runtime that commands can be root on.
+func each(t *testing.T, test func(t *testing.T, runtime string)) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			if runtime == "native" && os.Geteuid() != 0 {
+				t.Skip("no command is root on native without root")
+			}
+			test(t, runtime)
+		})
+	}
+}
+
+func newBed(t testing.TB, runtime string) *bed {
 	t.Helper()
-	b := newBedIn(t, hutchtest.Dir(t), change...)
+	b := newBedIn(t, runtime, hutchtest.Dir(t))
 	t.Cleanup(func() { b.end() })
 	return b
 }
 
-// newBedIn returns a server with its data in a folder. The caller ends the server.
-func newBedIn(t testing.TB, dir string, change ...func(*daemon.Config)) *bed {
+// newBedIn returns a server of a runtime with its data in a folder. The caller ends the server.
+func newBedIn(t testing.TB, runtime, dir string) *bed {
 	t.Helper()
 	data, err := datadir.Open(filepath.Join(dir, "data"))
 	if err != nil {
@@ -121,14 +133,11 @@ func newBedIn(t testing.TB, dir string, change ...func(*daemon.Config)) *bed {
 		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
 		Sandboxes: daemon.Sandboxes{
 			Drivers: func(dir string, _ *slog.Logger) ([]driver.Driver, error) {
-				return []driver.Driver{hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor"))}, nil
+				return []driver.Driver{hutchtest.Driver(t, runtime, filepath.Join(dir, runtime))}, nil
 			},
 			Image: image.HostOptions{Path: os.Getenv("PATH")}, Max: 100, ColdCompilers: true,
 		},
 	}}
-	for _, c := range change {
-		c(&b.cfg)
-	}
 	b.start(t)
 	b.load(t, base, smallBase)
 	return b

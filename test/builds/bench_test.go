@@ -21,8 +21,8 @@ import (
 	"hutch/internal/hutchtest/dockerd"
 )
 
-// BenchmarkTemplate builds templates/python here and with Docker's engine, in turns: with no step done before, and with
-// all of them. It needs root, dockerd, debootstrap and the packages of Debian:
+// BenchmarkTemplate builds templates/python with Docker's engine and here on each runtime, in turns: with no step done
+// before, and with all of them. It needs root, dockerd, debootstrap and the packages of Debian:
 //
 //	go test ./test/builds -run '^$' -bench Template -benchtime 3x -timeout 1h
 func BenchmarkTemplate(b *testing.B) {
@@ -30,30 +30,38 @@ func BenchmarkTemplate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, bed := newEngine(b, dockerd.StartHere(b).Host), newBed(b)
+	e, beds := newEngine(b, dockerd.StartHere(b).Host), map[string]*bed{}
 	const from = "debian:bookworm-slim"
 	text = bytes.Replace(text, []byte("FROM "+from+"\n"), []byte("FROM "+from+"\nENV PATH="+debianPath+"\n"), 1)
 	archive := func() ([]byte, error) { return archiveOf(bootstrapped(b)) }
 	e.load(b, from, archive)
-	bed.load(b, from, archive)
+	for _, runtime := range hutchtest.Runtimes {
+		beds[runtime] = newBed(b, runtime)
+		beds[runtime].load(b, from, archive)
+	}
 	c := testCase{dockerfile: string(text), req: hutch.BuildRequest{
 		Dockerfile: string(text), Limits: hutch.Limits{CPU: 2, Memory: 2048, Disk: 4096},
 		Network: hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("deb.debian.org")},
 	}}
-	for name, again := range map[string]bool{"fresh": true, "cached": false} {
+	for _, name := range []string{"fresh", "cached"} {
+		again := name == "fresh"
 		b.Run(name, func(b *testing.B) {
-			var here, there time.Duration
+			here, there := map[string]time.Duration{}, time.Duration(0)
 			for b.Loop() {
 				c.req.NoCache = again
 				there += timed(b, func() error { return e.run(b, c, docker.ImageBuildOptions{NetworkMode: "host", NoCache: again}) })
-				here += timed(b, func() error {
-					_, err := bed.BuildImage(b.Context(), c.req, pack(b, nil), nil)
-					return err
-				})
+				for runtime, bed := range beds {
+					here[runtime] += timed(b, func() error {
+						_, err := bed.BuildImage(b.Context(), c.req, pack(b, nil), nil)
+						return err
+					})
+				}
 			}
-			b.ReportMetric(here.Seconds()/float64(b.N), "s/here")
 			b.ReportMetric(there.Seconds()/float64(b.N), "s/docker")
-			b.ReportMetric(here.Seconds()/there.Seconds(), "×docker")
+			for runtime, took := range here {
+				b.ReportMetric(took.Seconds()/float64(b.N), "s/"+runtime)
+				b.ReportMetric(took.Seconds()/there.Seconds(), runtime+"/docker")
+			}
 		})
 	}
 }
@@ -120,7 +128,7 @@ func addFile(w *tar.Writer, dir, path string) error {
 //
 //	go test ./test/builds -run '^$' -bench Twenty -benchtime 1x
 func BenchmarkTwenty(b *testing.B) {
-	bed := newBed(b)
+	bed := newBed(b, "gvisor")
 	bed.load(b, "localhost/python", func() ([]byte, error) { return archiveOf(debian.Write) })
 	store := bed.cfg.Data.Path(datadir.OCI)
 	const images, own = 20, 1 << 20

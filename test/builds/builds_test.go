@@ -176,7 +176,7 @@ func growing(name string, lines int) string {
 
 // Builds without commands, on one server.
 func TestFiles(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, "gvisor")
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, b) })
 	}

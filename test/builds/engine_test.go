@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/moby/moby/api/types/build"
 	docker "github.com/moby/moby/client"
 
+	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/dockerd"
 )
 
@@ -69,7 +71,10 @@ func TestAsDockerDoes(t *testing.T) {
 	}
 	var lines []string
 	e := newEngine(t, dockerd.Start(t).Host)
-	b := newShellBed(t)
+	beds := map[string]*bed{}
+	for _, runtime := range hutchtest.Runtimes {
+		beds[runtime] = newShellBed(t, runtime)
+	}
 	all := slices.Concat(cases(t), compared(t))
 	for name := range unlike {
 		if !slices.ContainsFunc(all, func(c testCase) bool { return c.name == name }) {
@@ -80,14 +85,20 @@ func TestAsDockerDoes(t *testing.T) {
 		result := "not compared: " + unlike[c.name]
 		if unlike[c.name] == "" {
 			result = "differs"
-			if t.Run(c.name, func(t *testing.T) { c.compare(t, b, e) }) {
+			if t.Run(c.name, func(t *testing.T) { c.compare(t, beds, e) }) {
 				result = "the same"
 			}
 		}
 		lines = append(lines, fmt.Sprintf("| %s | %s |\n", c.name, result))
 	}
-	b.clean(t)
-	if err := os.WriteFile(report, []byte(reportHead+strings.Join(lines, "")), 0o644); err != nil {
+	for _, b := range beds {
+		b.clean(t)
+	}
+	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(report, fmt.Appendf(nil, reportHead, bytes.TrimSpace(commit), strings.Join(lines, "")), 0o644); err != nil {
 		t.Error(err)
 	}
 }
@@ -95,12 +106,12 @@ func TestAsDockerDoes(t *testing.T) {
 // reportHead begins the report.
 const reportHead = `# Builds, compared with Docker's engine
 
-Written by make compat-builds. Each Dockerfile was built here and by the engine of Debian's docker.io 20.10, with the BuildKit that is in it. Files,
-modes, owners and configuration of the images are compared.
+Written by make compat-builds. Each Dockerfile was built here, on gVisor and on native, and by the engine of Debian's docker.io 20.10, with the BuildKit that is in it. Files,
+modes, owners and configuration of the images are compared. Commit %s.
 
 | Dockerfile | |
 |---|---|
-`
+%s`
 
 func newEngine(t testing.TB, host string) engine {
 	t.Helper()
@@ -202,11 +213,18 @@ func (e engine) image(t testing.TB) (v1.Image, error) {
 	return opened(archive)
 }
 
-func (c testCase) compare(t *testing.T, b *bed, e engine) {
+func (c testCase) compare(t *testing.T, beds map[string]*bed, e engine) {
+	theirs, failed := e.build(t, c)
+	for runtime, b := range beds {
+		t.Run(runtime, func(t *testing.T) { c.compareWith(t, b, theirs, failed) })
+	}
+}
+
+// compareWith builds a case here, and compares it with the image or the failure of the engine.
+func (c testCase) compareWith(t *testing.T, b *bed, theirs v1.Image, their error) {
 	req := c.req
 	req.Dockerfile = c.dockerfile
 	mine, err := b.build(t, req, c.files)
-	theirs, their := e.build(t, c)
 	if (err == nil) != (their == nil) {
 		t.Fatalf("here it ends with %v\n%s\nand there with %v", err, mine.log(), their)
 	}

@@ -19,16 +19,16 @@ import (
 	"hutch/internal/hutchtest/disk"
 )
 
-// killedEnv makes the test binary the server that TestKilledInABuild kills: its folder.
+// killedEnv makes the test binary the server that TestKilledInABuild kills: its runtime, a colon, its folder.
 const killedEnv = "HUTCH_TEST_KILLED_BUILDS"
 
 // TestServerToKill is that server, and no test without the variable.
 func TestServerToKill(t *testing.T) {
-	dir := os.Getenv(killedEnv)
-	if dir == "" {
+	runtime, dir, ok := strings.Cut(os.Getenv(killedEnv), ":")
+	if !ok {
 		return // TestKilledInABuild starts it
 	}
-	b := newBedIn(t, dir)
+	b := newBedIn(t, runtime, dir)
 	token, _ := b.server.Token()
 	fmt.Println("server", b.server.URL(), token)
 	select {}
@@ -38,9 +38,11 @@ func TestServerToKill(t *testing.T) {
 const killedText = "FROM localhost/shell\nCOPY noise /noise\nRUN echo ready && dd if=/dev/urandom of=/big bs=1M count=8 && echo written\nRUN cat /noise /big > /both\n"
 
 // Wherever a server is killed in a build, the next one has no sandbox, no image and no file of it, and builds.
-func TestKilledInABuild(t *testing.T) {
+func TestKilledInABuild(t *testing.T) { each(t, testKilledInABuild) }
+
+func testKilledInABuild(t *testing.T, runtime string) {
 	dir := hutchtest.Dir(t)
-	b := newBedIn(t, dir)
+	b := newBedIn(t, runtime, dir)
 	b.load(t, shell, shellBase)
 	b.end()
 	for _, kill := range []struct {
@@ -52,7 +54,7 @@ func TestKilledInABuild(t *testing.T) {
 		{"layer", func(e hutch.BuildEvent) bool { return e.Text == "written" }},
 	} {
 		t.Run(kill.name, func(t *testing.T) {
-			killAServer(t, dir, kill.when)
+			killAServer(t, runtime+":"+dir, kill.when)
 			b.afterKill(t, dir)
 		})
 	}
@@ -60,10 +62,10 @@ func TestKilledInABuild(t *testing.T) {
 }
 
 // killAServer starts the server, begins a build, and kills the server a moment after the time has come.
-func killAServer(t *testing.T, dir string, when func(hutch.BuildEvent) bool) {
+func killAServer(t *testing.T, which string, when func(hutch.BuildEvent) bool) {
 	t.Helper()
 	server := exec.Command(os.Args[0], "-test.run", "^TestServerToKill$")
-	server.Env = append(os.Environ(), killedEnv+"="+dir)
+	server.Env = append(os.Environ(), killedEnv+"="+which)
 	out, err := server.StdoutPipe()
 	if err == nil {
 		err = server.Start()
@@ -126,14 +128,20 @@ func randomText(size int) string {
 }
 
 // A build that fills the disk ends with an error that says so, and leaves as much room as there was.
-func TestFullDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) { each(t, testFullDisk) }
+
+func testFullDisk(t *testing.T, runtime string) {
 	dir := hutchtest.Dir(t)
 	images := filepath.Join(dir, "data", datadir.OCI)
 	if err := os.MkdirAll(images, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	disk.Shrink(t, images, "186m")
-	b := newBedIn(t, dir)
+	size := "186m"
+	if runtime == "native" {
+		size = "320m" // an image on a file system that is in memory cannot be mounted, so its files are unpacked
+	}
+	disk.Shrink(t, images, size)
+	b := newBedIn(t, runtime, dir)
 	t.Cleanup(func() { b.end() }) // before the disk goes
 	b.load(t, shell, shellBase)
 	small := hutch.BuildRequest{Name: "localhost/small", Dockerfile: "FROM localhost/shell\nRUN echo 1 > /one\n"}

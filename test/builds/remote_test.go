@@ -15,15 +15,21 @@ git init -q -b main . && git -c user.name=a -c user.email=a@example.com add d ou
 git clone -q --bare . /workspace/r.git && git -C /workspace/r.git update-server-info && mv /workspace/r.git .`
 
 // ADD gets URLs and repositories over the network of the build, and keeps what it knows to be the same.
-func TestRemote(t *testing.T) {
-	b := newBed(t)
+func TestRemote(t *testing.T) { each(t, testRemote) }
+
+func testRemote(t *testing.T, runtime string) {
+	b := newBed(t, runtime)
 	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "web"}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := b.Exec(t.Context(), "web", hutch.ExecRequest{Command: serving}, nil); err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if _, err := b.StartProcess(t.Context(), "web", hutch.ProcessRequest{Command: "python3 -m http.server 8000 -d /workspace/www"}); err != nil {
+	web, err := b.StartProcess(t.Context(), "web", hutch.ProcessRequest{Command: "python3 -m http.server 8000 -d /workspace/www"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Wait(t.Context(), "web", web.ID, hutch.WaitRequest{Port: 8000, Timeout: 60}); err != nil {
 		t.Fatal(err)
 	}
 	const at, sum = "http://web.sandbox.internal:8000", "sha256:ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"

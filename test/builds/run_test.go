@@ -11,9 +11,9 @@ import (
 )
 
 // newShellBed is a server that can run the commands of a Dockerfile.
-func newShellBed(t *testing.T) *bed {
+func newShellBed(t *testing.T, runtime string) *bed {
 	t.Helper()
-	b := newBed(t)
+	b := newBed(t, runtime)
 	b.load(t, shell, shellBase)
 	return b
 }
@@ -46,8 +46,10 @@ func everythingFiles() []entry {
 	return files("d/old", "old", "d/stays", "1", "m/text", "bound text\n")
 }
 
-func TestCommands(t *testing.T) {
-	b := newShellBed(t)
+func TestCommands(t *testing.T) { each(t, testCommands) }
+
+func testCommands(t *testing.T, runtime string) {
+	b := newShellBed(t, runtime)
 	req := hutch.BuildRequest{Name: "localhost/made", Dockerfile: everything, Secrets: map[string]string{"key": "abc"}}
 	o, err := b.build(t, req, everythingFiles())
 	if err != nil {
@@ -161,8 +163,10 @@ func (b *bed) removed(t *testing.T) {
 }
 
 // A command that fails, and what cannot be done, end the build with an error that says why, and leave nothing.
-func TestFailures(t *testing.T) {
-	b := newShellBed(t)
+func TestFailures(t *testing.T) { each(t, testFailures) }
+
+func testFailures(t *testing.T, runtime string) {
+	b := newShellBed(t, runtime)
 	for _, c := range []struct {
 		name, dockerfile string
 		req              hutch.BuildRequest
@@ -197,7 +201,7 @@ func TestFailures(t *testing.T) {
 
 // The sandbox of a build that its server was killed in goes when the next one starts.
 func TestKilledServer(t *testing.T) {
-	b := newShellBed(t)
+	b := newShellBed(t, "gvisor")
 	for id, labels := range map[string]map[string]string{"build-left": {"hutch.build": "build-1"}, "build-mine": nil} {
 		if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: id, Image: shell, Labels: labels}); err != nil {
 			t.Fatal(err)
@@ -216,7 +220,7 @@ func TestKilledServer(t *testing.T) {
 
 // A context is larger than other bodies of requests can be.
 func TestLargeContext(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, "gvisor")
 	req := hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY . /\n"}
 	if _, err := b.BuildImage(t.Context(), req, pack(t, files("large", strings.Repeat("a", 65<<20))), nil); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func (b *bed) tenant(t *testing.T, req hutch.TokenRequest) *bed {
 
 // The limits of a token hold for the commands of its builds. A build never uses a cached step of another owner.
 func TestTenants(t *testing.T) {
-	b := newShellBed(t)
+	b := newShellBed(t, "gvisor")
 	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("example.com")}
 	ada := b.tenant(t, hutch.TokenRequest{Name: "ada", Network: &ceiling, Limits: hutch.TokenLimits{Sandboxes: 1}})
 	eve := b.tenant(t, hutch.TokenRequest{Name: "eve"})
@@ -83,7 +83,7 @@ func (b *bed) duringRun(t *testing.T, ceiling hutch.Network) {
 
 // A build ends when its client disconnects, even if the client did not ask for events.
 func TestClientGoes(t *testing.T) {
-	b := newShellBed(t)
+	b := newShellBed(t, "gvisor")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
