@@ -119,7 +119,8 @@ var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 // unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put there.
 var unplaceable = []string{
 	"host", "connection", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
-	"accept-encoding", "range", "proxy-connection",
+	"accept-encoding", "range", "if-range", "proxy-connection", "proxy-authorization", "proxy-authenticate", "http2-settings",
+	"sec-websocket-extensions", "sec-websocket-key", "sec-websocket-version",
 }
 
 // ParsePlacement reads "replace", "header:NAME", "basic:USER" or "query:NAME".

@@ -37,6 +37,9 @@ const (
 
 // Check refuses a request that no server can answer.
 func (r BuildRequest) Check() error {
+	if err := r.Network.refuseHeaders("a build"); err != nil {
+		return err
+	}
 	var args, secrets int
 	for name, value := range r.Args {
 		args += len(name) + len(value)

@@ -42,8 +42,10 @@ type Network struct {
 	// narrower net wins over it.
 	Block NetworkRules `json:"block,omitempty"`
 	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
-	Links  NetworkLinks  `json:"links,omitempty"`
-	Limits NetworkLimits `json:"limits,omitzero"`
+	Links NetworkLinks `json:"links,omitempty"`
+	// Headers set headers of requests to some hosts. They give access to none.
+	Headers HeaderRules   `json:"headers,omitempty"`
+	Limits  NetworkLimits `json:"limits,omitzero"`
 }
 
 // NetworkLimits bound a sandbox's use of the network. Zero means the default.
@@ -59,7 +61,7 @@ const MaxNetworkRules = 1000
 
 // IsZero reports whether n sets nothing.
 func (n Network) IsZero() bool {
-	return n.Mode == "" && len(n.Allow)+len(n.Block)+len(n.Links) == 0 && n.Limits == NetworkLimits{}
+	return n.Mode == "" && len(n.Allow)+len(n.Block)+len(n.Links)+len(n.Headers) == 0 && n.Limits == NetworkLimits{}
 }
 
 // Canonical returns n with its defaults and with each rule in its canonical form. Its error says which part of n is
@@ -85,7 +87,10 @@ func (n Network) Canonical() (Network, error) {
 	if i := slices.IndexFunc(n.Block, func(rule NetworkRule) bool { return rule.Name != "" }); i >= 0 {
 		return n, Errorf(Invalid, "network.block has the name %s: give addresses and nets, such as 203.0.113.7 or 203.0.113.0/24", n.Block[i]).Naming(AboutField, "network.block")
 	}
-	n.Links, err = n.Links.canonical()
+	if n.Links, err = n.Links.canonical(); err != nil {
+		return n, err
+	}
+	n.Headers, err = n.Headers.canonical()
 	return n, err
 }
 

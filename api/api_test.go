@@ -276,6 +276,7 @@ var types = map[string]any{
 	"Secret":               hutch.Secret{},
 	"SecretRequest":        hutch.SecretRequest{},
 	"Brokering":            hutch.Brokering{},
+	"HeaderRule":           hutch.HeaderRule{},
 	"Size":                 hutch.Size{},
 	"Token":                hutch.Token{},
 	"TokenLimits":          hutch.TokenLimits{},

@@ -312,6 +312,9 @@ func readNetwork(text string) (n hutch.Network, err error) {
 		// All sandboxes of the controller have one owner, so a link would lead into other namespaces.
 		return n, hutch.Errorf(hutch.Unsupported, "the annotation %s has links: remove them, because a link can lead to sandboxes of other namespaces", networkRules)
 	}
+	if len(n.Headers) > 0 {
+		return n, hutch.Errorf(hutch.Unsupported, "the annotation %s has header rules: remove them, because their values would be in the cluster for everyone who can read the object", networkRules)
+	}
 	return n, nil
 }
 

@@ -3702,7 +3702,18 @@ export interface components {
             block?: string[];
             /** @description Other sandboxes of the same owner, whose ports are reached as NAME.sandbox.internal: NAME, or NAME=SANDBOX. */
             links?: string[];
+            /** @description Headers that the server sets in requests to some hosts over TLS. The sandbox does not get the values, and a rule gives no access to its host. */
+            headers?: components["schemas"]["HeaderRule"][];
             limits?: components["schemas"]["NetworkLimits"];
+        };
+        /** @description Sets headers of requests to a host. The exact host counts before *.example.com, and the longest of those; rules are not merged. */
+        HeaderRule: {
+            /** @description A name such as api.example.com, or *.example.com for all names below it; with the port unless it is 443. */
+            host: string;
+            /** @description Values by name. They are empty in every answer. In a request, an empty value keeps the present one. */
+            headers: {
+                [key: string]: string;
+            };
         };
         /** @description Bounds on what a sandbox takes of the network. */
         NetworkLimits: {

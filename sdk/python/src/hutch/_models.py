@@ -901,6 +901,32 @@ class Grant:
 
 
 @dataclass
+class HeaderRule:
+    """Sets headers of requests to a host. The exact host counts before *.example.com, and the longest of those; rules are not merged."""
+
+    #: A name such as api.example.com, or *.example.com for all names below it; with the port unless it is 443.
+    host: str
+    #: Values by name. They are empty in every answer. In a request, an empty value keeps the present one.
+    headers: dict[str, str]
+
+    @classmethod
+    def from_json(cls, v: Any) -> HeaderRule:
+        return cls(
+            host=v['host'],
+            headers=v['headers'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'host': self.host,
+                'headers': self.headers,
+            }
+        )
+        return made
+
+
+@dataclass
 class HealthCheck:
     """A command that says whether a process does its work, as HEALTHCHECK in a Dockerfile."""
 
@@ -1276,6 +1302,8 @@ class Network:
     block: list[str] = field(default_factory=list)
     #: Other sandboxes of the same owner, whose ports are reached as NAME.sandbox.internal: NAME, or NAME=SANDBOX.
     links: list[str] = field(default_factory=list)
+    #: Headers that the server sets in requests to some hosts over TLS. The sandbox does not get the values, and a rule gives no access to its host.
+    headers: list[HeaderRule] = field(default_factory=list)
     limits: NetworkLimits | None = None
 
     @classmethod
@@ -1285,6 +1313,7 @@ class Network:
             allow=list(v.get('allow') or []),
             block=list(v.get('block') or []),
             links=list(v.get('links') or []),
+            headers=[HeaderRule.from_json(x) for x in v.get('headers') or []],
             limits=NetworkLimits.from_json(v['limits']) if v.get('limits') is not None else None,
         )
 
@@ -1295,6 +1324,7 @@ class Network:
                 'allow': self.allow or None,
                 'block': self.block or None,
                 'links': self.links or None,
+                'headers': self.headers or None,
                 'limits': self.limits,
             }
         )
@@ -3057,6 +3087,7 @@ __all__ = [
     'GitRepository',
     'GitStatus',
     'Grant',
+    'HeaderRule',
     'HealthCheck',
     'ImageConfig',
     'ImageInfo',

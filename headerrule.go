@@ -1,0 +1,203 @@
+package hutch
+
+import (
+	"maps"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HeaderRule sets headers of the requests that a sandbox sends to a host over TLS. The sandbox does not get the values:
+// the server adds them on the way out. A rule gives no access to its host, which [Network] must allow in another way.
+type HeaderRule struct {
+	// Host is a name such as "api.example.com", or "*.example.com" for all names below it, with the port unless it is
+	// 443.
+	Host string `json:"host"`
+	// Headers are the headers by name. Each replaces a header of the request.
+	Headers map[string]HeaderValue `json:"headers"`
+}
+
+// HeaderValue is the value of a header. It is empty in every answer. In a request, an empty value stands for the one
+// that the sandbox has already, so that a network that was read can be changed and sent back.
+type HeaderValue string
+
+// String returns no value, so that none is in a log or an error.
+func (v HeaderValue) String() string {
+	if v == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
+// HeaderRules are the header rules of a sandbox. For a request the rule with its exact host counts, or else the longest
+// that matches. Rules are not merged.
+type HeaderRules []HeaderRule
+
+// Limits of the header rules of a sandbox.
+const (
+	MaxHeaderRules = 32
+	// MaxRuleHeaders is the highest number of headers of a rule.
+	MaxRuleHeaders = 20
+	// MaxHeaderValue is the longest value, in bytes; MaxHeaderValues are those of a sandbox together.
+	MaxHeaderValue  = 4 << 10
+	MaxHeaderValues = 32 << 10
+)
+
+// For returns the rule for a host in lower case and a port; nil if there is none.
+func (rules HeaderRules) For(host string, port uint16) *HeaderRule {
+	var best *HeaderRule
+	for i := range rules {
+		pattern, ok := rules[i].at(port)
+		if pattern == host && ok {
+			return &rules[i]
+		}
+		above, wild := strings.CutPrefix(pattern, "*")
+		if ok && wild && strings.HasSuffix(host, above) && len(host) > len(above) && (best == nil || len(rules[i].Host) > len(best.Host)) {
+			best = &rules[i]
+		}
+	}
+	return best
+}
+
+// at returns the host of a canonical rule, and whether the rule is about a port.
+func (r HeaderRule) at(port uint16) (host string, ok bool) {
+	host, number, given := strings.Cut(r.Host, ":")
+	if !given {
+		return host, port == 443
+	}
+	return host, number == strconv.Itoa(int(port))
+}
+
+// Names returns the rules without their values.
+func (rules HeaderRules) Names() HeaderRules {
+	names := slices.Clone(rules)
+	for i, r := range rules {
+		names[i].Headers = maps.Clone(r.Headers)
+		for name := range r.Headers {
+			names[i].Headers[name] = ""
+		}
+	}
+	return names
+}
+
+// Completed returns the rules with the values that a sandbox has already in place of empty ones. Both are canonical.
+func (rules HeaderRules) Completed(have HeaderRules) (HeaderRules, error) {
+	whole := slices.Clone(rules)
+	for i, r := range rules {
+		whole[i].Headers = maps.Clone(r.Headers)
+		for name, value := range r.Headers {
+			if value == "" {
+				value = have.value(r.Host, name)
+			}
+			if value == "" {
+				return nil, badHeader("the header %s for %s has no value: give one; an empty value keeps an earlier one, and the sandbox has none for this header and host", name, r.Host)
+			}
+			whole[i].Headers[name] = value
+		}
+	}
+	return whole, nil
+}
+
+// value returns the value of a header in the rule for exactly this host.
+func (rules HeaderRules) value(host, name string) HeaderValue {
+	if i := slices.IndexFunc(rules, func(r HeaderRule) bool { return r.Host == host }); i >= 0 {
+		return rules[i].Headers[name]
+	}
+	return ""
+}
+
+// canonical returns the rules with hosts in lower case and names in the usual case, sorted by host. Its error quotes no
+// value.
+func (rules HeaderRules) canonical() (HeaderRules, error) {
+	if len(rules) > MaxHeaderRules {
+		return nil, badHeader("there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
+	}
+	size := 0
+	var done HeaderRules
+	for _, r := range rules {
+		r, err := r.canonical()
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(done, func(d HeaderRule) bool { return d.Host == r.Host }) {
+			return nil, badHeader("there are two header rules for %s: write one with the headers of both", r.Host)
+		}
+		for _, value := range r.Headers {
+			size += len(value)
+		}
+		done = append(done, r)
+	}
+	if size > MaxHeaderValues {
+		return nil, badHeader("the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
+	}
+	slices.SortFunc(done, func(a, b HeaderRule) int { return strings.Compare(a.Host, b.Host) })
+	return done, nil
+}
+
+func (r HeaderRule) canonical() (HeaderRule, error) {
+	host, err := ruleHost(r.Host)
+	if err != nil {
+		return r, err
+	}
+	if n := len(r.Headers); n == 0 || n > MaxRuleHeaders {
+		return r, badHeader("the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
+	}
+	headers := make(map[string]HeaderValue, len(r.Headers))
+	for name, value := range r.Headers {
+		if err := checkHeader(host, name, string(value)); err != nil {
+			return r, err
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if _, twice := headers[name]; twice {
+			return r, badHeader("the header rule for %s has the header %s twice, in different cases: give it once", host, name)
+		}
+		headers[name] = value
+	}
+	return HeaderRule{Host: host, Headers: headers}, nil
+}
+
+// ruleHost is the canonical form of the host of a rule.
+func ruleHost(text string) (string, error) {
+	below, wild := strings.CutPrefix(text, "*.")
+	if wild {
+		below = "any." + below
+	}
+	name, port, err := ParseBrokeredHost(below)
+	if err != nil {
+		return "", badHeader("%.80q is not a host for a header rule: write a full name, such as api.example.com, or *.example.com for all names below it, and with a port as api.example.com:8443; an address has no rule", text)
+	}
+	if wild {
+		name = "*" + strings.TrimPrefix(name, "any")
+	}
+	if port != 443 {
+		name += ":" + strconv.Itoa(int(port))
+	}
+	return name, nil
+}
+
+func checkHeader(host, name, value string) error {
+	switch {
+	case !headerName().MatchString(name):
+		return badHeader("%.80q in the header rule for %s is not the name of a header: it has 1 to 64 letters, digits and hyphens", name, host)
+	case slices.Contains(unplaceable, strings.ToLower(name)):
+		return badHeader("the header rule for %s cannot set %s, which decides how a request is read and where it goes: leave it out", host, name)
+	case len(value) > MaxHeaderValue:
+		return badHeader("the value of %s for %s has %d bytes: give %d at most", name, host, len(value), MaxHeaderValue)
+	case !headerText(value) || strings.TrimSpace(value) != value:
+		return badHeader("the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
+	}
+	return nil
+}
+
+func badHeader(format string, args ...any) *Error {
+	return Errorf(Invalid, format, args...).Naming(AboutField, "network.headers")
+}
+
+// refuseHeaders refuses header rules where no sandbox keeps their values.
+func (n Network) refuseHeaders(of string) error {
+	if len(n.Headers) == 0 {
+		return nil
+	}
+	return badHeader("%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
+}

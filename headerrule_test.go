@@ -1,0 +1,131 @@
+package hutch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+func headers(host string, pairs ...string) hutch.HeaderRule {
+	r := hutch.HeaderRule{Host: host, Headers: map[string]hutch.HeaderValue{}}
+	for i := 0; i < len(pairs); i += 2 {
+		r.Headers[pairs[i]] = hutch.HeaderValue(pairs[i+1])
+	}
+	return r
+}
+
+// An exact host counts before a wildcard, and a long wildcard before a short one.
+func TestHeaderRuleFor(t *testing.T) {
+	t.Parallel()
+	n, err := hutch.Network{Headers: hutch.HeaderRules{
+		headers("*.com", "X", "com"), headers("*.Example.com.", "X", "below"), headers("API.example.com", "X", "exact"),
+		headers("api.example.com:8443", "X", "port"), headers("*.example.com:8443", "X", "ports"),
+	}}.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		host string
+		port uint16
+		want string
+	}{
+		{"api.example.com", 443, "exact"}, {"a.api.example.com", 443, "below"}, {"www.example.com", 443, "below"}, {"example.com", 443, "com"},
+		{"other.com", 443, "com"}, {"com", 443, ""}, {"xexample.com", 443, "com"}, {"api.example.com.evil.net", 443, ""}, {"api.example.net", 443, ""},
+		{"api.example.com", 80, ""}, {"api.example.com", 8443, "port"}, {"www.example.com", 8443, "ports"}, {"example.com", 8443, ""}, {"", 443, ""},
+	} {
+		got := ""
+		if r := n.Headers.For(c.host, c.port); r != nil {
+			got = string(r.Headers["X"])
+		}
+		if got != c.want {
+			t.Errorf("%s:%d: %q, want %q", c.host, c.port, got, c.want)
+		}
+	}
+}
+
+// No error shows the value that it is about.
+func TestBadHeaderRules(t *testing.T) {
+	t.Parallel()
+	const value = "a-value-to-hide"
+	many := headers("a.example.com")
+	for i := range hutch.MaxRuleHeaders + 1 {
+		many.Headers[fmt.Sprint("X-", i)] = value
+	}
+	var hosts, large hutch.HeaderRules
+	for i := range hutch.MaxHeaderRules + 1 {
+		hosts = append(hosts, headers(fmt.Sprintf("h%d.example.com", i), "X", value))
+	}
+	for i := range 9 {
+		large = append(large, headers(fmt.Sprintf("h%d.example.com", i), "X", strings.Repeat("x", hutch.MaxHeaderValue)))
+	}
+	for what, rules := range map[string]hutch.HeaderRules{
+		"too many headers": {many}, "too many hosts": hosts, "too large": large,
+		"no header": {headers("a.example.com")},
+		"same host": {headers("a.example.com", "X", value), headers("A.example.com:443", "Y", value)},
+		"same name": {headers("a.example.com", "X-A", value, "x-a", value)},
+		"long":      {headers("a.example.com", "X", value+strings.Repeat("x", hutch.MaxHeaderValue))},
+	} {
+		refused(t, what, value, rules)
+	}
+	for _, host := range []string{"", "*", "*.", "*.*.example.com", "a.*.com", "203.0.113.7", "[2001:db8::1]", "10.0.0.0/8", "localhost", "a b.com", "https://a.example.com", "a.example.com/x", "a.example.com:0", "a.example.com:*", "*.1"} {
+		refused(t, "host "+host, value, hutch.HeaderRules{headers(host, "X", value)})
+	}
+	for _, name := range []string{"", "Host", "content-length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "Upgrade", "TE", "Trailer", "Keep-Alive", "Accept-Encoding", "Sec-WebSocket-Extensions", "a b", "a:b", "a\r\nb", "ü"} {
+		refused(t, "header "+name, value, hutch.HeaderRules{headers("a.example.com", name, value)})
+	}
+	for _, bad := range []string{"\r\nHost: evil.example.net", "\n", "\r", "\x00", " ", "ü", "\x7f"} {
+		refused(t, fmt.Sprintf("value with %q", bad), value, hutch.HeaderRules{headers("a.example.com", "X", value+bad)})
+	}
+}
+
+func refused(t *testing.T, what, value string, rules hutch.HeaderRules) {
+	t.Helper()
+	n := hutch.Network{Headers: rules}
+	_, err := n.Canonical()
+	if !errors.Is(err, hutch.Invalid) || strings.Contains(err.Error(), value) {
+		t.Errorf("%s: %v", what, err)
+	}
+	for _, text := range []string{fmt.Sprint(n), fmt.Sprintf("%+v %q %s", n, n.Headers, rules)} {
+		if strings.Contains(text, value) {
+			t.Errorf("%s is printed as %s", what, text)
+		}
+	}
+}
+
+func TestHeaderValuesAreKept(t *testing.T) {
+	t.Parallel()
+	have := hutch.HeaderRules{headers("a.example.com", "X", "one", "Y", "two")}
+	got, err := hutch.HeaderRules{headers("a.example.com", "X", "", "Z", "three")}.Completed(have)
+	if err != nil || len(got) != 1 || got[0].Headers["X"] != "one" || got[0].Headers["Z"] != "three" || len(got[0].Headers) != 2 {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, rules := range []hutch.HeaderRules{{headers("b.example.com", "X", "")}, {headers("*.example.com", "X", "")}, {headers("a.example.com", "Z", "")}} {
+		if _, err := rules.Completed(have); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%q takes a value of another rule: %v", rules, err)
+		}
+	}
+	if names := have.Names(); len(names[0].Headers) != 2 || names[0].Headers["X"] != "" || have[0].Headers["X"] != "one" {
+		t.Errorf("%q", names)
+	}
+}
+
+// What is kept after a sandbox, or for other owners, has no header rules.
+func TestHeaderRulesOfSandboxesOnly(t *testing.T) {
+	t.Parallel()
+	n := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com", "X", "value")}}
+	for what, err := range map[string]error{
+		"a template": hutch.TemplateRequest{Name: "t", Network: n}.Check(),
+		"a build":    hutch.BuildRequest{Network: n}.Check(),
+		"a token":    hutch.TokenRequest{Name: "t", Scopes: []hutch.Scope{hutch.ScopeExec}, Network: &n}.Check(),
+	} {
+		if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n.IsZero() {
+		t.Error("a network with header rules sets nothing")
+	}
+}
