@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,12 +17,13 @@ import (
 	"hutch/internal/secret"
 )
 
-// Brokering says for which hosts a sandbox has brokered secrets, and which broker serves them.
+// Brokering says for which hosts a sandbox has brokered secrets, and which broker serves these hosts and those of the
+// sandbox's header rules.
 type Brokering struct {
-	Broker *broker.Broker
+	Broker *broker.Broker // nil serves none
 	// Credentials returns the sandbox's present credentials. It must not call the gateway.
 	Credentials func() []secret.Credential
-	// Used is called for every request; can be nil.
+	// Answers returns a redactor that masks credentials in the answers of a host that got them.
 	Answers func([]secret.Credential) *secret.Redactor
 	// Used gets every request; nil for none.
 	Used func(host string, u broker.Use)
@@ -50,13 +53,23 @@ func ruleOf(secrets []string) string {
 	return "secret " + strings.Join(secrets, ", ")
 }
 
-// brokeredLocked returns those names of an address for which there are credentials.
+// ruleWith returns the log's name for what allowed a request that got some credentials: its secrets, or else the rule of
+// its connection; and the headers of a header rule.
+func (p *connection) ruleWith(used []string) string {
+	i := slices.IndexFunc(used, secret.IsHeader)
+	if i < 0 {
+		return ruleOf(used)
+	}
+	return strings.Join(append([]string{cmp.Or(ruleOf(used[:i]), p.rule)}, used[i:]...), ", ")
+}
+
+// brokeredLocked returns those names of an address whose TLS connections can end in the broker.
 func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []string) {
 	if protocol != "tcp" {
 		return nil
 	}
 	for _, name := range g.pins.of(dst.Addr()) {
-		if g.rules.brokered(name, dst.Port()) != "" {
+		if g.rules.opened(name, dst.Port()) {
 			names = append(names, name)
 		}
 	}
@@ -76,7 +89,7 @@ func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 		client.SetReadDeadline(time.Now().Add(helloTime))
 		var name string
 		name, again, err = hello(client)
-		if err == nil && g.opt.Brokering.rule(name, p.dst.Port()) != "" && p.named("tls", name).allowed() {
+		if err == nil && p.opens(name) {
 			g.broker(p, name, again, server)
 			return nil
 		}
@@ -84,6 +97,46 @@ func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 	}
 	relay(again, server)
 	return nil
+}
+
+// opens reports whether a connection, to an address that a rule allows, is to be brokered because the client asks for a
+// name of this address, and records the name.
+func (p *connection) opens(name string) bool {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	if !p.g.rules.opened(name, p.dst.Port()) || !slices.Contains(p.g.pins.of(p.dst.Addr()), name) {
+		return false
+	}
+	p.g.record.note(p.line, func(c *hutch.Connection) {
+		c.Protocol, c.Host = "tls", shown(name)
+		c.Rule = cmp.Or(p.g.rules.name(name, p.dst.Port()), c.Rule)
+		p.rule = c.Rule
+	})
+	p.name = name
+	return true
+}
+
+// opens reports whether the TLS connection to a name is to be brokered.
+func (g *Gateway) opens(name string, port uint16) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rules.opened(name, port)
+}
+
+// credentials are what requests to a host get now: brokered secrets, and the headers of a rule, which come last and so
+// replace those of secrets.
+func (g *Gateway) credentials(host string, port uint16) []secret.Credential {
+	list := g.opt.Brokering.of(host, port)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	rule := g.rules.headers.For(host, port)
+	if rule == nil {
+		return list
+	}
+	for _, name := range slices.Sorted(maps.Keys(rule.Headers)) {
+		list = append(list, secret.Header(name, string(rule.Headers[name])))
+	}
+	return list
 }
 
 // broker passes a connection to the broker. up is the first connection that the broker will ask for.
@@ -95,7 +148,7 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 	b.Broker.Serve(p.ctx, down, broker.Route{
 		Sandbox: g.opt.Sandbox, Host: host, Port: p.dst.Port(),
 		Credentials: func() ([]secret.Credential, *secret.Redactor) {
-			list := b.of(host, p.dst.Port())
+			list := g.credentials(host, p.dst.Port())
 			return list, b.Answers(list)
 		},
 		Dial: func(ctx context.Context) (net.Conn, error) {
@@ -114,7 +167,7 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 func (g *Gateway) brokered(p *connection, host string, u broker.Use) {
 	line := hutch.Connection{
 		Time: u.Began.UTC(), Protocol: "http", Host: host, Address: p.dst.Addr().String(), Port: int(p.dst.Port()), Verdict: hutch.Allowed,
-		Rule: ruleOf(u.Secrets), Method: shown(u.Method), Status: u.Status, Duration: hutch.InSeconds(time.Since(u.Began)),
+		Rule: p.ruleWith(u.Secrets), Method: shown(u.Method), Status: u.Status, Duration: hutch.InSeconds(time.Since(u.Began)),
 	}
 	if u.Err != nil {
 		line.Reason = because(u.Err)

@@ -23,6 +23,7 @@ type connection struct {
 	cancel context.CancelCauseFunc
 	line   *hutch.Connection
 	name   string // the requested name; guarded by the gateway's mutex
+	rule   string // the rule that allows it; does not change after the name is known
 
 	sent, received atomic.Int64
 
@@ -51,7 +52,7 @@ func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort
 	}
 	g.counts.allowed.Add(1)
 	g.opt.Observe.Decided(protocol, hutch.Allowed)
-	p := &connection{g: g, dst: dst, line: g.record.add(line), verdict: hutch.Allowed}
+	p := &connection{g: g, dst: dst, rule: v.rule, line: g.record.add(line), verdict: hutch.Allowed}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	g.live[p] = struct{}{}
 	return p, v
@@ -102,7 +103,7 @@ func (p *connection) named(protocol, name string) verdict {
 	p.g.record.note(p.line, func(c *hutch.Connection) {
 		c.Protocol, c.Host = protocol, cmp.Or(shown(name), c.Host)
 		if v.allowed() {
-			c.Rule = v.rule
+			c.Rule, p.rule = v.rule, v.rule
 		}
 	})
 	p.name = name

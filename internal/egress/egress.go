@@ -27,6 +27,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -146,9 +147,13 @@ func (g *Gateway) Set(n hutch.Network) error {
 		return err
 	}
 	r.brokered = g.opt.Brokering.rule
+	if g.opt.Brokering.Broker == nil {
+		r.headers = nil
+	}
 	l := r.network.Limits
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	old := g.rules
 	g.rules, g.exhausted = r, l.Total > 0 && g.counts.sent.Load()+g.counts.received.Load() > l.Total
 	every := cmp.Or(l.Rate, defaultRate)
 	g.fresh = rate.NewLimiter(rate.Limit(every), 2*every)
@@ -159,9 +164,21 @@ func (g *Gateway) Set(n hutch.Network) error {
 	for p := range g.live {
 		if v := g.againLocked(p); !v.allowed() {
 			p.cut(v.reason)
+		} else if old != nil && g.headersLocked(old, p) != g.headersLocked(r, p) {
+			p.cut("a header rule for it was set or removed: connect again")
 		}
 	}
 	return nil
+}
+
+// headersLocked reports whether rules have a header rule for a connection. Such a connection ends in the broker, and
+// others pass through: what a connection is cannot change while it is open.
+func (g *Gateway) headersLocked(r *rules, p *connection) bool {
+	names := []string{p.name}
+	if p.name == "" {
+		names = g.pins.of(p.dst.Addr())
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return r.headers.For(name, p.dst.Port()) != nil })
 }
 
 // Traffic returns the traffic so far.
@@ -266,7 +283,7 @@ func ruleFor(dst netip.AddrPort) string {
 // againLocked decides again about an open connection.
 func (g *Gateway) againLocked(p *connection) verdict {
 	v := g.decideLocked(p.line.Protocol, p.dst)
-	if !v.allowed() || len(v.names) == 0 || p.name == "" {
+	if !v.allowed() || v.anyway || len(v.names) == 0 || p.name == "" {
 		return v
 	}
 	return g.namedLocked(p.name, p.dst)

@@ -50,7 +50,7 @@ func (g *Gateway) carryTLS(p *connection, down, up net.Conn) error {
 		p.refuse(v.reason)
 		return nil
 	}
-	if g.opt.Brokering.rule(name, p.dst.Port()) != "" {
+	if g.opens(name, p.dst.Port()) {
 		g.broker(p, name, down, up)
 		return nil
 	}

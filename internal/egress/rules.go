@@ -13,6 +13,7 @@ type rules struct {
 	list     hutch.NetworkRules
 	links    map[netip.Addr]hutch.NetworkLink
 	brokered func(host string, port uint16) string // as Brokering.rule
+	headers  hutch.HeaderRules
 }
 
 func newRules(n hutch.Network) (*rules, error) {
@@ -20,7 +21,7 @@ func newRules(n hutch.Network) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{network: n, links: linked(n.Links)}
+	r := &rules{network: n, links: linked(n.Links), headers: n.Headers}
 	if n.Mode != hutch.NetworkNone {
 		r.list = n.Allow
 	}
@@ -41,6 +42,12 @@ func (r *rules) name(name string, port uint16) string {
 		return rule
 	}
 	return r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) && rule.HasPort(port) })
+}
+
+// opened reports whether the TLS connection to a name at a port ends in the broker. A brokered secret allows its hosts; a
+// header rule does not.
+func (r *rules) opened(name string, port uint16) bool {
+	return r.brokered(name, port) != "" || r.headers.For(name, port) != nil
 }
 
 // asks reports whether the sandbox can look up a name.

@@ -19,6 +19,17 @@ type Credential struct {
 	Placeholder string // what programs get instead
 }
 
+// headerPrefix begins the name of the credential of a header rule. No secret has such a name.
+const headerPrefix = hutch.AsHeader + ":"
+
+// Header returns the credential of a header rule.
+func Header(name, value string) Credential {
+	return Credential{Brokering: hutch.Brokering{As: headerPrefix + name}, Name: headerPrefix + name, Value: value}
+}
+
+// IsHeader reports whether the name of a credential is that of a header rule.
+func IsHeader(name string) bool { return strings.HasPrefix(name, headerPrefix) }
+
 // Broker makes one of the server's secrets a brokered one. Call it before the vault is used.
 func (v *Vault) Broker(name string, b hutch.Brokering) error {
 	if v.given[name] == "" {
@@ -59,6 +70,14 @@ func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
 	return list
 }
 
+// masked returns the texts that answers of a host must not show.
+func (c Credential) masked() []string {
+	if IsHeader(c.Name) {
+		return maskedInHeader(strings.TrimPrefix(c.Name, headerPrefix), c.Value)
+	}
+	return []string{c.Value}
+}
+
 const maxAnswers = 256 // redactors kept
 
 // Answers returns a redactor that masks credentials in the answers of a host that got them.
@@ -66,7 +85,7 @@ func (v *Vault) Answers(list []Credential) *Redactor {
 	values := map[string][]string{}
 	var key strings.Builder
 	for _, c := range list {
-		values[c.Name] = append(values[c.Name], c.Value)
+		values[c.Name] = append(values[c.Name], c.masked()...)
 		fmt.Fprintf(&key, "%q %q ", c.Name, c.Value)
 	}
 	v.mu.Lock()

@@ -1,0 +1,29 @@
+package secret
+
+import (
+	"strings"
+	"testing"
+)
+
+// A host can show the credentials of a header without the text around them.
+func TestMaskedInHeader(t *testing.T) {
+	t.Parallel()
+	v := Given(nil)
+	for _, c := range []struct{ name, value, answer, want string }{
+		{"Authorization", "Bearer tok-123456", `{"token_type": "Bearer", "token": "tok-123456"}`, `{"token_type": "Bearer", "token": "[redacted:header:Authorization]"}`},
+		{"Authorization", "Basic dXNlcjpoaWRkZW4tcGFzcw==", "user has hidden-pass", "user has [redacted:header:Authorization]"},
+		{"X-Api-Key", "abcdef123", "the key abcdef123, in hex 616263646566313233", "the key [redacted:header:X-Api-Key], in hex [redacted:header:X-Api-Key]"},
+		{"Cookie", "theme=dark; session=0123456789abcdef0", "session 0123456789abcdef0, dark", "session [redacted:header:Cookie], dark"},
+		{"X-Short", "prod", "prod", "prod"},
+		{"Anthropic-Version", "2023-06-01", "at 2023-06-01", "at 2023-06-01"},
+		{"Accept", "application/json", "application/json", "application/json"},
+	} {
+		r := v.Answers([]Credential{Header(c.name, c.value)})
+		if got := r.String(c.answer); got != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.name, c.value, got, c.want)
+		}
+	}
+	if IsHeader("API_KEY") || !IsHeader(Header("X", "y").Name) || !strings.Contains(Header("X", "y").As, "X") {
+		t.Error("headers and secrets are mixed up")
+	}
+}
