@@ -40,11 +40,15 @@ func (d *Daemon) findRuntimes(ctx context.Context) error {
 
 func (d *Daemon) startEngine(ctx context.Context) error {
 	c := d.cfg.Sandboxes
+	sealer, err := d.headerSealer()
+	if err != nil {
+		return err
+	}
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
 		Dir: d.dir, Restored: exists(datadir.Restored(d.dir)), Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
-		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
+		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network, Sealer: sealer,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
 		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})

@@ -74,8 +74,20 @@ func (d *Daemon) connect(ctx context.Context, member datadir.Membership) (*store
 	return s, nil
 }
 
-// storePurpose is the purpose for which the key of the store is derived.
-const storePurpose = "store"
+// The purposes for which keys are derived from the key of the secrets.
+const (
+	storePurpose  = "store"
+	headerPurpose = "header rules"
+)
+
+// headerSealer encrypts the values of header rules. It is the same on all servers of an installation.
+func (d *Daemon) headerSealer() (*store.Sealer, error) {
+	key, err := secretKey(d.dir, d.cfg.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	return store.NewSealer(key.Derive(headerPurpose))
+}
 
 // secretKey returns the key of a server's secrets, and creates it at the first use.
 func secretKey(dir string, opt Secrets) (*secret.Key, error) {

@@ -109,6 +109,9 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	}
 	network, err := e.networkFor(ctx, req.Network)
 	if err == nil {
+		network.Headers, err = network.Headers.Completed(nil)
+	}
+	if err == nil {
 		err = e.checkLinks(ctx, network.Links)
 	}
 	if err != nil {
@@ -120,7 +123,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, User: req.User, Runtime: d.Name(), InstanceType: req.InstanceType,
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
-		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels, Volumes: req.Volumes,
+		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Labels: req.Labels, Volumes: req.Volumes,
 	}
 	if v.Image == "" {
 		v.Image = image.HostName
@@ -149,7 +152,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	if v.Owner != "" { // others may have a sandbox with that id
 		rec.Key = hutch.NewID("o")
 	}
-	return rec, d, nil
+	return rec, d, e.networks.headers.keep(&rec, network)
 }
 
 // enter returns the sandbox of a record from the table. If there is none, it adds a

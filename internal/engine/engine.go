@@ -72,6 +72,8 @@ type Options struct {
 	Gateway func(Exit) (Gateway, error)
 	// Network is the network of sandboxes whose requests have none.
 	Network hutch.Network
+	// Sealer encrypts the values of header rules in records; nil refuses such rules.
+	Sealer *store.Sealer
 	// Happened gets the events of a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
 	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. Done is called when the sandbox is awake, or when
@@ -148,7 +150,7 @@ func New(opt Options) *Engine {
 	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
-		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log},
+		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, headerValues{opt.Sealer}},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)}, checkpointing: make(chan struct{}, 1),
 	}
 	e.stats = newStatsTable(e)

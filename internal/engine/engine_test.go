@@ -41,7 +41,11 @@ func start(t *testing.T, change func(*engine.Options)) *bench {
 	}
 	t.Cleanup(func() { st.Close() })
 	b := &bench{driver: fake.New(t.TempDir()), store: st}
-	b.opt = engine.Options{Dir: t.TempDir(), Drivers: []driver.Driver{b.driver}, Image: noImage, Store: st}
+	sealer, err := store.NewSealer(make([]byte, store.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.opt = engine.Options{Dir: t.TempDir(), Drivers: []driver.Driver{b.driver}, Image: noImage, Store: st, Sealer: sealer}
 	if change != nil {
 		change(&b.opt)
 	}

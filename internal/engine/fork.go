@@ -29,13 +29,17 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err := e.room(ctx, n); err != nil {
 		return nil, err
 	}
+	headers, err := e.forkedHeaders(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
 	snap, err := e.capture(ctx, id, draftSnapshot(parent, hutch.SnapshotRequest{}), parts{memory: true})
 	if err != nil {
 		return nil, err
 	}
 	defer e.saved.RemoveInBackground(snap.Dir)
 	snap.Single = n == 1
-	forks, err := e.populate(ctx, snap, n, req.Env)
+	forks, err := e.populate(ctx, snap, n, hutch.CreateRequest{Env: req.Env, Network: hutch.Network{Headers: headers}})
 	if err == nil {
 		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
 	}
@@ -48,8 +52,16 @@ func (e *lifecycle) room(ctx context.Context, n int) error {
 	return e.roomLocked(ctx, n)
 }
 
+// forkedHeaders returns the header rules of a sandbox for its forks, if the caller is its owner.
+func (e *lifecycle) forkedHeaders(ctx context.Context, parent *sandbox) (hutch.HeaderRules, error) {
+	if parent.Owner() != nameOf(ctx, "").Owner {
+		return nil, nil
+	}
+	return e.networks.headers.of(parent.Record())
+}
+
 // populate makes n sandboxes from a snapshot, or none.
-func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, env map[string]string) ([]hutch.Sandbox, error) {
+func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, req hutch.CreateRequest) ([]hutch.Sandbox, error) {
 	forks, errs := make([]hutch.Sandbox, n), make([]error, n)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(2, runtime.NumCPU()))
@@ -57,7 +69,7 @@ func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			forks[i], _, errs[i] = e.beginAs(ctx, snap, hutch.CreateRequest{Env: env})
+			forks[i], _, errs[i] = e.beginAs(ctx, snap, req)
 		})
 	}
 	wg.Wait()

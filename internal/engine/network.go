@@ -21,7 +21,7 @@ type Gateway = box.Gateway
 // Exit describes the sandbox for which a gateway is made.
 type Exit struct {
 	Owner, Sandbox string
-	Network        hutch.Network
+	Network        hutch.Network // with the values of its header rules
 	Traffic        hutch.Traffic // traffic through the gateway before this one, under an earlier server
 	// Secrets returns the names of the secrets that the sandbox has requested so far. It can be called at any time.
 	Secrets func() []string
@@ -29,8 +29,9 @@ type Exit struct {
 
 // networks are the host's ends of the sandboxes' networks.
 type networks struct {
-	open func(Exit) (Gateway, error) // nil where sandboxes have no gateways
-	log  *slog.Logger
+	open    func(Exit) (Gateway, error) // nil where sandboxes have no gateways
+	log     *slog.Logger
+	headers headerValues
 }
 
 // gateway returns the gateway of a sandbox; nil where sandboxes have no gateways.
@@ -40,7 +41,12 @@ func (n networks) gateway(s *sandbox) (Gateway, error) {
 	}
 	return s.OpenGateway(func() (Gateway, error) {
 		rec := s.Record()
-		return n.open(Exit{s.Owner(), s.ID(), rec.Sandbox.Network, rec.Traffic, s.SecretNames})
+		network := rec.Sandbox.Network
+		var err error
+		if network.Headers, err = n.headers.of(rec); err != nil {
+			return nil, err
+		}
+		return n.open(Exit{s.Owner(), s.ID(), network, rec.Traffic, s.SecretNames})
 	})
 }
 
@@ -150,7 +156,19 @@ func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Update(ctx, func(r *store.Record) { r.Sandbox.Network = to }); err != nil {
+	rec := s.Record()
+	have, err := n.headers.of(rec)
+	if err != nil {
+		return err
+	}
+	if to.Headers, err = to.Headers.Completed(have); err != nil {
+		return err
+	}
+	if err := n.headers.keep(&rec, to); err != nil {
+		return err
+	}
+	err = s.Update(ctx, func(r *store.Record) { r.Sandbox.Network, r.HeaderValues = rec.Sandbox.Network, rec.HeaderValues })
+	if err != nil {
 		return err
 	}
 	if g == nil {

@@ -112,6 +112,7 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 	snap.Record = s.Record()
 	_, saves := driver.As[driver.Saver](s.Instance())
 	snap.Record.Handle, snap.Record.Listing = nil, nil
+	snap.Record.Sandbox.Network.Headers, snap.Record.HeaderValues = nil, nil // a snapshot outlives the sandbox
 	if what.memory && saves && !what.files {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/fleet"
+	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/image"
 	"hutch/internal/rest"
@@ -122,7 +123,7 @@ func (b *bed) begin(t testing.TB, id *fleet.Identity, change func(*fleet.Options
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	e := engine.New(engine.Options{
-		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true,
+		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Sealer: hutchtest.Sealer(t),
 		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 		Gateway: func(x engine.Exit) (engine.Gateway, error) {
 			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox})

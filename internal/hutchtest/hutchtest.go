@@ -23,6 +23,7 @@ import (
 	"hutch/internal/driver/native"
 	"hutch/internal/engine"
 	"hutch/internal/image"
+	"hutch/internal/store"
 )
 
 // Runtimes are the runtimes that Hutch has.
@@ -174,6 +175,7 @@ func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Eng
 	opt := engine.Options{
 		Dir: dir, Drivers: []driver.Driver{Driver(t, name, filepath.Join(dir, name))}, Ephemeral: true,
 		Image:      func(context.Context, string) (image.Root, error) { return root, nil },
+		Sealer:     Sealer(t),
 		Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
 		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 	}
@@ -192,6 +194,16 @@ func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Eng
 		}
 	})
 	return e
+}
+
+// Sealer encrypts with the same key in every test.
+func Sealer(t testing.TB) *store.Sealer {
+	t.Helper()
+	s, err := store.NewSealer(make([]byte, store.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // Dir is a folder with a short path, as sockets need, that other users can

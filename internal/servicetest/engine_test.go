@@ -11,6 +11,7 @@ import (
 	"hutch/internal/driver/fake"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
+	"hutch/internal/hutchtest"
 	"hutch/internal/image"
 	"hutch/internal/rest"
 	"hutch/internal/servicetest"
@@ -21,7 +22,7 @@ func newEngine(t testing.TB) hutch.Service {
 	t.Helper()
 	d := fake.New(t.TempDir())
 	e := engine.New(engine.Options{
-		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Ephemeral: true,
+		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Ephemeral: true, Sealer: hutchtest.Sealer(t),
 		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 		Gateway: func(x engine.Exit) (engine.Gateway, error) {
 			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox})

@@ -15,6 +15,7 @@ func (s *suite) networks() map[string]func(*testing.T) {
 		"Set":       s.networkSet,
 		"AtCreate":  s.networkAtCreate,
 		"Refused":   s.networkRefused,
+		"Headers":   s.networkHeaders,
 		"Log":       s.networkLog,
 		"NoSandbox": s.networkNoSandbox,
 	}
@@ -57,6 +58,38 @@ func (s *suite) networkAtCreate(t *testing.T) {
 	}
 	if _, err := s.svc.Create(bounded(t), hutch.CreateRequest{Runtime: s.Runtime, Network: hutch.Network{Allow: hutch.Rules("*")}}); !errors.Is(err, hutch.Invalid) {
 		t.Errorf("made with a rule that is none: %v", err)
+	}
+}
+
+// Header rules are shown without their values, which a network that was read keeps when it is sent back.
+func (s *suite) networkHeaders(t *testing.T) {
+	rules := func(host string, value hutch.HeaderValue) hutch.HeaderRules {
+		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HeaderValue{"authorization": value}}}
+	}
+	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Headers: rules("API.example.com", "Bearer hidden-value")}})
+	read, err := s.svc.Network(bounded(t), sb.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := s.svc.SetNetwork(bounded(t), sb.ID, read.Network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, n := range map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network} {
+		if h := n.Headers; len(h) != 1 || h[0].Host != "api.example.com" || len(h[0].Headers) != 1 || len(n.Allow) > 0 {
+			t.Errorf("%s: %+v", what, n)
+		} else if value, ok := h[0].Headers["Authorization"]; !ok || value != "" {
+			t.Errorf("%s: the value is %q", what, string(value))
+		}
+	}
+	for _, bad := range []hutch.HeaderRules{rules("*", "value"), rules("203.0.113.7", "value"), rules("a.example.com", "a\r\nb"), rules("a.example.com", ""), {{Host: "a.example.com"}}} {
+		if _, err := s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{Headers: bad}); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	set, err = s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
+	if err != nil || len(set.Network.Headers) > 0 {
+		t.Errorf("without rules it has %+v, %v", set.Network, err)
 	}
 }
 

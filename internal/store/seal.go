@@ -43,3 +43,19 @@ func (s seal) opened(name string, sealed []byte) ([]byte, error) {
 	}
 	return doc, nil
 }
+
+// Sealer encrypts a part of a record that must not be on disk in clear, also where the store does not encrypt whole
+// documents.
+type Sealer struct{ seal }
+
+// NewSealer returns a sealer with a key of KeySize bytes.
+func NewSealer(key []byte) (*Sealer, error) {
+	s, err := newSeal(key)
+	return &Sealer{s}, err
+}
+
+// Seal encrypts text, which opens only under the same name.
+func (s *Sealer) Seal(name string, text []byte) []byte { return s.sealed(name, text) }
+
+// Open decrypts what Seal returned.
+func (s *Sealer) Open(name string, sealed []byte) ([]byte, error) { return s.opened(name, sealed) }
