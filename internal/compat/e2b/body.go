@@ -43,7 +43,11 @@ func decode(body []byte, into any) error {
 			return unsupported(name)
 		}
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	err := json.Unmarshal(body, into)
+	if refused, ok := errors.AsType[*hutch.Error](err); ok { // of a type that reads itself
+		return refused
+	}
+	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the request cannot be understood: %v", err)
 	}
 	return nil

@@ -164,7 +164,9 @@ func TestUnsupported(t *testing.T) {
 	s := open(t)
 	for option, body := range map[string]string{
 		"network.egressProxy": `{"network":{"egressProxy":{"address":"x:1"}}}`,
-		"network.rules":       `{"network":{"rules":{"a":[{}]}}}`,
+		"network.rules":       `{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":"Bearer ${e2b.identity.tokens.aws}"}}}]}}}`,
+		"query":               `{"network":{"rules":{"a.example.com":[{"transform":{"query":{"a":"b"}}}]}}}`,
+		"rewrite":             `{"network":{"rules":{"a.example.com":[{"rewrite":{}}]}}}`,
 		"iam":                 `{"iam":{"tokens":{}}}`,
 		"gpu":                 `{"gpu":"a lot"}`,
 	} {
@@ -175,6 +177,10 @@ func TestUnsupported(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"network":{"denyOut":["example.com"]}}`, `{"network":{"maskRequestHost":"a b"}}`, `{"network":{"maskRequestHost":"a/b"}}`, `{"network":{"maskRequestHost":"a:x"}}`, `{"network":{"maskRequestHost":":1"}}`,
+		`{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":""}}}]}}}`, `{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":"[redacted]"}}}]}}}`,
+		`{"network":{"rules":{"203.0.113.7":[{"transform":{"headers":{"X":"value"}}}]}}}`, `{"network":{"rules":{"*":[{"transform":{"headers":{"X":"value"}}}]}}}`,
+		`{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"Host":"value"}}}]}}}`, `{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":"a\r\nHost: b"}}}]}}}`,
+		`{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":1}}}]}}}`, `{"network":{"rules":{"a.example.com":{}}}}`, `{"network":{"rules":[]}}`,
 		`{"network":{"httpsPorts":[0]}}`, `{"network":{"httpsPorts":[65536]}}`, `{"network":{"httpsPorts":[49983]}}`, `{"network":{"httpsPorts":["443"]}}`,
 		`{"network":{"maskRequestHost":"a\r\nCookie: b"}}`, `{"network":{"maskRequestHost":"` + strings.Repeat("a", 300) + `"}}`,
 		`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`,
@@ -227,6 +233,42 @@ func TestNetwork(t *testing.T) {
 		if err != nil || got.Mode != c.mode || strings.ReplaceAll(got.Allow.String(), "/32", "") != c.allow || strings.ReplaceAll(got.Block.String()+" ", "/32 ", " ") != strings.ReplaceAll(c.block+" ", "/32 ", " ") {
 			t.Errorf("%+v: %q %q %q %v", c.net, got.Mode, got.Allow, got.Block, err)
 		}
+	}
+}
+
+// Rules are header rules of ours. Their values are not shown, and an update replaces all of them.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	const value = "Bearer a-hidden-value"
+	id, _ := s.create(`{"templateID":"base","network":{"rules":{
+		"API.example.com":[{"transform":{"headers":{"authorization":"` + value + `","X-One":"first"}}},{"transform":{"headers":{"X-One":"one"}}},{},{"transform":null}],
+		"*.example.com":[{"transform":{"headers":{"X-Two":"two"}}}], "empty.example.com":[]}}}`)
+	want := hutch.HeaderRules{
+		{Host: "*.example.com", Headers: map[string]hutch.HeaderValue{"X-Two": "two"}},
+		{Host: "API.example.com", Headers: map[string]hutch.HeaderValue{"authorization": value, "X-One": "one"}},
+	}
+	if made := s.svc.Created()[0].Network; !reflect.DeepEqual(made.Headers, want) || made.Mode != "" || len(made.Allow) > 0 {
+		t.Errorf("created with %+v %q", made, made.Headers)
+	}
+	rules := func() string {
+		got := s.want(200, "GET", "/sandboxes/"+id, "")
+		text, _ := json.Marshal(got)
+		if strings.Contains(string(text), "hidden") || strings.Contains(s.ask("GET", "/v2/sandboxes", "").Body.String(), "hidden") {
+			t.Errorf("a value is shown: %s", text)
+		}
+		network, _ := got["network"].(map[string]any)
+		text, _ = json.Marshal(network["rules"])
+		return string(text)
+	}
+	s.want(204, "PUT", "/sandboxes/"+id+"/network", `{"rules":{"api.example.com":[{"transform":{"headers":{"X-One":"`+value+`"}}}]}}`)
+	if got := rules(); got != `{"api.example.com":[{"transform":{"headers":{"X-One":"[redacted]"}}}]}` {
+		t.Errorf("it has the rules %s", got)
+	}
+	s.want(400, "PUT", "/sandboxes/"+id+"/network", `{"rules":{"*.*":[{"transform":{"headers":{"X-One":"x"}}}]}}`)
+	s.want(204, "PUT", "/sandboxes/"+id+"/network", `{}`)
+	if got := rules(); got != `null` {
+		t.Errorf("after an update without rules: %s", got)
 	}
 }
 

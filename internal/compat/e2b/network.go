@@ -17,7 +17,7 @@ type network struct {
 	DenyOut  []string        `json:"denyOut,omitempty"`
 	Public   *bool           `json:"allowPublicTraffic,omitempty"`
 	Proxy    *map[string]any `json:"egressProxy,omitempty"`
-	Rules    map[string]any  `json:"rules,omitempty"`
+	Rules    rules           `json:"rules,omitempty"`
 	Host     string          `json:"maskRequestHost,omitempty"`
 	HTTPS    []int           `json:"httpsPorts,omitempty"`
 }
@@ -27,7 +27,7 @@ type networkUpdate struct {
 	AllowOut []string        `json:"allowOut"`
 	DenyOut  []string        `json:"denyOut"`
 	Proxy    *map[string]any `json:"egressProxy"`
-	Rules    map[string]any  `json:"rules"`
+	Rules    rules           `json:"rules"`
 	Internet *bool           `json:"allow_internet_access"`
 }
 
@@ -87,13 +87,22 @@ func hostOf(sb hutch.Sandbox, port int) string {
 // everything is E2B's notation for all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
+// translate maps what a sandbox reaches, and the headers that its requests get.
 func (n network) translate(internet *bool) (hutch.Network, error) {
-	switch {
-	case n.Proxy != nil:
+	if n.Proxy != nil {
 		return hutch.Network{}, unsupported("network.egressProxy")
-	case len(n.Rules) > 0:
-		return hutch.Network{}, unsupported("network.rules")
 	}
+	headers, err := n.Rules.translate()
+	if err != nil {
+		return hutch.Network{}, err
+	}
+	reach, err := n.reach(internet)
+	reach.Headers = headers
+	return reach, err
+}
+
+// reach translates all but the rules.
+func (n network) reach(internet *bool) (hutch.Network, error) {
 	closed := internet != nil && !*internet
 	allow := hutch.Rules(n.AllowOut...)
 	var block hutch.NetworkRules
@@ -131,7 +140,7 @@ func openBut(block, allow hutch.NetworkRules) hutch.Network {
 // networkOf returns a sandbox's network in E2B's form.
 func networkOf(sb hutch.Sandbox) network {
 	public := sb.Labels[labelClosed] == ""
-	n := network{Public: &public, Host: sb.Labels[labelHost], HTTPS: httpsPorts(sb)}
+	n := network{Public: &public, Host: sb.Labels[labelHost], HTTPS: httpsPorts(sb), Rules: rulesOf(sb.Network.Headers)}
 	for _, rule := range sb.Network.Allow {
 		n.AllowOut = append(n.AllowOut, rule.String())
 	}
