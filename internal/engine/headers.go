@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"hutch"
 	"hutch/internal/store"
@@ -9,12 +10,12 @@ import (
 
 // headerValues keep the values of header rules in the records of sandboxes, encrypted. A record has the names in its
 // network, for everyone who can see the sandbox, and the values only here. So they live exactly as long as the record,
-// and a copy of a record is of no use for another sandbox.
+// and do not open in the record of another sandbox.
 type headerValues struct {
 	sealer *store.Sealer // nil where no values can be kept
 }
 
-// keep makes a network the one of a record, whose key is set.
+// keep makes a network the one of a record.
 func (v headerValues) keep(rec *store.Record, n hutch.Network) error {
 	rec.Sandbox.Network, rec.HeaderValues = n, nil
 	if len(n.Headers) == 0 {
@@ -48,4 +49,8 @@ func (v headerValues) of(rec store.Record) (rules hutch.HeaderRules, err error) 
 
 var errHeaderKey = hutch.Errorf(hutch.Denied, "the values of the sandbox's header rules were encrypted with another key: start the server with the key of that time (--secret-key), or create the sandbox again")
 
-func sealName(rec store.Record) string { return "headers of " + rec.Key }
+// sealName names a sandbox by what never changes. The key of its record does, when it gets an instance of the pool, and
+// so does the time of its creation, when the clock was set back.
+func sealName(rec store.Record) string {
+	return fmt.Sprintf("headers of %q of %q", rec.Sandbox.ID, rec.Sandbox.Owner)
+}

@@ -233,3 +233,18 @@ func TestHeaderRulesWithoutAKey(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A sandbox that starts in an instance of the pool takes the key of that instance; its values still open.
+func TestHeaderRulesOfThePool(t *testing.T) {
+	made := exits{}
+	b := start(t, func(o *engine.Options) { o.Gateway, o.Pool = made.make, engine.Pool{Max: 1, Min: 1} })
+	b.ready(t, 1)
+	b.create(t, hutch.CreateRequest{ID: "box", Network: headersFor("api.example.com", hiddenValue)})
+	if s := b.PoolState(); s.Hits != 1 {
+		t.Fatalf("%+v", s)
+	}
+	b.run(t, "box", "true")
+	if got := made.gateway(t, b, "box", "api.example.com"); got != hiddenValue {
+		t.Errorf("the gateway has %q", string(got))
+	}
+}
