@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,7 +47,8 @@ func (n networkFlags) parse() (hutch.Network, error) {
 
 func newNetwork(h *home, std streams) *cobra.Command {
 	var mode string
-	var allow, deny, block, unblock, link, unlink []string
+	var allow, deny, block, unblock, link, unlink, unset []string
+	var header string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "network SANDBOX", Short: "Say what a sandbox of the server may reach, and see what it did",
@@ -55,22 +58,34 @@ nothing changes. A change holds at once: what is not allowed any more is cut.
 A rule is a name (example.com, at ports 80 and 443; example.com:22; *.example.com for
 all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443). A link
 is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
+
+--header sets a header of its requests to a host over TLS, to a value that is typed,
+unseen, or piped in. Programs inside do not get the value. It allows nothing: the
+host must be allowed, too.
 ` + remoteHelp,
 		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
   hutch network demo --deny pypi.org
   hutch network demo --mode open --block 203.0.113.0/24
   hutch network demo --link db=my-database
+  hutch network demo --header api.example.com:Authorization < value
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			value, err := headerValue(ctx, std, header)
+			if err != nil {
+				return err
+			}
 			state, err := svc.Network(ctx, args[0])
-			if err == nil && (mode != "" || len(allow)+len(deny)+len(block)+len(unblock)+len(link)+len(unlink) > 0) {
+			if err == nil && (mode != "" || header != "" || len(allow)+len(deny)+len(block)+len(unblock)+len(link)+len(unlink)+len(unset) > 0) {
 				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), hutch.Rules(allow...), hutch.Rules(deny...))
 				if nerr == nil {
 					n.Block, nerr = n.Block.Changed(hutch.Rules(block...), hutch.Rules(unblock...))
 				}
 				if nerr == nil {
 					n.Links, nerr = changeLinks(n.Links, hutch.Links(link...), unlink)
+				}
+				if nerr == nil {
+					n.Headers, nerr = changeHeaders(n.Headers, header, value, unset)
 				}
 				if nerr != nil {
 					return nerr
@@ -94,9 +109,64 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 	f.StringSliceVar(&unblock, "unblock", nil, "take a block back, as it is listed")
 	f.StringSliceVar(&link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
 	f.StringSliceVar(&unlink, "unlink", nil, "take a link back, by its name")
+	f.StringVar(&header, "header", "", "set a header of requests to a host, as HOST:NAME; the value is asked for or read from standard input")
+	f.StringSliceVar(&unset, "unset-header", nil, "do not set a header any more, as HOST:NAME")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(newNetworkLog(h, std))
 	return c
+}
+
+// headerValue reads the value for HOST:NAME; for "" there is none.
+func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderValue, error) {
+	if header == "" {
+		return "", nil
+	}
+	host, name := cutHeader(header)
+	if host == "" || name == "" {
+		return "", usageError{fmt.Errorf("--header is %q: give HOST:NAME, such as api.example.com:Authorization", header)}
+	}
+	value, err := readSecret(ctx, std, "value of "+name+" for "+host)
+	if err == nil && value == "" {
+		err = hutch.Errorf(hutch.Invalid, "the value of %s is empty: type it, or pipe it in; to remove the header, use --unset-header %s", name, header)
+	}
+	return hutch.HeaderValue(value), err
+}
+
+// cutHeader splits HOST:NAME. A host can have a port.
+func cutHeader(text string) (host, name string) {
+	i := strings.LastIndexByte(text, ':')
+	return text[:max(i, 0)], text[i+1:]
+}
+
+// changeHeaders sets one header of the rules and removes others. The values of those that it keeps are empty: the server
+// has them.
+func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HeaderValue, unset []string) (hutch.HeaderRules, error) {
+	all := map[string]map[string]hutch.HeaderValue{}
+	for _, r := range rules {
+		all[r.Host] = r.Headers
+	}
+	for _, text := range unset {
+		host, name := cutHeader(strings.ToLower(text))
+		name = http.CanonicalHeaderKey(name)
+		if _, ok := all[host][name]; !ok {
+			return nil, hutch.Errorf(hutch.NotFound, "there is no header %s to take back: those that there are, are listed without flags", text)
+		}
+		delete(all[host], name)
+	}
+	if host, name := cutHeader(set); name != "" {
+		host = strings.ToLower(host)
+		if all[host] == nil {
+			all[host] = map[string]hutch.HeaderValue{}
+		}
+		all[host][http.CanonicalHeaderKey(name)] = value
+	}
+	var changed hutch.HeaderRules
+	for _, host := range slices.Sorted(maps.Keys(all)) {
+		if len(all[host]) > 0 {
+			changed = append(changed, hutch.HeaderRule{Host: host, Headers: all[host]})
+		}
+	}
+	return changed, nil
 }
 
 // changeLinks adds and removes links.
@@ -124,6 +194,9 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	}
 	if len(s.Network.Links) > 0 {
 		fmt.Fprintf(w, "links\t%s\n", s.Network.Links.String())
+	}
+	for _, r := range s.Network.Headers {
+		fmt.Fprintf(w, "headers\t%s: %s\n", r.Host, strings.Join(slices.Sorted(maps.Keys(r.Headers)), ", "))
 	}
 	t := s.Traffic
 	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)
