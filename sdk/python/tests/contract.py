@@ -22,6 +22,7 @@ from hutch import (
     CodeError,
     CodeResult,
     ExecResult,
+    HeaderRule,
     HutchError,
     Limits,
     Network,
@@ -466,6 +467,8 @@ class Calls:
         fields = snake(a)
         if "limits" in fields:
             fields["limits"] = NetworkLimits.from_json(fields["limits"])
+        if "headers" in fields:
+            fields["headers"] = [HeaderRule.from_json(r) for r in fields["headers"]]
         return await self.box(a).set_network(**fields)
 
     async def read_timeline(self, a: dict[str, Any], stop: str | None) -> Any:

@@ -12,6 +12,7 @@ from .._models import (
     Destruction,
     ExposedPort,
     Grant,
+    HeaderRule,
     ImageInfo,
     Network,
     NetworkLimits,
@@ -180,10 +181,11 @@ class AsyncSandbox(Commands, Processes, Files):
         allow: Sequence[str] | None = None,
         block: Sequence[str] | None = None,
         links: Sequence[str] | None = None,
+        headers: Sequence[HeaderRule] | None = None,
         limits: NetworkLimits | None = None,
     ) -> NetworkState:
         """Says what the sandbox can reach, in place of all that was said before."""
-        body = body_of(mode=mode, allow=allow, block=block, links=links, limits=limits)
+        body = body_of(mode=mode, allow=allow, block=block, links=links, headers=headers, limits=limits)
         return NetworkState.from_json(await self._call("PUT", "/network", body))
 
     async def allow(self, *rules: str) -> NetworkState:
