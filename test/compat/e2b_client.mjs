@@ -33,6 +33,14 @@ try {
 } finally {
   results.killed = await sandbox.kill()
 }
+const ruled = await Sandbox.create({ network: { rules: { 'api.example.com': [{ transform: { headers: { Authorization: 'Bearer hidden' } } }] } } })
+try {
+  const shown = (await ruled.getInfo()).network.rules
+  await ruled.updateNetwork({})
+  results.rules = shown['api.example.com'][0].transform.headers.Authorization === '[redacted]' && (await ruled.getInfo()).network.rules === undefined
+} finally {
+  await ruled.kill()
+}
 results.gone = !(await sandbox.isRunning())
 
 // A volume outlives the sandboxes that have it.

@@ -37,6 +37,13 @@ try:
     results["rebooted"] = rebooted.files.read("notes/a.txt") == "first" and not any(p.pid == long.pid for p in rebooted.commands.list())
 finally:
     results["killed"] = sandbox.kill()
+ruled = Sandbox.create(network={"rules": {"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer hidden"}}}]}})
+try:
+    shown = ruled.get_info().network["rules"]
+    ruled.update_network({})
+    results["rules"] = shown["api.example.com"][0]["transform"]["headers"]["Authorization"] == "[redacted]" and not ruled.get_info().network.get("rules")
+finally:
+    ruled.kill()
 results["gone"] = not sandbox.is_running()
 
 # A volume outlives the sandboxes that have it.

@@ -26,7 +26,7 @@ import (
 
 // e2bResults are what the programs of E2B's clients print: all that they did gave what it gives there.
 const e2bResults = `{"running": true, "stdout": "hello\n/home/user\n", "stderr": "oops\n", "exit": 3, "read": "first", "files": ["a.txt"],
-	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "rebooted": true, "killed": true, "gone": true, "measured": true, "volume": "kept\n", "volumes": true, "built": "from the client|user|/home/user|1|ready", "tagged": true, "failed": true}`
+	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "rebooted": true, "rules": true, "killed": true, "gone": true, "measured": true, "volume": "kept\n", "volumes": true, "built": "from the client|user|/home/user|1|ready", "tagged": true, "failed": true}`
 
 // TestE2B runs a program of each of E2B's SDKs, at their newest releases. Only its environment names this server.
 func TestE2B(t *testing.T) {

@@ -1,0 +1,49 @@
+"""A program of E2B's customers whose sandbox calls an API with a token that it does not have."""
+
+import json
+import os
+
+from e2b import Sandbox
+
+HOST = "api.example.com"
+CLOSED = {"deny_out": lambda ctx: [ctx.all_traffic], "allow_out": [HOST]}
+
+
+def with_token(token):
+    rules = {HOST: [{"transform": {"headers": {"Authorization": "Bearer " + token}}}]}
+    return {**CLOSED, "allow_out": lambda ctx: list(ctx.rules.keys()), "rules": rules}
+
+
+results = {}
+sandbox = Sandbox.create(timeout=60, network=with_token(os.environ["RULE_TOKEN"]))
+
+
+def call():
+    return sandbox.commands.run(f"curl -sS -k -m 20 https://{HOST}/; true").stdout
+
+
+def rules():
+    return sandbox.get_info().network.get("rules")
+
+
+try:
+    results["granted"] = call()
+    results["shown"] = rules()
+    sandbox.pause()
+    sandbox.connect()
+    results["afterPause"] = call()
+    sandbox.update_network(with_token("another-token"))
+    results["otherToken"] = call()
+    sandbox.update_network({**CLOSED, "rules": results["shown"]})  # as it was read
+    results["kept"] = rules()
+    sandbox.update_network(CLOSED)
+    results["withoutRules"] = call()
+    results["removed"] = not rules()
+    try:
+        sandbox.update_network({"rules": {HOST: [{"transform": {"headers": {"Host": "evil.example.net"}}}]}})
+        results["refused"] = False
+    except Exception as err:
+        results["refused"] = "Host" in str(err)
+finally:
+    sandbox.kill()
+print(json.dumps(results))
