@@ -92,3 +92,47 @@ func TestNetworkOfTokens(t *testing.T) {
 		t.Errorf("the record: %s", a.body)
 	}
 }
+
+// TestHeaderRulesOfOthers: a rule lets a token reach no more, no surface shows a value, and an owner with whom the sandbox
+// is shared can neither read nor change it.
+func TestHeaderRulesOfOthers(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	most := &hutch.Network{Allow: hutch.Rules("pypi.org")}
+	ann, eve := h.tenant(t, hutch.TokenRequest{Name: "ann", Network: most}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	const headers = `"headers":[{"host":"evil.example","headers":{"Authorization":"Bearer a-hidden-value"}}]`
+	made := message(t, ann.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"box","network":{"allow":["pypi.org"],`+headers+`}}`))
+	if !strings.Contains(made, `"allow":["pypi.org"]`) || !strings.Contains(made, `"headers":{"Authorization":""}`) || strings.Contains(made, "hidden") {
+		t.Errorf("made as %s", made)
+	}
+	if a := ann.ask(t, "PUT", "/v1/sandboxes/box/network", `{"allow":["evil.example"],`+headers+`}`); a.status != http.StatusForbidden || strings.Contains(a.body, "hidden") {
+		t.Errorf("beyond the ceiling: %d %s", a.status, a.body)
+	}
+	ann.want(t, "PUT", "/v1/sandboxes/box/network", `{`+headers+`}`)
+	ann.want(t, "PUT", "/v1/sandboxes/box/grants/eve", `{"access":"write"}`)
+	if a := eve.ask(t, "PUT", "/v1/sandboxes/box/network", `{"headers":[{"host":"evil.example","headers":{"Authorization":""}}]}`); a.status == http.StatusOK {
+		t.Errorf("another owner sets rules: %s", a.body)
+	}
+	root := h.root()
+	for _, a := range []answer{
+		eve.ask(t, "GET", "/v1/sandboxes/box", ""), eve.ask(t, "GET", "/v1/sandboxes/box/network", ""), eve.ask(t, "GET", "/v1/sandboxes", ""),
+		eve.call(t, "network", map[string]any{"sandboxId": "box"}), ann.call(t, "network", map[string]any{"sandboxId": "box", "allow": []string{"pypi.org"}}),
+		ann.ask(t, "GET", "/v1/sandboxes/box/timeline", ""), ann.ask(t, "GET", "/e2b/sandboxes/box", ""), root.ask(t, "GET", "/v1/audit", ""), root.ask(t, "GET", "/v1/sandboxes?owner=*", ""),
+	} {
+		if strings.Contains(a.body, "hidden") {
+			t.Errorf("it shows the value: %s", a.body)
+		}
+	}
+	if text := message(t, ann.want(t, "GET", "/v1/sandboxes/box/network", "")); !strings.Contains(text, `"Authorization":""`) || !strings.Contains(text, "pypi.org") {
+		t.Errorf("after MCP added a rule: %s", text)
+	}
+	for route, body := range map[string]string{
+		"POST /v1/tokens":    `{"name":"a","network":{` + headers + `}}`,
+		"POST /v1/templates": `{"name":"a","network":{` + headers + `}}`,
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		if a := root.ask(t, method, path, body); a.status != http.StatusBadRequest || strings.Contains(a.body, "hidden") || !strings.Contains(a.body, "header rules") {
+			t.Errorf("%s: %d %s", route, a.status, a.body)
+		}
+	}
+}

@@ -40,6 +40,7 @@ import (
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
+	"hutch/internal/hutchtest"
 	"hutch/internal/image"
 	"hutch/internal/images"
 	"hutch/internal/mcp"
@@ -83,7 +84,7 @@ func open(t *testing.T) *testServer {
 	t.Helper()
 	return openWith(t, func(vault *secret.Vault, volumes *volume.Store) *engine.Engine {
 		e := engine.New(engine.Options{
-			Volumes: volumes, Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Secret: vault.Value,
+			Volumes: volumes, Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Sealer: hutchtest.Sealer(t), Secret: vault.Value,
 			PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 			Image:      func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 		})
