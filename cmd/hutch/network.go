@@ -132,10 +132,11 @@ func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderV
 	return hutch.HeaderValue(value), err
 }
 
-// cutHeader splits HOST:NAME. A host can have a port.
+// cutHeader splits HOST:NAME, into the forms that the server lists. A host can have a port.
 func cutHeader(text string) (host, name string) {
 	i := strings.LastIndexByte(text, ':')
-	return text[:max(i, 0)], text[i+1:]
+	host = strings.TrimSuffix(strings.ToLower(text[:max(i, 0)]), ":443")
+	return host, http.CanonicalHeaderKey(text[i+1:])
 }
 
 // changeHeaders sets one header of the rules and removes others. The values of those that it keeps are empty: the server
@@ -146,19 +147,17 @@ func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HeaderValue,
 		all[r.Host] = r.Headers
 	}
 	for _, text := range unset {
-		host, name := cutHeader(strings.ToLower(text))
-		name = http.CanonicalHeaderKey(name)
+		host, name := cutHeader(text)
 		if _, ok := all[host][name]; !ok {
 			return nil, hutch.Errorf(hutch.NotFound, "there is no header %s to take back: those that there are, are listed without flags", text)
 		}
 		delete(all[host], name)
 	}
 	if host, name := cutHeader(set); name != "" {
-		host = strings.ToLower(host)
 		if all[host] == nil {
 			all[host] = map[string]hutch.HeaderValue{}
 		}
-		all[host][http.CanonicalHeaderKey(name)] = value
+		all[host][name] = value
 	}
 	var changed hutch.HeaderRules
 	for _, host := range slices.Sorted(maps.Keys(all)) {

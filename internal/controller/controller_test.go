@@ -203,6 +203,12 @@ func TestRefusedByName(t *testing.T) {
 	if m := c.wait("ns/sandboxes/link", ready, "False", invalidConfiguration); !strings.Contains(m, "links") {
 		t.Errorf("%q does not name the links", m)
 	}
+	ruled := named("ruled", pod(object{}))
+	metadata(ruled)["annotations"] = object{networkRules: `{"headers": [{"host": "api.example.com", "headers": {"X-Key": "a-value-to-hide"}}]}`}
+	c.do("POST", "ns/sandboxes", ruled)
+	if m := c.wait("ns/sandboxes/ruled", ready, "False", invalidConfiguration); !strings.Contains(m, "header rules") || strings.Contains(m, "to-hide") {
+		t.Errorf("%q does not name the header rules", m)
+	}
 	if len(svc.Created()) != 0 {
 		t.Errorf("made %v", svc.Created())
 	}

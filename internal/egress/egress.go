@@ -18,6 +18,8 @@
 // At the ports of the web, a connection to a name is TLS or HTTP/1, or is ended. At other ports, which a rule must
 // name, it can be another protocol; but if the client speaks first and its bytes could be TLS or HTTP, it must be that
 // protocol.
+//
+// TLS to a host that has a brokered secret or a header rule ends in the broker, which adds the values to each request.
 package egress
 
 import (
