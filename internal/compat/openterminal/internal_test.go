@@ -1,11 +1,14 @@
 package openterminal
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"hutch"
 )
 
 // FuzzPatterns: a pattern is refused or can be matched, and one without signs matches itself.
@@ -47,6 +50,43 @@ func FuzzUnescape(f *testing.F) {
 			t.Errorf("%q became %q", text, got)
 		}
 	})
+}
+
+// TestOutputsOfACell: whatever a cell sends, what is kept of it has a limit, also if each part is empty.
+func TestOutputsOfACell(t *testing.T) {
+	t.Parallel()
+	stream := func(s hutch.Stream) hutch.RunEvent {
+		return hutch.RunEvent{Output: &hutch.Output{Stream: s, Data: []byte("x")}}
+	}
+	for name, events := range map[string][]hutch.RunEvent{
+		"results of our own types": {{Result: &hutch.CodeResult{Data: map[string]json.RawMessage{ourTypes + "x": json.RawMessage("0")}}}},
+		"empty results":            {{Result: &hutch.CodeResult{}}},
+		"errors":                   {{Error: &hutch.CodeError{Name: "E"}}},
+		"lines of an error":        {{Error: &hutch.CodeError{Traceback: strings.Repeat("\n", 1<<20)}}},
+		"alternating streams":      {stream(hutch.Stdout), stream(hutch.Stderr)},
+	} {
+		o := cellOutput{ctx: t.Context(), list: []map[string]any{}}
+		for range 20_000 {
+			for _, e := range events {
+				if err := o.add(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		res := o.result(hutch.RunResult{TimedOut: true})
+		lines := 0
+		for _, one := range res.Outputs {
+			list, _ := one["traceback"].([]string)
+			lines += len(list)
+		}
+		if n := len(res.Outputs); n > maxOutputs/outputCost+3 || lines > maxOutputs/lineCost+3 {
+			t.Errorf("%s: %d outputs with %d lines are kept", name, n, lines)
+		}
+		last := res.Outputs[len(res.Outputs)-2:]
+		if res.Status != "error" || last[0]["ename"] != "TimeoutError" || last[1]["name"] != "stderr" {
+			t.Errorf("%s: the last outputs are %v", name, last)
+		}
+	}
 }
 
 // TestSpan: lines are found, also those after the end of the file.

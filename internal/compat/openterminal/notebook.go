@@ -23,6 +23,8 @@ const (
 	cellTime = hutch.Seconds(120)
 	// maxOutputs limits what is kept of a cell's output, in bytes.
 	maxOutputs = 4 << 20
+	// outputCost estimates what an output takes in memory beside its data, in bytes, and lineCost a line of a traceback.
+	outputCost, lineCost = 1 << 10, 64
 	// notebookCopies is how many copies of a notebook's text are in memory while a cell is run and saved.
 	notebookCopies = 5
 	// ourTypes begins the MIME types that Hutch adds to results.
@@ -171,45 +173,70 @@ type cellOutput struct {
 	text []byte // of the newest output, if that is a stream
 	size int
 	full bool
+	// failed says that an error is shown without its text.
+	failed bool
 }
 
 func (o *cellOutput) add(e hutch.RunEvent) error {
 	switch {
 	case e.Output != nil:
-		if !o.take(len(e.Output.Data)) {
-			return nil
-		}
 		name := string(e.Output.Stream)
 		if n := len(o.list); n == 0 || o.list[n-1]["name"] != name {
-			o.flush()
-			o.list = append(o.list, map[string]any{"output_type": "stream", "name": name})
+			o.put(len(e.Output.Data), map[string]any{"output_type": "stream", "name": name})
+		} else {
+			o.take(len(e.Output.Data))
 		}
-		o.text = append(o.text, e.Output.Data...)
+		if !o.full {
+			o.text = append(o.text, e.Output.Data...)
+		}
 	case e.Result != nil:
-		data := map[string]any{}
-		for kind, value := range e.Result.Data {
-			if !strings.HasPrefix(kind, ourTypes) && o.take(len(value)) {
-				data[kind] = value
-			}
-		}
-		o.flush()
-		kind := "display_data"
-		if e.Result.Main {
-			kind = "execute_result"
-		}
-		o.list = append(o.list, map[string]any{"output_type": kind, "data": data, "metadata": map[string]any{}})
+		o.addResult(e.Result)
 	case e.Error != nil:
 		o.addError(e.Error.Name, e.Error.Message, e.Error.Traceback)
 	}
 	return nil
 }
 
-func (o *cellOutput) addError(name, message, traceback string) {
-	if !o.take(len(name) + len(message) + len(traceback)) {
-		name, message, traceback = "Error", "the error is too long to be shown", ""
+func (o *cellOutput) addResult(r *hutch.CodeResult) {
+	data, size := map[string]any{}, 0
+	for kind, value := range r.Data {
+		if !strings.HasPrefix(kind, ourTypes) {
+			data[kind], size = value, size+len(kind)+len(value)
+		}
 	}
+	kind := "display_data"
+	if r.Main {
+		kind = "execute_result"
+	}
+	o.put(size, map[string]any{"output_type": kind, "data": data, "metadata": map[string]any{}})
+}
+
+// addError adds an error of the cell. One for which there is no room is shown without its text, once.
+func (o *cellOutput) addError(name, message, traceback string) {
+	lines := strings.Count(traceback, "\n") + 1
+	switch {
+	case o.take(outputCost + len(name) + len(message) + len(traceback) + lines*lineCost):
+		o.append(errorOutput(name, message, traceback))
+	case !o.failed:
+		o.append(errorOutput("Error", "the error is too long to be shown", ""))
+		o.failed = true
+	}
+}
+
+func errorOutput(name, message, traceback string) map[string]any {
+	return map[string]any{"output_type": "error", "ename": name, "evalue": message, "traceback": strings.Split(traceback, "\n")}
+}
+
+// put adds an output with size bytes of data, if there is room for it.
+func (o *cellOutput) put(size int, one map[string]any) {
+	if o.take(outputCost + size) {
+		o.append(one)
+	}
+}
+
+func (o *cellOutput) append(one map[string]any) {
 	o.flush()
-	o.list = append(o.list, map[string]any{"output_type": "error", "ename": name, "evalue": message, "traceback": strings.Split(traceback, "\n")})
+	o.list = append(o.list, one)
 }
 
 // take reports whether more output can be kept.
@@ -232,11 +259,11 @@ func (o *cellOutput) result(res hutch.RunResult) cellResult {
 	status := "ok"
 	switch {
 	case res.TimedOut:
-		o.addError("TimeoutError", fmt.Sprintf("the cell ran for longer than %v seconds, and was interrupted", cellTime), "")
+		o.append(errorOutput("TimeoutError", fmt.Sprintf("the cell ran for longer than %v seconds, and was interrupted", cellTime), ""))
 	case res.Limit != "":
-		o.addError("MemoryError", "a program of the cell was ended, because the sandbox reached its limit of "+res.Limit, "")
+		o.append(errorOutput("MemoryError", "a program of the cell was ended, because the sandbox reached its limit of "+res.Limit, ""))
 	case res.Ended:
-		o.addError("DeadKernelError", "the interpreter has ended; the next cell gets a new one", "")
+		o.append(errorOutput("DeadKernelError", "the interpreter has ended; the next cell gets a new one", ""))
 	}
 	o.flush()
 	if o.full {
