@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -664,6 +665,35 @@ func TestReservationsAreFreed(t *testing.T) {
 		}
 		return list[0].Held+list[1].Held == 0 && list[0].Promised.Memory+list[1].Promised.Memory == 0
 	})
+}
+
+// TestManyVisitors: visitors who come at once, more than labels are looked for at a time, share one look-up.
+func TestManyVisitors(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	sb, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := b.nodes[0].Expose(t.Context(), sb.ID, hutch.ExposeRequest{Port: 8000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var refused atomic.Int32
+	for range 200 {
+		for _, n := range b.nodes {
+			all.Go(func() {
+				if _, ok := n.Preview(port.Label()); !ok {
+					refused.Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d visitors saw nothing", n)
+	}
 }
 
 // TestPreviews: a label of one node is shown by the others, for as long as its port is exposed.

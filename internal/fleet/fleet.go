@@ -98,7 +98,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{opt: opt, dir: opt.Directory, node: n, peers: peers{id: opt.Identity}, log: opt.Log, known: map[Name]string{}}
-	f.previews = previews{shown: map[string]hutch.Preview{}, looks: make(chan struct{}, mostLooks)}
+	f.previews = previews{shown: map[string]hutch.Preview{}, looks: make(chan struct{}, mostLooks), fetches: make(chan struct{}, mostFetches)}
 	f.resident = newResident(opt.Here, f)
 	f.Service = wrap.Service{Next: f.resident, Hook: f.route}
 	f.life, f.end = context.WithCancel(context.Background())

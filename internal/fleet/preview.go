@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"hutch"
 )
 
@@ -22,8 +24,9 @@ const (
 	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
 	// fetchTime bounds the wait of a visitor for a sandbox that comes from the bucket. The transfer continues after it.
 	fetchTime = time.Minute
-	// mostLooks limits simultaneous look-ups of labels: anyone can ask for one.
-	mostLooks = 64
+	// mostLooks limits simultaneous look-ups of labels: anyone can ask for one. mostFetches limits those that wait for a
+	// sandbox from the bucket, which takes longer.
+	mostLooks, mostFetches = 64, 16
 	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
 	mostShown = 10_000
 )
@@ -55,7 +58,9 @@ func (d *door) preview(w http.ResponseWriter, r *http.Request) {
 type previews struct {
 	mu    sync.Mutex
 	shown map[string]hutch.Preview // by label
-	looks chan struct{}
+	// looking has the look-ups of labels: visitors of one label share one.
+	looking        singleflight.Group
+	looks, fetches chan struct{}
 }
 
 // Preview implements hutch.Previews: a label of this node, or of another.
@@ -72,22 +77,42 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 	if ok && p.Life.Err() == nil {
 		return p, true
 	}
+	found, _, _ := f.previews.looking.Do(label, func() (any, error) { return f.search(label), nil })
+	p = found.(hutch.Preview)
+	return p, p.Life != nil
+}
+
+// search looks for a label on the other nodes and in the bucket. Its result is zero if none has it, or if too many
+// others are looked for.
+func (f *Fleet) search(label string) hutch.Preview {
+	p, full := hutch.Preview{}, true
+	within(f.previews.looks, func() {
+		p, _ = f.look(label)
+		full = false
+	})
+	if p.Life != nil || full {
+		return p
+	}
+	within(f.previews.fetches, func() {
+		if !f.fetchLabel(label) {
+			return
+		}
+		ok := false
+		if p, ok = f.previewHere(label); !ok {
+			p, _ = f.look(label)
+		}
+	})
+	return p
+}
+
+// within calls do if one of the slots is free.
+func within(slots chan struct{}, do func()) {
 	select {
-	case f.previews.looks <- struct{}{}:
-		defer func() { <-f.previews.looks }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+		do()
 	default:
-		return hutch.Preview{}, false
 	}
-	if p, ok := f.look(label); ok {
-		return p, true
-	}
-	if !f.fetchLabel(label) {
-		return hutch.Preview{}, false
-	}
-	if p, ok := f.previewHere(label); ok {
-		return p, true
-	}
-	return f.look(label)
 }
 
 // previewHere is the target of a label of this node.
