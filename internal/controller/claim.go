@@ -192,29 +192,35 @@ func (c *Controller) annotate(ctx context.Context, cl *claim, name any) error {
 	return err
 }
 
-// adopt makes a Sandbox of the pool the claim's. It returns nil if the pool no longer has it. Of two claims, one gets the conflict.
+// adopt makes a Sandbox of the pool the claim's. It returns nil if the pool no longer has it. Of two claims, one gets the
+// conflict; of two controllers that act for one claim, both get the Sandbox.
 func (c *Controller) adopt(ctx context.Context, cl *claim, pool *warmPool, name string) (*sandbox, error) {
-	u, err := c.get(ctx, sandboxes, cl.Namespace, name)
-	if err != nil || u == nil {
-		return nil, err
+	for {
+		u, err := c.get(ctx, sandboxes, cl.Namespace, name)
+		if err != nil || u == nil {
+			return nil, err
+		}
+		s, err := decode[sandbox](u)
+		switch {
+		case err != nil || s.DeletionTimestamp != nil:
+			return nil, err
+		case ownedBy(s.ObjectMeta, claimKind, cl.ObjectMeta):
+			return s, nil
+		case !ownedBy(s.ObjectMeta, poolKind, pool.ObjectMeta):
+			return nil, nil
+		}
+		change := map[string]any{"metadata": map[string]any{
+			"resourceVersion": s.ResourceVersion,
+			"ownerReferences": []any{controlledBy(claimKind, cl.ObjectMeta)},
+			"labels":          map[string]any{poolLabel: nil},
+		}}
+		if add := encode(cl.Spec.AdditionalPodMetadata); len(add) > 0 {
+			change["spec"] = map[string]any{"podTemplate": map[string]any{"metadata": add}}
+		}
+		if err = c.patch(ctx, s.ObjectMeta, change); !apierrors.IsConflict(err) {
+			return s, err
+		}
 	}
-	s, err := decode[sandbox](u)
-	if err != nil || s.DeletionTimestamp != nil || !ownedBy(s.ObjectMeta, poolKind, pool.ObjectMeta) {
-		return nil, err
-	}
-	change := map[string]any{"metadata": map[string]any{
-		"resourceVersion": s.ResourceVersion,
-		"ownerReferences": []any{controlledBy(claimKind, cl.ObjectMeta)},
-		"labels":          map[string]any{poolLabel: nil},
-	}}
-	if add := encode(cl.Spec.AdditionalPodMetadata); len(add) > 0 {
-		change["spec"] = map[string]any{"podTemplate": map[string]any{"metadata": add}}
-	}
-	err = c.patch(ctx, s.ObjectMeta, change)
-	if apierrors.IsConflict(err) {
-		return nil, nil
-	}
-	return s, err
 }
 
 // makeOwn makes a Sandbox for one claim, under the claim's name.
