@@ -133,8 +133,11 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 	if err != nil {
 		return nil, err
 	}
-	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: own.Root, Store: st, Volumes: volumes, Ephemeral: destroy, Log: log})
+	e := engine.New(engine.Options{Dir: dir, Restored: datadir.IsRestored(dir), Drivers: ds, Image: own.Root, Store: st, Volumes: volumes, Ephemeral: destroy, Log: log})
 	if err := e.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := datadir.EndRestored(dir); err != nil {
 		return nil, err
 	}
 	if !destroy {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -46,7 +44,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	}
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
-		Dir: d.dir, Restored: exists(datadir.Restored(d.dir)), Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
+		Dir: d.dir, Restored: datadir.IsRestored(d.dir), Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network, Sealer: sealer,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
@@ -55,7 +53,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	if err := d.engine.Start(ctx); err != nil {
 		return err
 	}
-	if err := os.Remove(datadir.Restored(d.dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := datadir.EndRestored(d.dir); err != nil { // no record has a handle of the original by now
 		return err
 	}
 	d.redacted = secret.Redact(d.engine, d.vault.Redactor)

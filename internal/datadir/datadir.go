@@ -132,8 +132,24 @@ func WriteMembership(server string, m Membership) error {
 	return durable.Replace(membershipFile(server), append(b, '\n'))
 }
 
-// Restored is the file, in a server's folder, that says where the folder was that it is a copy of. The first start after a restore removes it.
+// Restored is the file, in a server's folder, that says where the folder was that it is a copy of: the mark of a restored folder. Any
+// program that starts an engine on the folder asks IsRestored before, and calls EndRestored after that.
 func Restored(server string) string { return filepath.Join(server, "restored") }
+
+// IsRestored reports whether a server's folder was restored from a backup and no engine has started on it yet.
+func IsRestored(server string) bool {
+	_, err := os.Lstat(Restored(server))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// EndRestored removes the mark of a restored folder, on disk too.
+func EndRestored(server string) error {
+	err := os.Remove(Restored(server))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, durable.Sync(server))
+}
 
 // SecretsFile and SecretsKey are the files, in a server's folder, with the secrets, and with the key that opens them.
 const (

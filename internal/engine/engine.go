@@ -33,7 +33,8 @@ type Options struct {
 	// Dir is the engine's own folder. It holds the files and memory of sleeping
 	// sandboxes, and snapshots.
 	Dir string
-	// Restored says that what is saved in Dir is from a backup, of another folder or another machine.
+	// Restored says that what is saved in Dir, and the records in Store, are from a backup of another folder or another machine. The
+	// handles of the records then belong to the original installation, and the engine does not use them.
 	Restored bool
 	// Drivers are the runtimes, the default first.
 	Drivers []driver.Driver

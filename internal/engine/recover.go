@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -28,16 +29,24 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	}
 	byKey := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
+	failed := make(chan error, len(records))
 	for _, rec := range records {
 		rec.Sandbox = onThisClock(rec.Sandbox, time.Now())
 		s := e.newSandbox(rec)
 		e.sandboxes[s.Name()] = s
 		byKey[s.Key()] = s
 		if rec.Sandbox.Status == hutch.Running {
-			wg.Go(func() { e.recoverRunning(ctx, s) })
+			wg.Go(func() {
+				if err := e.recoverRunning(ctx, s); err != nil {
+					failed <- fmt.Errorf("recover sandbox %s: %w", s.ID(), err)
+				}
+			})
 		}
 	}
 	wg.Wait()
+	if len(failed) > 0 { // the sweep would delete what could not be recovered now
+		return <-failed
+	}
 	if err := e.sweep(ctx, byKey); err != nil {
 		return err
 	}
@@ -45,7 +54,9 @@ func (e *lifecycle) recover(ctx context.Context) error {
 		e.relocateAll(ctx)
 	}
 	for _, s := range e.sandboxes {
-		e.recoverAsleep(ctx, s)
+		if err := e.recoverAsleep(ctx, s); err != nil {
+			return err
+		}
 		s.Arm()
 		for _, x := range s.Record().Ports {
 			if err := e.exposed.Publish(s.Owner(), x); err != nil {
@@ -58,25 +69,40 @@ func (e *lifecycle) recover(ctx context.Context) error {
 
 // recoverAsleep finds the files of a sandbox that sleeps. There are no files if the machine
 // lost its power while the sandbox ran: then the record is older than the disk.
-func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
+func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) error {
 	status := s.Status()
 	if !status.Sleeps() {
-		return
+		return nil
 	}
 	s.RecoverAsleep()
-	if !e.saved.Has(s.Key(), status) {
-		e.markLost(ctx, s)
+	if e.saved.Has(s.Key(), status) {
+		return nil
 	}
+	return e.markLost(ctx, s, lostWhileDown)
 }
 
-// markLost marks a sandbox as lost with all its files.
-func (e *lifecycle) markLost(ctx context.Context, s *sandbox) {
-	const reason = "it did not survive while the server was down"
+const (
+	lostWhileDown = "it did not survive while the server was down"
+	lostNoCopy    = "it was awake when the backup was made, and the backup has no copy of it"
+)
+
+// markLost marks a sandbox as lost with all its files. It returns an error only in a restored folder.
+func (e *lifecycle) markLost(ctx context.Context, s *sandbox, reason string) error {
 	s.MarkLost(reason)
 	e.happened(e.ctx, s, "Failed", reason)
-	if err := s.Save(ctx); err != nil { // the next start finds the same
-		e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err)
+	err := s.Save(ctx)
+	if err == nil && e.opt.Restored && e.opt.Store != nil {
+		// The caller removes the mark of a restored folder next: on the disk, the handle must be gone before the mark.
+		err = e.opt.Store.Keep(ctx, s.Record())
 	}
+	if err == nil {
+		return nil
+	}
+	if e.opt.Restored {
+		return fmt.Errorf("write that sandbox %s is lost: %w", s.ID(), err)
+	}
+	e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err) // the next start finds the same
+	return nil
 }
 
 // onThisClock is a record from disk with times of this run's clock. The machine's clock may have been set back
@@ -99,26 +125,29 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// recoverRunning finds the instance of a sandbox that ran when the daemon ended.
-func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
+// recoverRunning finds the instance of a sandbox that ran when the daemon ended. It returns an error if the sandbox has saved
+// state that would be lost if the start continued.
+func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) error {
+	if e.opt.Restored {
+		return e.recoverRestored(ctx, s)
+	}
 	rec := s.Record()
 	inst, agent, health, err := e.rejoin(ctx, rec)
 	if errors.Is(err, wire.ErrOutdated) {
 		stopped := e.stopOutdated(ctx, s, inst)
 		if stopped == nil {
 			agent.Close()
-			return
+			return nil
 		}
 		e.log.Error("a sandbox that another version of Hutch started could not be stopped; it runs on, and that version can still stop it", "sandbox", s.ID(), "err", stopped)
 		health, err = hutch.Unhealthy, nil
 	}
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
-		if e.recoverSaved(ctx, s) {
-			return
+		if e.saved.HasMemory(s.Key()) { // the machine went down after it was saved and before the record said that it sleeps
+			return s.CommitSleep(ctx, hutch.Hibernated, "it continues from its saved memory: the machine went down")
 		}
-		e.markLost(ctx, s)
-		return
+		return e.markLost(ctx, s, lostWhileDown)
 	}
 	s.Recover(inst, agent, health, rec.Sandbox.Paused && instance.Freeze(ctx, inst))
 	if err := e.sendEnv(ctx, s); err != nil {
@@ -126,32 +155,28 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	}
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.ID())
+	return nil
 }
 
-// recoverSaved makes a sandbox sleep whose instance is gone and whose saved state is complete, and reports whether there is
-// such a state. Either the machine went down after the state was saved and before the record said that the sandbox sleeps,
-// or the state is a checkpoint in a backup.
-func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) bool {
-	status, reason := hutch.Hibernated, "it continues from its saved memory: the machine went down"
+// recoverRestored makes a sandbox sleep that was awake when the backup was made, with its copy in the backup. It never looks at
+// the sandbox's instance: the handle of the record leads to the instance of the original installation, which can still run.
+func (e *lifecycle) recoverRestored(ctx context.Context, s *sandbox) error {
+	var status hutch.Status
 	switch {
 	case e.saved.HasMemory(s.Key()):
-	case e.opt.Restored && e.saved.Has(s.Key(), hutch.Stopped):
+		status = hutch.Hibernated
+	case e.saved.Has(s.Key(), hutch.Stopped):
 		status = hutch.Stopped
 	default:
-		return false
+		return e.markLost(ctx, s, lostNoCopy)
 	}
-	var err error
-	if e.opt.Restored {
-		reason = "it was awake when the backup was made, and continues from its copy there"
-		err = s.Update(ctx, func(r *store.Record) {
-			r.EnvNews, r.VolumesUnsaved = allNews(r.Env), len(r.Sandbox.Volumes) > 0
-		})
+	err := s.Update(ctx, func(r *store.Record) {
+		r.EnvNews, r.VolumesUnsaved = allNews(r.Env), len(r.Sandbox.Volumes) > 0
+	})
+	if err != nil {
+		return err
 	}
-	if err = errors.Join(err, s.CommitSleep(ctx, status, reason)); err != nil {
-		e.log.Error("write that a sandbox sleeps", "sandbox", s.ID(), "err", err)
-		return false
-	}
-	return true
+	return s.CommitSleep(ctx, status, "it was awake when the backup was made, and continues from its copy there")
 }
 
 // rejoin recovers the instance of rec, also if its agent does not answer yet: the sandbox
