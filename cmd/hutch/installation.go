@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -126,6 +127,7 @@ func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, op
 		}
 		return nil
 	})
+	withoutMemory = slices.DeleteFunc(withoutMemory, func(name string) bool { return slices.Contains(m.Awake, name) }) // created again since
 	if len(withoutMemory) > 0 {
 		fmt.Fprintf(errs, "in it with their files, but without their processes: %s\n", someOf(withoutMemory))
 	}

@@ -170,7 +170,7 @@ func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, err
 		return false, err
 	}
 	_, err = e.copyDetached(s, listing, since, func() error {
-		return e.saved.CheckpointMemory(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+		return e.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 	})
 	return err == nil, err
 }
@@ -190,7 +190,7 @@ func (e *lifecycle) checkpointPaused(ctx context.Context, s *sandbox, inst drive
 	if !ok {
 		return false, e.packCheckpoint(ctx, s, agent)
 	}
-	return true, e.saved.CheckpointMemory(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	return true, e.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 }
 
 // checkpointFiles copies the files of a sandbox, which is a use of it.
@@ -209,14 +209,15 @@ func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
 
 // packCheckpoint copies the files that an agent packs.
 func (e *lifecycle) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.Client) error {
-	v := s.Record().Sandbox
+	rec := s.Record()
+	v := rec.Sandbox
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(checkpointStall, func() {
 		cancel(hutch.Errorf(hutch.Timeout, "it sent nothing of its files for %v", checkpointStall))
 	})
 	defer silent.Stop()
-	err := e.saved.CheckpointArchive(s.Key(), saved.Most(v.Limits), func(w io.Writer) error {
+	err := e.saved.CheckpointArchive(rec.CheckpointName(), saved.Most(v.Limits), func(w io.Writer) error {
 		return saved.Pack(ctx, agent, v.Image, progress{w, func() { silent.Reset(checkpointStall) }})
 	})
 	if err != nil && ctx.Err() != nil {

@@ -85,7 +85,7 @@ func TestCheckpointAll(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	if err := os.Rename(filepath.Join(kept, list[0].Name()), filepath.Join(b.opt.Dir, "files", list[0].Name())); err != nil {
+	if err := os.Rename(filepath.Join(kept, list[0].Name()), filepath.Join(b.opt.Dir, "files", "awake.tar")); err != nil {
 		t.Fatal(err)
 	}
 	b.opt.Restored = true

@@ -51,7 +51,8 @@ func (b *bench) restoreBeside(t *testing.T) engine.Options {
 		}
 		for _, path := range b.files(t, "checkpoints") {
 			data, failed := os.ReadFile(path)
-			err = cmp.Or(err, failed, os.WriteFile(filepath.Join(opt.Dir, "files", filepath.Base(path)), data, 0o600))
+			key, _ := store.CutCheckpointName(filepath.Base(path))
+			err = cmp.Or(err, failed, os.WriteFile(filepath.Join(opt.Dir, "files", key+".tar"), data, 0o600))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,41 @@ import (
 	"hutch"
 )
 
+// copyOf is the path of the copy of a sandbox, below the data folder.
+func copyOf(key string, generation int) string {
+	return "server/checkpoints/" + sleeping(key, generation).CheckpointName()
+}
+
+// A sandbox that was destroyed and created again after its copy was made is not in the backup: the copy is of the first one, and the record
+// of the second.
+func TestCopyOfAnEarlierSandbox(t *testing.T) {
+	data, s := example(t)
+	for id, generation := range map[string]int{"memory": 2, "archive": 2, "same": 1} {
+		r := sleeping(id, generation)
+		r.Sandbox.Status = hutch.Running
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, data, copyOf("memory", 1)+"/pages", "of the first one")
+	write(t, data, copyOf("archive", 1)+".tar", "of the first one")
+	write(t, data, copyOf("same", 1)+".tar", "its files")
+	key := newKey(t)
+	path, m := backUp(t, data, key, false)
+	if slices.Sort(m.Awake); m.Copied != 1 || !slices.Equal(m.Awake, []string{"archive", "awake", "memory"}) {
+		t.Errorf("%+v", m)
+	}
+	to := folder(t)
+	if _, err := Restore(t.Context(), path, key, to); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"memory/memory": false, "files/archive.tar": false, "files/same.tar": true} {
+		if _, err := os.Lstat(to.Path("server/" + name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Copies of sandboxes that are awake are in a backup as the files of sleeping ones; those of others are not.
 func TestCopies(t *testing.T) {
 	data, s := example(t)
@@ -19,12 +54,12 @@ func TestCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(t, data, "server/checkpoints/awake/pages", "copied")
+	write(t, data, copyOf("awake", 1)+"/pages", "copied")
 	write(t, data, "server/memory/awake/pages", "older")
-	write(t, data, "server/checkpoints/archive.tar", "its files")
-	write(t, data, "server/checkpoints/busy.new/pages", "half")
-	write(t, data, "server/checkpoints/box/pages", "it fell asleep since")
-	write(t, data, "server/checkpoints/destroyed.tar", "it is gone since")
+	write(t, data, copyOf("archive", 1)+".tar", "its files")
+	write(t, data, copyOf("busy", 1)+".new/pages", "half")
+	write(t, data, copyOf("box", 1)+"/pages", "it fell asleep since")
+	write(t, data, copyOf("destroyed", 1)+".tar", "it is gone since")
 	key := newKey(t)
 	path, m := backUp(t, data, key, false)
 	if slices.Sort(m.Awake); m.Asleep != 1 || m.Copied != 2 || !slices.Equal(m.Awake, []string{"bare", "busy"}) {
@@ -54,8 +89,8 @@ func TestCopiesOfANode(t *testing.T) {
 	data := folder(t)
 	write(t, data, "server/store.json", `{"installation":"i","node":"node-a"}`)
 	write(t, data, "server/memory/asleep/pages", "saved")
-	write(t, data, "server/checkpoints/asleep/pages", "copied before")
-	write(t, data, "server/checkpoints/awake/pages", "copied")
+	write(t, data, copyOf("asleep", 1)+"/pages", "copied before")
+	write(t, data, copyOf("awake", 1)+"/pages", "copied")
 	key := newKey(t)
 	path, m := backUp(t, data, key, false)
 	if m.Node == "" || m.Copied != 1 {

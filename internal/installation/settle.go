@@ -28,9 +28,10 @@ type server struct {
 }
 
 type record struct {
-	id    string
-	sleep bool
-	doc   []byte
+	id         string
+	generation string
+	sleep      bool
+	doc        []byte
 }
 
 // server reads the store of a server's folder for the first time. It returns nil if there is no store in the folder.
@@ -66,7 +67,7 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 		if r.Sandbox.Owner != "" {
 			id = r.Sandbox.Owner + "/" + id
 		}
-		s.records[r.Key] = record{id, r.Sandbox.Status.Sleeps(), doc}
+		s.records[r.Key] = record{id, r.Generation(), r.Sandbox.Status.Sleeps(), doc}
 	}
 	return nil
 }
@@ -74,7 +75,7 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 // settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store.
 func (s *server) settle(ctx context.Context, g *backupContent) error {
 	if s.image == nil { // the store is a database elsewhere
-		g.addCopies(g.takeCopies(s.name), func(key string) bool { return !g.hasFiles(s.paths(key)) })
+		g.addCopies(g.takeCopies(s.name), func(c checkpointCopy) bool { return !g.hasFiles(s.paths(c.key)) })
 		return nil
 	}
 	for range settleTries {
@@ -130,6 +131,10 @@ func (g *backupContent) hasFiles(paths []string) bool {
 // finish leaves out files that belong to no sandbox, and takes the store as it was read last.
 func (s *server) finish(g *backupContent) {
 	copies := g.takeCopies(s.name)
+	isOf := func(c checkpointCopy) bool {
+		r, ok := s.records[c.key]
+		return ok && !r.sleep && r.generation == c.generation
+	}
 	kept := map[string]bool{}
 	for key, r := range s.records {
 		switch {
@@ -138,7 +143,7 @@ func (s *server) finish(g *backupContent) {
 			for _, rel := range s.paths(key) {
 				kept[rel] = true
 			}
-		case copies[key] == nil:
+		case copies[checkpointCopy{key, r.generation}] == nil:
 			g.manifest.Awake = append(g.manifest.Awake, r.id)
 		}
 	}
@@ -153,42 +158,49 @@ func (s *server) finish(g *backupContent) {
 		}
 	}
 	slices.Sort(g.manifest.Awake)
-	g.addCopies(copies, func(key string) bool { r, ok := s.records[key]; return ok && !r.sleep })
+	g.addCopies(copies, isOf)
 	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
 }
 
 // checkpoints is the folder where a running server puts copies of sandboxes that are awake: see package saved.
 const checkpoints = "checkpoints"
 
-// takeCopies removes the copies of sandboxes that are awake from the backup, and returns their open files by the sandbox's key
-// and by the path that they would have if the sandbox slept.
-func (g *backupContent) takeCopies(server string) map[string]map[string]*os.File {
+// checkpointCopy names the sandbox that a copy is of. Another sandbox can have the same key by now: see [store.Record.Generation].
+type checkpointCopy struct{ key, generation string }
+
+// takeCopies removes the copies of sandboxes that are awake from the backup, and returns their open files by the path that they
+// would have if the sandbox slept.
+func (g *backupContent) takeCopies(server string) map[checkpointCopy]map[string]*os.File {
 	folder := filepath.Join(server, checkpoints)
-	all := map[string]map[string]*os.File{}
+	all := map[checkpointCopy]map[string]*os.File{}
 	for rel, f := range g.open {
-		name, ok := strings.CutPrefix(rel, folder+"/")
+		path, ok := strings.CutPrefix(rel, folder+"/")
 		if !ok {
 			continue
 		}
-		key, _, memory := strings.Cut(name, "/")
-		to := filepath.Join(server, "memory", name)
-		if !memory {
-			key, to = strings.TrimSuffix(name, ".tar"), filepath.Join(server, "files", name)
+		var c checkpointCopy
+		var to string
+		if name, file, memory := strings.Cut(path, "/"); memory {
+			c.key, c.generation = store.CutCheckpointName(name)
+			to = filepath.Join(server, "memory", c.key, file)
+		} else {
+			c.key, c.generation = store.CutCheckpointName(strings.TrimSuffix(name, ".tar"))
+			to = filepath.Join(server, "files", c.key+".tar")
 		}
-		if all[key] == nil {
-			all[key] = map[string]*os.File{}
+		if all[c] == nil {
+			all[c] = map[string]*os.File{}
 		}
-		all[key][to] = f
+		all[c][to] = f
 		delete(g.open, rel)
 	}
 	g.drop(folder)
 	return all
 }
 
-// addCopies adds the copies that are of sandboxes which are still awake, as the files of sleeping ones.
-func (g *backupContent) addCopies(all map[string]map[string]*os.File, awake func(key string) bool) {
-	for key, files := range all {
-		if awake(key) {
+// addCopies adds the copies of sandboxes that are still awake, as the files of sleeping ones.
+func (g *backupContent) addCopies(all map[checkpointCopy]map[string]*os.File, awake func(checkpointCopy) bool) {
+	for c, files := range all {
+		if awake(c) {
 			g.manifest.Copied++
 			maps.Copy(g.open, files)
 			continue

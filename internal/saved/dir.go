@@ -40,8 +40,8 @@ func (d *Dir) files() string  { return filepath.Join(d.path, "files") }
 func (d *Dir) memory() string { return filepath.Join(d.path, "memory") }
 func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
 
-// checkpoints has copies of running sandboxes, while a backup of the data folder is made: KEY is like Memory, and KEY.tar
-// is like Archive.
+// checkpoints has copies of running sandboxes, while a backup of the data folder is made: NAME is like Memory, and NAME.tar
+// is like Archive. NAME is the CheckpointName of the sandbox's record.
 func (d *Dir) checkpoints() string { return filepath.Join(d.path, "checkpoints") }
 
 // Archive is the path of the files of a stopped sandbox.
@@ -105,8 +105,8 @@ func (d *Dir) OpenCheckpoints() (remove func() error, err error) {
 }
 
 // CheckpointMemory writes the output of fill to a folder for a backup.
-func (d *Dir) CheckpointMemory(key string, fill func(dir string) error) error {
-	dir := filepath.Join(d.checkpoints(), key)
+func (d *Dir) CheckpointMemory(name string, fill func(dir string) error) error {
+	dir := filepath.Join(d.checkpoints(), name)
 	half := dir + ".new"
 	if err := fillFolder(half, fill); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (d *Dir) CheckpointMemory(key string, fill func(dir string) error) error {
 }
 
 // CheckpointArchive writes the files that fill writes to an archive for a backup, with a limit on their bytes.
-func (d *Dir) CheckpointArchive(key string, most int64, fill func(io.Writer) error) error {
-	_, err := WriteArchive(filepath.Join(d.checkpoints(), key+".tar"), most, true, fill)
+func (d *Dir) CheckpointArchive(name string, most int64, fill func(io.Writer) error) error {
+	_, err := WriteArchive(filepath.Join(d.checkpoints(), name+".tar"), most, true, fill)
 	return err
 }
 

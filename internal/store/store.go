@@ -16,9 +16,12 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"hutch"
@@ -52,6 +55,25 @@ type Record struct {
 
 	// Most bounds the sandboxes of the owner on all nodes, for a new record; 0 for no limit. It is not stored.
 	Most int `json:"-"`
+}
+
+// Generation names one sandbox among all that have had its key: an id can be used again after a sandbox was destroyed. It says nothing
+// about the token that it is derived from.
+func (r Record) Generation() string {
+	sum := sha256.Sum256([]byte("generation of a sandbox " + r.Token))
+	return hex.EncodeToString(sum[:8])
+}
+
+// CheckpointName is the name of the sandbox's copy for a backup of the data folder.
+func (r Record) CheckpointName() string { return r.Key + checkpointSeparator + r.Generation() }
+
+// checkpointSeparator cannot be in a key.
+const checkpointSeparator = "@"
+
+// CutCheckpointName returns the key and the generation of the sandbox that a copy with this name is of.
+func CutCheckpointName(name string) (key, generation string) {
+	key, generation, _ = strings.Cut(name, checkpointSeparator)
+	return key, generation
 }
 
 // Exposure is an exposed port, without its URL.
