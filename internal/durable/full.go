@@ -16,10 +16,16 @@ var Full = hutch.Errorf(hutch.Exhausted, "the server's disk is full: delete snap
 // Explained returns err. If err came from a disk without space, possibly that of dir, it returns Full with err as its
 // cause. An error with a more precise message is kept.
 func Explained(err error, dir string) error {
-	if err == nil || isSpecific(err) || !noRoom(err) && !isFull(dir) {
+	if !IsFull(err, dir) {
 		return err
 	}
 	return Full.Because(err)
+}
+
+// IsFull reports whether err came from a disk without space, possibly that of dir, and has no more precise message. It is for files that are
+// not on the server's disk: for others, see Explained.
+func IsFull(err error, dir string) bool {
+	return err != nil && !isSpecific(err) && (noRoom(err) || isFull(dir))
 }
 
 // isSpecific reports whether err says more than "it failed".

@@ -3,6 +3,7 @@ package installation
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +21,12 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/datadir"
 	"hutch/internal/durable"
+	"hutch/internal/hutchtest/disk"
 	"hutch/internal/hutchtest/steps"
 	"hutch/internal/secret"
 	"hutch/internal/store"
@@ -279,6 +282,32 @@ func TestDamaged(t *testing.T) {
 		t.Fatal("the header has no date")
 	}
 	refused("of another date", later, key)
+}
+
+// A full disk is that of the backup or of the new folder, not the server's: the error names the folder and the space that is needed.
+func TestFullDisk(t *testing.T) {
+	data, _ := example(t)
+	noise := make([]byte, 3<<20)
+	crand.Read(noise)
+	write(t, data, "server/memory/box/noise", string(noise))
+	key := newKey(t)
+	path, m := backUp(t, data, key, false)
+	small := t.TempDir()
+	disk.Shrink(t, small, "2m")
+	_, written := Write(t.Context(), data, Options{To: filepath.Join(small, "backup"), Key: key})
+	_, restored := Restore(t.Context(), path, key, datadir.Folder(small))
+	for _, err := range []error{written, restored} {
+		if !errors.Is(err, hutch.Exhausted) || !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		said := hutch.AsError(err).Message
+		if !strings.Contains(said, small) || !strings.Contains(said, atMost(m.Bytes)) || strings.Contains(said, "server") || strings.Contains(said, "sandboxes") {
+			t.Error(said)
+		}
+	}
+	if left, err := os.ReadDir(small); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
 }
 
 // While sandboxes fall asleep and wake, the files of each in the backup are those of its record.

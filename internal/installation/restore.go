@@ -66,8 +66,11 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	if err == nil {
 		err = prepare(data, m, used)
 	}
+	if durable.IsFull(err, string(data)) {
+		err = hutch.Errorf(hutch.Exhausted, "the disk of %s is full, and the backup needs %s there: make room on it, or choose a folder on another disk with --data", data, atMost(m.Bytes)).Because(err)
+	}
 	if err != nil {
-		return m, errors.Join(durable.Explained(err, string(data)), os.RemoveAll(data.Path(restoring)))
+		return m, errors.Join(err, os.RemoveAll(data.Path(restoring)))
 	}
 	return m, moveUp(data)
 }

@@ -52,8 +52,14 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	err = writeWhole(opt.To, func(f *os.File) error {
 		return seal(f, h, opt.Key, func(w io.Writer) error { return g.archive(ctx, w, &m) })
 	})
-	return m, durable.Explained(err, filepath.Dir(opt.To))
+	if dir := filepath.Dir(opt.To); durable.IsFull(err, dir) {
+		err = hutch.Errorf(hutch.Exhausted, "the disk of %s is full, and the backup needs %s there: make room on it, or write the backup to another disk", dir, atMost(m.Bytes)).Because(err)
+	}
+	return m, err
 }
+
+// atMost says how much space the files in a backup need. Compression and holes make it less.
+func atMost(bytes int64) string { return fmt.Sprintf("up to %d MiB", (bytes+1<<20-1)>>20) }
 
 // CheckTarget refuses a file to which Write would not write a backup of a data folder.
 func CheckTarget(data datadir.Folder, to string) error {
