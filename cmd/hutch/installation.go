@@ -30,11 +30,11 @@ volumes, images, tokens, secrets, authorities, the audit log and timelines.
 For copies of folders of sandboxes, see hutch backup.`,
 		Example: `  hutch installation backup /mnt/backups/hutch-monday
   hutch installation verify /mnt/backups/hutch-monday
-  hutch installation restore /mnt/backups/hutch-monday --data /srv/hutch`,
+  hutch installation restore /mnt/backups/hutch-monday --secret-key hutch.key --data /srv/hutch`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newInstallationBackup(h, std), newInstallationVerify(std), newInstallationRestore(h, std))
+	c.AddCommand(newInstallationBackup(h, std), newInstallationVerify(h, std), newInstallationRestore(h, std))
 	return c
 }
 
@@ -222,16 +222,29 @@ func givenKey(file string) (*secret.Key, error) {
 	return daemon.ExistingKey("", opt)
 }
 
-func newInstallationVerify(std streams) *cobra.Command {
+// foundKey returns the secret key in the data folder, or nil if there is none.
+func (h *home) foundKey() *secret.Key {
+	data, err := h.existing()
+	if err != nil {
+		return nil
+	}
+	key, err := daemon.ExistingKey(serverOf(data), daemon.Secrets{})
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+func newInstallationVerify(h *home, std streams) *cobra.Command {
 	var keyFile string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE", Short: "Read a whole backup, and say whether it is intact",
-		Long: "Read a backup to its end, and print what is in it. A backup that was cut off or\nchanged is an error.\n" + backupKeyHelp,
+		Long: "Read a backup to its end, and print what is in it. A backup that was cut off or\nchanged is an error.\n" + backupKeyHelp + "\nThe key of the data folder is used if no other one is given.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return withBackup(c.Context(), std, keyFile, asJSON, func(ctx context.Context, key *secret.Key) (installation.Manifest, string, error) {
-				m, err := installation.Verify(ctx, args[0], key)
+				m, err := installation.Verify(ctx, args[0], key, h.foundKey())
 				return m, "intact: " + contentsOf(m) + ", of " + m.Created.Format("2006-01-02 15:04:05 MST"), err
 			})
 		},

@@ -2,7 +2,6 @@ package installation
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -77,31 +76,56 @@ var ErrDamaged = hutch.Errorf(hutch.Invalid, "the backup is damaged: it was cut 
 
 var errForeign = hutch.Errorf(hutch.Invalid, "the file is not a backup of an installation: give one that `hutch installation backup` has written")
 
-// open passes read the archive of a backup. key is nil for the key in the backup.
-func open(r io.Reader, key *secret.Key, read func(io.Reader) error) (h header, used *secret.Key, err error) {
+var errNoKey = hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY; it is server/secrets.key in the data folder that the backup was made of")
+
+// errNoKeyToVerify is errNoKey where the key of a data folder is tried, too.
+var errNoKeyToVerify = hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY, or the data folder that the backup was made of with --data FOLDER")
+
+// sealedBackup is a backup whose header was read and fits the key.
+type sealedBackup struct {
+	in   *bufio.Reader
+	line string // the header as it was written
+	key  *secret.Key
+}
+
+// open reads the header of a backup. key is nil for the key in the backup.
+func open(r io.Reader, key *secret.Key) (*sealedBackup, error) {
 	in := bufio.NewReader(r)
-	start := make([]byte, len(magic))
-	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
-		return h, nil, errForeign
+	h, line, err := readHeader(in)
+	if err != nil {
+		return nil, err
 	}
-	line, err := in.ReadSlice('\n')
-	if err != nil || len(line) > mostHeader || json.Unmarshal(line, &h) != nil {
-		return h, nil, ErrDamaged
-	}
-	line = bytes.Clone(line)
 	if key == nil && h.Secret == "" {
-		return h, nil, hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY")
+		return nil, errNoKey
 	}
 	if key == nil {
 		if key, err = secret.ParseKey(h.Secret); err != nil {
-			return h, nil, ErrDamaged
+			return nil, ErrDamaged
 		}
 	}
 	if nameOf(key) != h.Key {
-		return h, nil, hutch.Errorf(hutch.Denied, "the backup belongs to another key: give the secret key of the installation that it was made of, with --secret-key FILE or in HUTCH_SECRET_KEY")
+		return nil, hutch.Errorf(hutch.Denied, "the backup belongs to another key: give the secret key of the installation that it was made of, with --secret-key FILE or in HUTCH_SECRET_KEY")
 	}
-	if err = travel.Unseal(in, key.Derive(purpose), string(line), read); errors.Is(err, travel.ErrForged) {
-		err = ErrDamaged
+	return &sealedBackup{in, line, key}, nil
+}
+
+func readHeader(in *bufio.Reader) (h header, line string, err error) {
+	start := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
+		return h, "", errForeign
 	}
-	return h, key, err
+	text, err := in.ReadSlice('\n')
+	if err != nil || len(text) > mostHeader || json.Unmarshal(text, &h) != nil {
+		return h, "", ErrDamaged
+	}
+	return h, string(text), nil
+}
+
+// read passes the archive of the backup to do.
+func (b *sealedBackup) read(do func(io.Reader) error) error {
+	err := travel.Unseal(b.in, b.key.Derive(purpose), b.line, do)
+	if errors.Is(err, travel.ErrForged) {
+		return ErrDamaged
+	}
+	return err
 }

@@ -154,7 +154,7 @@ func TestRoundTrip(t *testing.T) {
 	if m.Asleep != 1 || len(m.Awake) != 1 || m.Awake[0] != "awake" {
 		t.Errorf("%+v", m)
 	}
-	if got, err := Verify(t.Context(), path, key); err != nil || got.Files != m.Files || got.Bytes != m.Bytes {
+	if got, err := Verify(t.Context(), path, key, nil); err != nil || got.Files != m.Files || got.Bytes != m.Bytes {
 		t.Errorf("verified: %+v, %v; not %+v", got, err, m)
 	}
 	to := folder(t)
@@ -259,7 +259,7 @@ func TestDamaged(t *testing.T) {
 		if kind := hutch.KindOf(err); kind != hutch.Invalid && kind != hutch.Denied {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := Verify(t.Context(), file, key); err == nil {
+		if _, err := Verify(t.Context(), file, key, nil); err == nil {
 			t.Errorf("%s: verified", what)
 		}
 		if left, err := os.ReadDir(string(to)); err != nil || len(left) != 0 {
@@ -282,6 +282,28 @@ func TestDamaged(t *testing.T) {
 		t.Fatal("the header has no date")
 	}
 	refused("of another date", later, key)
+}
+
+// A backup without its key is verified with the key of the data folder if that opens it.
+func TestVerifyWithTheKeyOfTheFolder(t *testing.T) {
+	data, _ := example(t)
+	key, other := newKey(t), newKey(t)
+	path, m := backUp(t, data, key, false)
+	if got, err := Verify(t.Context(), path, nil, key); err != nil || got.Files != m.Files {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, found := range []*secret.Key{nil, other} {
+		if _, err := Verify(t.Context(), path, nil, found); !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "--secret-key FILE") || !strings.Contains(err.Error(), "--data FOLDER") {
+			t.Error(err)
+		}
+	}
+	if _, err := Verify(t.Context(), path, other, key); !errors.Is(err, hutch.Denied) {
+		t.Errorf("a wrong key: %v", err)
+	}
+	path, _ = backUp(t, data, key, true)
+	if _, err := Verify(t.Context(), path, nil, other); err != nil {
+		t.Errorf("with its key: %v", err)
+	}
 }
 
 // A full disk is that of the backup or of the new folder, not the server's: the error names the folder and the space that is needed.
@@ -531,7 +553,7 @@ func TestWriteKilled(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "backup")
 		taken := killed(t, n, "write", file, data, key)
 		if _, err := os.Stat(file); err == nil {
-			if _, err := Verify(t.Context(), file, key); err != nil {
+			if _, err := Verify(t.Context(), file, key, nil); err != nil {
 				t.Fatalf("killed before step %d, there is half a backup: %v", n, err)
 			}
 		} else if _, err := Write(t.Context(), data, Options{To: file, Key: key}); err != nil {

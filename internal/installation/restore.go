@@ -42,6 +42,10 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 		return m, err
 	}
 	defer f.Close()
+	sealed, err := open(f, key)
+	if err != nil {
+		return m, err
+	}
 	unlock, err := lock(data)
 	if err != nil {
 		return m, err
@@ -59,12 +63,12 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	if err := errors.Join(os.RemoveAll(data.Path(restoring)), os.Mkdir(data.Path(restoring), 0o711)); err != nil {
 		return m, err
 	}
-	_, used, err := open(f, key, func(r io.Reader) (err error) {
+	err = sealed.read(func(r io.Reader) (err error) {
 		m, err = extract(ctx, r, data.Path(restoring))
 		return err
 	})
 	if err == nil {
-		err = prepare(data, m, used)
+		err = prepare(data, m, sealed.key)
 	}
 	if durable.IsFull(err, string(data)) {
 		err = hutch.Errorf(hutch.Exhausted, "the disk of %s is full, and the backup needs %s there: make room on it, or choose a folder on another disk with --data", data, atMost(m.Bytes)).Because(err)
@@ -75,14 +79,27 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	return m, moveUp(data)
 }
 
-// Verify reads a whole backup, and returns what is in it.
-func Verify(ctx context.Context, file string, key *secret.Key) (m Manifest, err error) {
+// Verify reads a whole backup, and returns what is in it. key is nil for the key in the backup, or found if the backup does not have its
+// key; found can be nil.
+func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifest, err error) {
 	f, err := openFile(file)
 	if err != nil {
 		return m, err
 	}
 	defer f.Close()
-	_, _, err = open(f, key, func(r io.Reader) (err error) {
+	sealed, err := open(f, key)
+	if errors.Is(err, errNoKey) {
+		if _, err = f.Seek(0, io.SeekStart); err == nil && found != nil {
+			sealed, err = open(f, found)
+		}
+		if sealed == nil {
+			err = errNoKeyToVerify.Because(err)
+		}
+	}
+	if err != nil {
+		return m, err
+	}
+	err = sealed.read(func(r io.Reader) (err error) {
 		m, err = extract(ctx, r, "")
 		return err
 	})
