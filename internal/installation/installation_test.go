@@ -306,6 +306,41 @@ func TestVerifyWithTheKeyOfTheFolder(t *testing.T) {
 	}
 }
 
+// CheckTarget refuses a file that cannot be written, before any sandbox is copied for the backup.
+func TestTargetThatCannotBeWritten(t *testing.T) {
+	data := folder(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := t.TempDir()
+	if os.Geteuid() == 0 { // root can write to every folder of a disk that can be written
+		disk.Shrink(t, readOnly, "1m")
+		if err := unix.Mount("", readOnly, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	} else if err := os.Chmod(readOnly, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{
+		filepath.Join(dir, "none", "backup"): "cannot be written to",
+		filepath.Join(dir, "file", "backup"): "cannot be written to",
+		filepath.Join(readOnly, "backup"):    "cannot be written to",
+		filepath.Join(dir, "file"):           "is there already",
+		"":                                   "name of the backup file is missing",
+	} {
+		if err := CheckTarget(data, to); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", to, err)
+		}
+	}
+	if err := CheckTarget(data, filepath.Join(dir, "backup")); err != nil {
+		t.Error(err)
+	}
+	if _, err := Verify(t.Context(), "", nil, nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Error(err)
+	}
+}
+
 // A full disk is that of the backup or of the new folder, not the server's: the error names the folder and the space that is needed.
 func TestFullDisk(t *testing.T) {
 	data, _ := example(t)

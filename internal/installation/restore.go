@@ -107,6 +107,9 @@ func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifes
 }
 
 func openFile(file string) (*os.File, error) {
+	if file == "" {
+		return nil, errNoName
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		err = hutch.Errorf(hutch.NotFound, "the backup %s cannot be read: %s", file, errors.Unwrap(err)).Because(err)

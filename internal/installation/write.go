@@ -63,6 +63,9 @@ func atMost(bytes int64) string { return fmt.Sprintf("up to %d MiB", (bytes+1<<2
 
 // CheckTarget refuses a file to which Write would not write a backup of a data folder.
 func CheckTarget(data datadir.Folder, to string) error {
+	if to == "" {
+		return errNoName
+	}
 	path, err := filepath.Abs(to)
 	if err != nil {
 		return err
@@ -70,10 +73,31 @@ func CheckTarget(data datadir.Folder, to string) error {
 	if rel, err := filepath.Rel(string(data), path); err == nil && filepath.IsLocal(rel) {
 		return hutch.Errorf(hutch.Invalid, "%s is in the data folder: write the backup to another disk, or at least to another folder", to)
 	}
+	if err := checkFolder(filepath.Dir(path)); err != nil {
+		return notWritable(to).Because(err)
+	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return isThere(to)
 	}
 	return nil
+}
+
+// checkFolder returns an error if this process cannot create files in a folder.
+func checkFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return unix.ENOTDIR
+	}
+	return unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+}
+
+var errNoName = hutch.Errorf(hutch.Invalid, "the name of the backup file is missing: give one, such as /mnt/backups/hutch-monday")
+
+func notWritable(path string) *hutch.Error {
+	return hutch.Errorf(hutch.Invalid, "the backup cannot be written to %s: choose a folder that is there and that you can write to", path)
 }
 
 func isThere(path string) error {
@@ -84,7 +108,7 @@ func isThere(path string) error {
 func writeWhole(path string, fill func(*os.File) error) error {
 	f, err := os.OpenFile(path+partSuffix, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the backup cannot be written to %s: choose a folder that is there and that you can write to", path).Because(err)
+		return notWritable(path).Because(err)
 	}
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
