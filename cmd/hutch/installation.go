@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -288,7 +289,11 @@ before you start the server.`,
 		Example: "  HUTCH_SECRET_KEY_FILE=hutch.key hutch installation restore /mnt/backups/hutch-monday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := h.open(); err != nil {
+			path, err := h.path()
+			if err != nil {
+				return err
+			}
+			if h.dir, err = filepath.Abs(path); err != nil { // Restore creates it
 				return err
 			}
 			return withBackup(c.Context(), std, keyFile, asJSON, func(ctx context.Context, key *secret.Key) (installation.Manifest, string, error) {

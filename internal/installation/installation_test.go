@@ -341,6 +341,44 @@ func TestTargetThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A refused restore leaves no folder: neither before the backup was read, nor when it turns out to be cut off at its end.
+func TestRefusedRestoreLeavesNothing(t *testing.T) {
+	data, _ := example(t)
+	key := newKey(t)
+	path, _ := backUp(t, data, key, false)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := path + "-cut"
+	if err := os.WriteFile(cut, whole[:len(whole)-10], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	above := t.TempDir()
+	to := datadir.Folder(filepath.Join(above, "srv", "hutch"))
+	for what, try := range map[string]struct {
+		file string
+		key  *secret.Key
+	}{"without a key": {path, nil}, "with another key": {path, newKey(t)}, "without a file": {path + "-none", key}, "cut off": {cut, key}} {
+		if _, err := Restore(t.Context(), try.file, try.key, to); err == nil {
+			t.Errorf("%s: restored", what)
+		}
+		if left, err := os.ReadDir(above); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", what, left, err)
+		}
+	}
+	kept := folder(t) // it was there before
+	if _, err := Restore(t.Context(), cut, key, kept); err == nil {
+		t.Error("restored")
+	}
+	if _, err := os.Stat(string(kept)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Restore(t.Context(), path, key, to); err != nil {
+		t.Error(err)
+	}
+}
+
 // A full disk is that of the backup or of the new folder, not the server's: the error names the folder and the space that is needed.
 func TestFullDisk(t *testing.T) {
 	data, _ := example(t)

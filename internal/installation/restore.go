@@ -34,8 +34,8 @@ const lostFound = "lost+found"
 // besides can be in a data folder that is to be restored: it was not backed up.
 var besides = []string{"images", datadir.Embedded, restoring, lostFound}
 
-// Restore puts a backup into an empty data folder. On an error no part of the backup is in the folder. key is nil for
-// the key in the backup.
+// Restore puts a backup into an empty data folder, which it creates if it is missing. After an error no part of the backup is in the folder,
+// and a folder that was missing is missing again. key is nil for the key in the backup.
 func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder) (m Manifest, err error) {
 	f, err := openFile(file)
 	if err != nil {
@@ -46,6 +46,15 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	if err != nil {
 		return m, err
 	}
+	remove, err := createFolder(data)
+	if err != nil {
+		return m, err
+	}
+	defer func() {
+		if err != nil {
+			remove()
+		}
+	}()
 	unlock, err := lock(data)
 	if err != nil {
 		return m, err
@@ -104,6 +113,29 @@ func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifes
 		return err
 	})
 	return m, err
+}
+
+// createFolder creates a data folder, and the folders above it that are missing. The returned function removes those that are empty again.
+func createFolder(data datadir.Folder) (remove func(), err error) {
+	var missing []string
+	for dir := string(data); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, dir)
+	}
+	remove = func() {
+		for _, dir := range missing {
+			if os.Remove(dir) != nil { // it is not empty
+				return
+			}
+		}
+	}
+	if _, err := datadir.Open(string(data)); err != nil {
+		remove()
+		return nil, err
+	}
+	return remove, nil
 }
 
 func openFile(file string) (*os.File, error) {
