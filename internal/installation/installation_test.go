@@ -468,28 +468,31 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// The memory of a sandbox in a backup is that of one moment, even without a store in the folder. Half of it is left out.
+// The memory of a sandbox in a backup, or its copy, is that of one moment, even without a store in the folder. Half of it is left out.
 func TestMemoryThatIsReplaced(t *testing.T) {
-	data := folder(t)
-	write(t, data, "server/memory/box/old", "old")
-	write(t, data, "server/memory/box/pages", "old")
-	write(t, data, "server/memory/half.new/pages", "half")
-	write(t, data, "server/memory/half.copy/pages", "half")
-	g := backupContent{data: data, open: map[string]*os.File{}}
-	defer g.close()
-	if err := errors.Join(g.walk("."), os.RemoveAll(data.Path("server/memory/box"))); err != nil {
-		t.Fatal(err)
-	}
-	write(t, data, "server/memory/box/pages", "new")
-	write(t, data, "server/memory/box/new", "new")
-	if err := g.steadyAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := slices.Sorted(maps.Keys(g.open)), []string{"server/memory/box/new", "server/memory/box/pages"}; !slices.Equal(got, want) {
-		t.Fatalf("opened %q, not %q", got, want)
-	}
-	if text, err := io.ReadAll(g.open["server/memory/box/pages"]); err != nil || string(text) != "new" {
-		t.Errorf("%q, %v", text, err)
+	for _, dir := range inEachServer("memory", checkpoints) {
+		data := folder(t)
+		write(t, data, dir+"/box/old", "old")
+		write(t, data, dir+"/box/pages", "old")
+		write(t, data, dir+"/half.new/pages", "half")
+		write(t, data, dir+"/half.copy/pages", "half")
+		g := backupContent{data: data, open: map[string]*os.File{}}
+		defer g.close()
+		if err := errors.Join(g.walk("."), os.RemoveAll(data.Path(dir+"/box"))); err != nil {
+			t.Fatal(err)
+		}
+		write(t, data, dir+"/box/pages", "new")
+		write(t, data, dir+"/box/new", "new")
+		if err := g.steadyAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := slices.Sorted(maps.Keys(g.open)), []string{dir + "/box/new", dir + "/box/pages"}; !slices.Equal(got, want) {
+			t.Errorf("opened %q, not %q", got, want)
+			continue
+		}
+		if text, err := io.ReadAll(g.open[dir+"/box/pages"]); err != nil || string(text) != "new" {
+			t.Errorf("%s: %q, %v", dir, text, err)
+		}
 	}
 }
 

@@ -13,10 +13,16 @@ import (
 )
 
 // units are folders, as patterns, whose files belong together: one of them names the others.
-var units = []string{
-	"oci",
-	datadir.Server + "/backups", datadir.Server + "/snapshots/*", datadir.Server + "/volumes/*/*", datadir.Server + "/memory/*", datadir.Server + "/" + checkpoints + "/*",
-	datadir.Conversation + "/backups", datadir.Conversation + "/snapshots/*", datadir.Conversation + "/volumes/*/*", datadir.Conversation + "/memory/*",
+var units = append([]string{"oci"}, inEachServer("backups", "snapshots/*", "volumes/*/*", "memory/*", checkpoints+"/*")...)
+
+// inEachServer returns the patterns in the folders of the server and of `hutch conversation`.
+func inEachServer(patterns ...string) (all []string) {
+	for _, server := range []string{datadir.Server, datadir.Conversation} {
+		for _, pattern := range patterns {
+			all = append(all, server+"/"+pattern)
+		}
+	}
+	return all
 }
 
 // isHalf reports whether a path belongs to a snapshot that is being made or deleted, or to memory that is being saved or copied.
