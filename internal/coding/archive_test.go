@@ -3,13 +3,16 @@ package coding_test
 import (
 	"archive/tar"
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -239,6 +242,45 @@ func TestBadForms(t *testing.T) {
 		t.Errorf("no boundary: %d %s", w.Code, w.Body)
 	}
 	noneLeft(t, svc)
+}
+
+// TestRefusedOnOneConnection: a form that is refused before its end leaves its connection to the next request. net/http
+// read the rest of such a body after the handler, and then could not read the next one.
+func TestRefusedOnOneConnection(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	srv := httptest.NewUnstartedServer(coding.NewHandler(service{}))
+	srv.Config.ErrorLog = log.New(&said, "", 0)
+	srv.Start()
+	body, kind := formed([2]string{"request", "x"}, [2]string{"archive", strings.Repeat("x", 20_000)})
+	form, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("POST /agents HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", kind, len(form), form)
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answers := bufio.NewReader(c)
+	for i := range 20 {
+		head := len(text) - 10_000 // the rest follows when the request was answered
+		io.WriteString(c, text[:head])
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		io.WriteString(c, text[head:])
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusBadRequest || resp.Close {
+			t.Fatalf("request %d: %s, %v", i, resp.Status, err)
+		}
+	}
+	c.Close()
+	srv.Close()
+	if said.Len() > 0 {
+		t.Errorf("the server says %s", &said)
+	}
 }
 
 // TestSlowArchive: comments in the answer, which keep the connection alive, do not cut off an archive that is still coming.

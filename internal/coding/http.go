@@ -112,7 +112,6 @@ func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err 
 	if !isForm(r) {
 		return req, body(w, r, &req)
 	}
-	http.NewResponseController(w).EnableFullDuplex() // otherwise a comment in the answer would cut the archive off
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return req, hutch.Errorf(hutch.Invalid, "the form in the body has no boundary").Because(err)
@@ -185,6 +184,7 @@ func repositoryOf(req hutch.AgentRequest) Repository {
 }
 
 func (h *handler) open(w http.ResponseWriter, r *http.Request) {
+	defer httpio.Duplex(w, r)() // an archive can arrive while comments are sent
 	req, d, err := begin(w, r, hutch.AgentRequest.CheckOne)
 	if err != nil {
 		problem.Write(w, err)
@@ -197,6 +197,7 @@ func (h *handler) open(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) try(w http.ResponseWriter, r *http.Request) {
+	defer httpio.Duplex(w, r)() // as in open
 	req, d, err := begin(w, r, hutch.AgentRequest.CheckTries)
 	if err != nil {
 		problem.Write(w, err)

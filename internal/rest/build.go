@@ -9,13 +9,13 @@ import (
 	"net/http"
 
 	"hutch"
+	"hutch/internal/httpio"
 	"hutch/internal/stream"
 )
 
 // build makes an image of a Dockerfile. The body has two parts, in this order: the request, and the context.
 func (h imageRoutes) build(w http.ResponseWriter, r *http.Request) {
-	// Progress is sent while the context still arrives. Without this, HTTP/1.1 would cut the context off at the first event.
-	http.NewResponseController(w).EnableFullDuplex()
+	defer httpio.Duplex(w, r)() // progress is sent while the context still arrives
 	req, files, err := h.buildParts(w, r)
 	if err != nil {
 		h.fail(w, r, err)

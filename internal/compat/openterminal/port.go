@@ -17,8 +17,8 @@ type port struct {
 	Process *string `json:"process"`
 }
 
-// socketsCommand prints the kernel's lists of sockets.
-const socketsCommand = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; true"
+// socketsCommand prints the sockets that listen, of the kernel's lists of all. An image need not have grep.
+const socketsCommand = `grep -hs " 0A " /proc/net/tcp /proc/net/tcp6 || cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; true`
 
 const maxSockets = 1 << 20 // bytes of these lists that are read
 
