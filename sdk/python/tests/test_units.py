@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -492,3 +492,89 @@ def test_an_agent_whose_connection_is_lost_works_on(text: str) -> None:
     assert caught.value.data == {"sandboxId": "s"}
     with pytest.raises(hutch.ExhaustedError, match="why"):
         asked(text + "event: error\ndata: " + json.dumps(problem(429, "exhausted")[1]) + "\n\n").follow_agent("s")
+
+
+def test_an_empty_setting_is_not_replaced_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUTCH_URL", "http://hutch.test")
+    monkeypatch.setenv("HUTCH_TOKEN", "of-the-administrator")
+    with pytest.raises(hutch.InvalidError, match=r"token is an empty text.*HUTCH_TOKEN"):
+        Hutch(token="")
+    with pytest.raises(hutch.InvalidError, match=r"url is an empty text.*HUTCH_URL"):
+        Hutch(url="")
+    with pytest.raises(hutch.InvalidError, match="token is an empty text"):
+        AsyncHutch(token="")
+    assert Hutch()._transport.headers["Authorization"] == "Bearer of-the-administrator"
+
+
+@pytest.mark.parametrize("token", ["ünï", "secret\n", " secret", "secret\x00", b"secret"])
+def test_a_token_that_no_header_can_hold(token: Any) -> None:
+    with pytest.raises(hutch.InvalidError, match=r"the token .*: give") as caught:
+        Hutch("http://hutch.test", token)
+    assert "secret" not in str(caught.value).replace("b'secret'", "")
+
+
+@pytest.mark.parametrize("url", ["http://hutch.test:99999", "http://hutch.test:port", "http://hutch.test\n", "http://[::1", b"http://hutch.test", 7])
+def test_a_url_that_cannot_be_used(url: Any) -> None:
+    with pytest.raises(hutch.InvalidError, match="is not the URL of a server: give one"):
+        Hutch(url, "t").version()
+
+
+#: Calls with values that cannot be sent, and what the error says.
+UNSENDABLE: list[tuple[Callable[[Hutch, Any], Any], str]] = [
+    (lambda h, s: s.exec("make", timeout=float("inf")), "timeout is inf.*give a finite number"),
+    (lambda h, s: s.exec("make", timeout=float("nan")), "timeout is nan.*give a finite number"),
+    (lambda h, s: h.create(sleep_after=float("inf")), "sleepAfter is inf"),
+    (lambda h, s: h.create(limits=hutch.Limits(cpu=float("nan"))), "limits.cpu is nan"),
+    (lambda h, s: h.ask("q", timeout=float("inf")), "timeout is inf"),
+    (lambda h, s: next(h.watch_stats(float("nan"))), "interval is nan"),
+    (lambda h, s: s.list_connections(wait=float("inf")), "wait is inf"),
+    (lambda h, s: s.screen.hold("a", float("inf")), r"actions\[0\].duration is inf"),
+    (lambda h, s: h.run_agent(b"tar", "go", timeout=float("inf")), "timeout is inf"),
+    (lambda h, s: s.exec("echo \ud800"), r"command has the character '\\ud800' at 5, half of a surrogate pair.*remove it"),
+    (lambda h, s: s.exec("cat", stdin="\ud800"), "stdin has the character.*or give bytes"),
+    (lambda h, s: s.exec("cat", stdin=5), "stdin is of the type int: give text or bytes"),
+    (lambda h, s: s.exec("env", env={"A": "\udc80"}), "env.A has the character"),
+    (lambda h, s: s.write_file("s.txt", "\ud800"), "content has the character.*or give bytes"),
+    (lambda h, s: s.write_file("s.txt", 5), "content is of the type int: give text or bytes"),
+    (lambda h, s: s.read_file("\ud800"), "path has the character.*remove it"),
+    (lambda h, s: s.read_file(b"s.txt"), "path is bytes: give text"),
+    (lambda h, s: s.write_input("p-1", "\ud800"), "data has the character"),
+    (lambda h, s: s.write_input("p-1", 5), "data is of the type int"),
+    (lambda h, s: h.ask("q", files={"a": "\ud800"}), "the file 'a' has the character"),
+    (lambda h, s: h.run_agent(b"tar", "\ud800"), "prompt has the character"),
+    (lambda h, s: s.exec("env", env={"A": 1}), "the variable 'A' in env is the number 1: give text, such as '1'"),
+    (lambda h, s: s.exec("env", env={"A": True}), "the variable 'A' in env is the truth value True: give text, such as 'True'"),
+    (lambda h, s: s.update(env={"B": 1.5}), "the variable 'B' in env is the number 1.5"),
+    (lambda h, s: h.create(labels={"team": 7}), "the label 'team' in labels is the number 7"),
+    (lambda h, s: s.exec("env", env={1: "A"}), "env has the name 1, which is of the type int: give text"),
+    (lambda h, s: s.exec(b"make"), "command is bytes.*decode it"),
+    (lambda h, s: s.exec("make", cwd=Path("/tmp")), "cwd is of the type PosixPath"),
+    (lambda h, s: h.set_secret("A", b"secret"), "value is bytes"),
+    (lambda h, s: h.get(5), "5 is not an id, but of the type int"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), UNSENDABLE, ids=[m for _, m in UNSENDABLE])
+def test_values_that_cannot_be_sent_reach_no_server(call: Callable[[Hutch, Any], Any], message: str) -> None:
+    server = Server()
+    client = server.client()
+    with pytest.raises(hutch.InvalidError, match=message):
+        call(client, client.sandbox("a"))
+    assert not server.requests
+
+
+def test_text_of_any_script_and_names_of_any_bytes_are_sent() -> None:
+    server = Server((404, problem(404, "not_found")[1]), (404, problem(404, "not_found")[1]))
+    sandbox = server.client().sandbox("a")
+    for call in (lambda: sandbox.exec("echo 🦫", env={"A": "ü"}), lambda: sandbox.read_file("\udcff")):
+        with pytest.raises(hutch.NotFoundError):
+            call()
+    assert json.loads(server.requests[0].content) == {"command": "echo 🦫", "env": {"A": "ü"}}
+    assert server.requests[1].url.raw_path.endswith(b"path=%FF")
+
+
+def test_a_file_that_is_not_text_is_for_read_bytes() -> None:
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=b"ELF\xff")))
+    with pytest.raises(hutch.InvalidError, match=r"/bin/ls is not UTF-8 text, as its byte 3 is 0xff: read it with read_bytes\(\)") as caught:
+        Hutch("http://hutch.test", "t", http_client=client).sandbox("a").read_file("/bin/ls")
+    assert caught.value.data == {"path": "/bin/ls"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ def json_of(value: Any) -> Any:
         return {k: json_of(v) for k, v in value.items() if v is not None}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [json_of(v) for v in value]
-    return value.to_json()
+    return value.to_json() if hasattr(value, "to_json") else value  # json_bytes refuses what JSON does not have
 
 
 def body_of(**fields: Any) -> dict[str, Any]:
@@ -55,20 +56,98 @@ def body_of(**fields: Any) -> dict[str, Any]:
     return {name: json_of(value) for name, value in fields.items() if value is not None}
 
 
+#: The fields of requests whose values are text by names that the caller chooses, and what one of them is called.
+_texts = {"env": "variable", "labels": "label"}
+
+
+def json_bytes(body: Any) -> bytes:
+    """The body of a request. A value that JSON cannot hold, or that the server would read as another one, is refused with its name."""
+    if isinstance(body, Mapping):
+        for field, what in _texts.items():
+            values = body.get(field)
+            for name, value in values.items() if isinstance(values, Mapping) else ():
+                if isinstance(value, (int, float)):
+                    raise InvalidError(f"the {what} {name!r} in {field} is the {_kind(value)} {value!r}: give text, such as {str(value)!r}")
+    _check_json("", body)
+    return json.dumps(body).encode()
+
+
+def _check_json(where: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_text(where, value)
+    elif isinstance(value, float):
+        check_number(where, value)
+    elif isinstance(value, Mapping):
+        for name, v in value.items():
+            if not isinstance(name, str):
+                raise InvalidError(f"{where or 'the request'} has the name {name!r}, which is of the type {type(name).__name__}: give text")
+            check_text(f"a name in {where or 'the request'}", name)
+            _check_json(f"{where}.{name}" if where else name, v)
+    elif isinstance(value, (list, tuple)):
+        for i, v in enumerate(value):
+            _check_json(f"{where}[{i}]", v)
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidError(f"{where} is bytes, and only text can be sent there: decode it, for example with .decode()")
+    elif value is not None and not isinstance(value, int):
+        raise InvalidError(f"{where} is of the type {type(value).__name__}, which cannot be sent as JSON: give text, a number, True, False, a list or a dict")
+
+
+def _kind(value: float) -> str:
+    return "truth value" if isinstance(value, bool) else "number"
+
+
+def check_number(where: str, value: float) -> float:
+    """Refuses infinity and NaN, which JSON does not have."""
+    if not math.isfinite(value):
+        raise InvalidError(f"{where} is {value!r}, which is not a finite number: give a finite number, or leave {where} out for its default")
+    return value
+
+
+def check_text(where: str, value: str) -> str:
+    """Refuses half of a surrogate pair: it has no UTF-8, and JSON would replace it without a word."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as e:
+        raise InvalidError(
+            f"{where} has the character {value[e.start]!r} at {e.start}, half of a surrogate pair, which cannot be sent as text: "
+            "remove it, or write text.encode('utf-8', 'replace').decode()"
+        ) from None
+    return value
+
+
+def content_of(where: str, content: str | bytes | bytearray | memoryview) -> bytes:
+    """Text or bytes as bytes."""
+    if isinstance(content, str):
+        try:
+            return content.encode()
+        except UnicodeEncodeError as e:
+            raise InvalidError(
+                f"{where} has the character {content[e.start]!r} at {e.start}, half of a surrogate pair, which UTF-8 cannot hold: "
+                "remove it, or give bytes, such as text.encode('utf-8', 'surrogateescape')"
+            ) from None
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    raise InvalidError(f"{where} is of the type {type(content).__name__}: give text or bytes")
+
+
 def input_of(stdin: str | bytes | None) -> dict[str, str]:
     """Standard input as the fields of a request."""
-    if not stdin:
+    if stdin is None or stdin == "" or stdin == b"":
         return {}
-    if isinstance(stdin, str):
-        return {"stdin": stdin}
-    return {"stdinBase64": base64.b64encode(stdin).decode()}
+    content = content_of("stdin", stdin)
+    return {"stdin": stdin} if isinstance(stdin, str) else {"stdinBase64": base64.b64encode(content).decode()}
 
 
 def file_of(path: str, content: str | bytes) -> dict[str, str]:
     """A file that goes with a question."""
+    data = content_of(f"the file {path!r}", content)
     if isinstance(content, str):
         return {"path": path, "content": content}
-    return {"path": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}
+    return {"path": path, "content": base64.b64encode(data).decode(), "encoding": "base64"}
+
+
+def milliseconds(where: str, seconds: float | None) -> int | None:
+    return None if seconds is None else round(check_number(where, seconds) * 1000)
 
 
 def bytes_of(data: str, encoding: str) -> bytes:
@@ -83,13 +162,26 @@ def query_of(**parameters: Any) -> str:
         for v in value if isinstance(value, (list, tuple)) else [value]:
             if v is None or v is False or v == "":
                 continue
+            where = name.rstrip("_")
+            if isinstance(v, (bytes, bytearray, memoryview)):
+                raise InvalidError(f"{where} is bytes: give text; os.fsdecode() makes text of the bytes of any path")
+            if isinstance(v, float):
+                check_number(where, v)
             text = "true" if v is True else text_of(v) if isinstance(v, datetime) else str(v)
-            pairs.append((name.rstrip("_"), text.encode("utf-8", "surrogateescape")))
+            try:
+                pairs.append((where, text.encode("utf-8", "surrogateescape")))
+            except UnicodeEncodeError as e:
+                raise InvalidError(
+                    f"{where} has the character {text[e.start]!r} at {e.start}, half of a surrogate pair, "
+                    "which is not an escaped byte of a name: remove it; os.fsdecode() escapes bytes"
+                ) from None
     return "?" + urlencode(pairs) if pairs else ""
 
 
 def check_id(what: str, value: str) -> str:
     """An id for a path. A malformed one could name something else there, so it is refused here."""
+    if not isinstance(value, str):
+        raise InvalidError(f"{value!r} is not an id, but of the type {type(value).__name__}: give the id as text", data={"field": what})
     if what == "name" and _secret.match(value):
         return value
     if what == "snapshot" and _template.match(value):

@@ -39,7 +39,7 @@ from .._models import (
     WaitFor,
 )
 from .._results import AgentResult, AgentTries, Answer
-from .._wire import at, body_of, check_id, file_of, query_of
+from .._wire import at, body_of, check_id, file_of, milliseconds, query_of
 from .base import Env
 from .sandbox import AsyncSandbox, OnIdle
 from .stream import AsyncAgentStream, AsyncAnswerStream, AsyncSource, AsyncStatsWatch, AsyncTriesStream, agent_request
@@ -60,8 +60,13 @@ class AsyncHutch:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, *, http_client: httpx.AsyncClient | None = None) -> None:
-        url = url or os.environ.get("HUTCH_URL")
-        token = token or os.environ.get("HUTCH_TOKEN")
+        for name, value in (("url", url), ("token", token)):
+            if value == "":  # a token of the environment can have more rights than the missing one
+                raise InvalidError(
+                    f"{name} is an empty text: give the {name} of the server, or leave {name}= out to use HUTCH_{name.upper()} of the environment"
+                )
+        url = os.environ.get("HUTCH_URL") if url is None else url
+        token = os.environ.get("HUTCH_TOKEN") if token is None else token
         if not url or not token:
             missing = " and ".join(n for n, v in (("HUTCH_URL", url), ("HUTCH_TOKEN", token)) if not v)
             raise InvalidError(f"{missing} is not set: `hutch serve` prints the URL and the token; set them, or give url= and token=")
@@ -242,7 +247,7 @@ class AsyncHutch:
             code=code,
             language=language,
             files=[file_of(path, content) for path, content in files.items()] if files else None,
-            timeout=None if timeout is None else round(timeout * 1000),
+            timeout=milliseconds("timeout", timeout),
             conversationId=conversation_id,
             agent=agent,
             command=command,

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any, Literal
 
-from .._errors import NotFoundError, error_of
+from .._errors import InvalidError, NotFoundError, error_of
 from .._models import Edit, FileInfo, GitRepository, GitStatus, Match
-from .._wire import body_of, check_path, query_of
+from .._wire import body_of, check_path, content_of, query_of
 from .base import Handle
 from .stream import AsyncFileWatch
 
 ArchiveFormat = Literal["tar", "tar.gz", "zip"]
 Content = str | bytes | AsyncIterable[bytes]
+#: Contents that are sent as a whole, although some of them can be iterated over.
+_whole = (str, bytes, bytearray, memoryview)
 
 
 def _bytes(content: Content) -> bytes | AsyncIterable[bytes]:
-    return content.encode() if isinstance(content, str) else content
+    if isinstance(content, _whole) or not isinstance(content, AsyncIterable):
+        return content_of("content", content)
+    return content
 
 
 class Files(Handle):
@@ -24,7 +28,13 @@ class Files(Handle):
 
     async def read_file(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> str:
         """The text of a file, or of a part of it. `read_bytes` is for files that are not UTF-8."""
-        return (await self.read_bytes(path, offset=offset, length=length, first_line=first_line, last_line=last_line)).decode()
+        content = await self.read_bytes(path, offset=offset, length=length, first_line=first_line, last_line=last_line)
+        try:
+            return content.decode()
+        except UnicodeDecodeError as e:
+            raise InvalidError(
+                f"what was read of {path} is not UTF-8 text, as its byte {e.start} is {content[e.start]:#04x}: read it with read_bytes()", data={"path": path}
+            ) from e
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> bytes:
         """The bytes of a file, or of a part of it. A negative offset counts from the end."""
@@ -146,7 +156,7 @@ class Files(Handle):
     async def unpack(self, path: str, archive: bytes | AsyncIterable[bytes], *, format: ArchiveFormat = "tar.gz") -> None:
         """Puts what is in an archive below a folder, over what is there."""
         request = self._request("PUT", "/files/archive", query=query_of(path=check_path(path), format=format), patience=None)
-        request.content = archive
+        request.content = _bytes(archive)
         await self._transport.call(request)
 
     async def git_checkout(

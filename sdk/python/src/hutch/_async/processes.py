@@ -10,7 +10,7 @@ from typing import Literal
 from .._errors import ConflictError, HutchTimeoutError
 from .._models import HealthCheck, ProcessInfo, SharedTerminal, TerminalLink, TerminalSize, WaitResult
 from .._results import Logs
-from .._wire import body_of, query_of
+from .._wire import body_of, content_of, query_of
 from .base import Env, Handle, patience
 from .stream import AsyncLogStream, AsyncTerminal
 from .transport import Request
@@ -89,7 +89,7 @@ class Processes(Handle):
     async def write_input(self, process_id: str, data: str | bytes = b"", *, end: bool = False) -> None:
         """Writes to the standard input of a process, or its terminal; `end` ends the input after it."""
         request = self._request("POST", "/processes/{process}/input", query=query_of(end=end), process=process_id)
-        content = data.encode() if isinstance(data, str) else bytes(data)
+        content = content_of("data", data)
         await self._transport.call(Request("POST", request.path, content=content, patience=None))
 
     async def resize_terminal(self, process_id: str, columns: int, rows: int) -> None:

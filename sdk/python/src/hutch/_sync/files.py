@@ -6,18 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from .._errors import NotFoundError, error_of
+from .._errors import InvalidError, NotFoundError, error_of
 from .._models import Edit, FileInfo, GitRepository, GitStatus, Match
-from .._wire import body_of, check_path, query_of
+from .._wire import body_of, check_path, content_of, query_of
 from .base import Handle
 from .stream import FileWatch
 
 ArchiveFormat = Literal["tar", "tar.gz", "zip"]
 Content = str | bytes | Iterable[bytes]
+#: Contents that are sent as a whole, although some of them can be iterated over.
+_whole = (str, bytes, bytearray, memoryview)
 
 
 def _bytes(content: Content) -> bytes | Iterable[bytes]:
-    return content.encode() if isinstance(content, str) else content
+    if isinstance(content, _whole) or not isinstance(content, Iterable):
+        return content_of("content", content)
+    return content
 
 
 class Files(Handle):
@@ -25,7 +29,13 @@ class Files(Handle):
 
     def read_file(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> str:
         """The text of a file, or of a part of it. `read_bytes` is for files that are not UTF-8."""
-        return (self.read_bytes(path, offset=offset, length=length, first_line=first_line, last_line=last_line)).decode()
+        content = self.read_bytes(path, offset=offset, length=length, first_line=first_line, last_line=last_line)
+        try:
+            return content.decode()
+        except UnicodeDecodeError as e:
+            raise InvalidError(
+                f"what was read of {path} is not UTF-8 text, as its byte {e.start} is {content[e.start]:#04x}: read it with read_bytes()", data={"path": path}
+            ) from e
 
     def read_bytes(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> bytes:
         """The bytes of a file, or of a part of it. A negative offset counts from the end."""
@@ -147,7 +157,7 @@ class Files(Handle):
     def unpack(self, path: str, archive: bytes | Iterable[bytes], *, format: ArchiveFormat = "tar.gz") -> None:
         """Puts what is in an archive below a folder, over what is there."""
         request = self._request("PUT", "/files/archive", query=query_of(path=check_path(path), format=format), patience=None)
-        request.content = archive
+        request.content = _bytes(archive)
         self._transport.call(request)
 
     def git_checkout(

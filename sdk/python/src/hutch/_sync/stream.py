@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .._errors import HutchError, UnavailableError, error_of
 from .._models import AgentEvent, AnswerOutput, FileEvent, PortEvent, ProcessInfo, Program, Repair, StatsReport, TerminalSize, TimelineEntry
 from .._results import AgentResult, AgentTries, Answer, AnswerEvent, AnswerText, CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
-from .._wire import Event, at, query_of
+from .._wire import Event, at, content_of, json_bytes, query_of
 from ._platform import sleep
 from .transport import SILENCE, Events, Request, Transport
 
@@ -310,11 +310,11 @@ def agent_request(path: str, source: Source, clone: dict[str, Any], body: dict[s
     if clone:
         body = body | {"repository": clone}  # the server says what is wrong
     boundary = secrets.token_hex(16)
-    return Request("POST", path, content=_form(boundary, body, source), headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+    return Request("POST", path, content=_form(boundary, json_bytes(body), source), headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
 
-def _form(boundary: str, body: dict[str, Any], archive: bytes | Iterable[bytes]) -> Iterator[bytes]:
-    yield f'--{boundary}\r\nContent-Disposition: form-data; name="request"\r\n\r\n{json.dumps(body)}\r\n'.encode()
+def _form(boundary: str, body: bytes, archive: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    yield f'--{boundary}\r\nContent-Disposition: form-data; name="request"\r\n\r\n'.encode() + body + b"\r\n"
     yield f'--{boundary}\r\nContent-Disposition: form-data; name="archive"; filename="archive.tar"\r\n\r\n'.encode()
     if isinstance(archive, bytes):
         yield archive
@@ -408,7 +408,7 @@ class Terminal:
     def send(self, data: str | bytes) -> None:
         """Types something. Ctrl-C is ``"\\x03"``, Ctrl-D is ``"\\x04"``."""
         socket = self._connection()
-        socket.send(data.encode() if isinstance(data, str) else data)
+        socket.send(content_of("data", data))
 
     def resize(self, columns: int, rows: int) -> None:
         socket = self._connection()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .._errors import ExhaustedError, HutchError, HutchTimeoutError, InvalidError, UnavailableError, error_of
-from .._wire import Event, EventParser
+from .._wire import Event, EventParser, json_bytes
 from ._platform import connect, http_client, sleep
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ LONGEST_PAUSE = 5.0
 SILENCE = 120.0
 
 Body = bytes | Iterable[bytes]
+
+
+def _not_url(url: object) -> InvalidError:
+    return InvalidError(f"{url!r} is not the URL of a server: give one such as http://127.0.0.1:7700")
 
 
 @dataclass
@@ -52,9 +56,21 @@ class Transport:
     """A connection pool to one server."""
 
     def __init__(self, url: str, token: str, client: httpx.Client | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise InvalidError(f"{url!r} is not the URL of a server: give one such as http://127.0.0.1:7700")
+        try:
+            parts = urlsplit(url if isinstance(url, str) else "")
+            usable = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.port != 0
+        except ValueError:  # a port that is not a number, for example
+            usable = False
+        if not usable:
+            raise _not_url(url)
+        if not isinstance(token, str):
+            raise InvalidError(f"the token is of the type {type(token).__name__}: give it as text")
+        odd = next((c for c in token if not " " <= c <= "~"), " " if token != token.strip() else None)
+        if odd is not None:  # the token itself is not in the message
+            raise InvalidError(
+                f"the token has the character {odd!r}, which cannot be sent in a header: "
+                "give the token as `hutch token create` printed it, without a space or line break after it"
+            )
         self.url = url.rstrip("/")
         self.headers = {"Authorization": f"Bearer {token}"}
         self._own = client is None
@@ -120,7 +136,7 @@ class Transport:
         content: Any = request.content
         headers = {**self.headers, "Accept": accept, **request.headers}
         if request.body is not None:
-            content = json.dumps(request.body).encode()
+            content = json_bytes(request.body)
             headers["Content-Type"] = "application/json"
         elif content is not None:
             headers.setdefault("Content-Type", "application/octet-stream")
@@ -132,6 +148,8 @@ class Transport:
                 return response
             response.read()
             response.close()
+        except httpx.InvalidURL:
+            raise _not_url(self.url) from None
         except httpx.HTTPError as e:
             raise self._fault(e) from e
         raise self._refusal(response)
@@ -185,8 +203,9 @@ class Transport:
         try:
             return connect("ws" + self.url.removeprefix("http") + path, self.headers)
         except InvalidStatus as e:
+            body = e.response.body or b""
             try:
-                problem = json.loads(e.response.body or b"")
+                problem = json.loads(body)
             except ValueError:
                 problem = None
             raise error_of(e.response.status_code, problem) from None
