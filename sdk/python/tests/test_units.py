@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -578,3 +581,48 @@ def test_a_file_that_is_not_text_is_for_read_bytes() -> None:
     with pytest.raises(hutch.InvalidError, match=r"/bin/ls is not UTF-8 text, as its byte 3 is 0xff: read it with read_bytes\(\)") as caught:
         Hutch("http://hutch.test", "t", http_client=client).sandbox("a").read_file("/bin/ls")
     assert caught.value.data == {"path": "/bin/ls"}
+
+
+@contextlib.contextmanager
+def listening(answer: bytes) -> Iterator[int]:
+    """A server of one answer, whatever is asked."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+OF_GO = b"Client sent an HTTP request to an HTTPS server.\n"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "right"),
+    [
+        ("https", b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n400 Bad Request", "http"),
+        ("http", b"HTTP/1.0 400 Bad Request\r\n\r\n" + OF_GO, "https"),
+        ("http", b"HTTP/1.0 400 Bad Request\r\n\r\n<center>The plain HTTP request was sent to HTTPS port</center>", "https"),
+        ("http", b"\x15\x03\x01\x00\x02\x02\x46", "https"),
+    ],
+)
+def test_a_url_with_the_wrong_scheme_is_corrected(scheme: str, answer: bytes, right: str) -> None:
+    with listening(answer) as port:
+        wanted = f"at {scheme}://127.0.0.1:{port} .*speaks? {right.upper()}, .*give the URL {right}://127.0.0.1:{port}$"
+        with Hutch(f"{scheme}://127.0.0.1:{port}", "t") as client:
+            with pytest.raises(hutch.UnavailableError, match=wanted):
+                client.list_sandboxes()
+            if not answer.startswith(b"\x15"):
+                with pytest.raises(hutch.UnavailableError, match=wanted):
+                    next(iter(client.sandbox("a").screen.view()))
+
+
+def test_a_certificate_that_is_not_trusted() -> None:
+    text = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1000)"
+    server = Server(*[httpx.ConnectError(text)] * 3)
+    with pytest.raises(hutch.UnavailableError, match=r"is not trusted \(self-signed certificate\): check the URL; .*SSL_CERT_FILE"):
+        server.client().version()

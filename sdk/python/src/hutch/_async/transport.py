@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,11 @@ LONGEST_PAUSE = 5.0
 SILENCE = 120.0
 
 Body = bytes | AsyncIterable[bytes]
+
+#: What a server of HTTPS answers to plain HTTP: those in Go, nginx and Apache.
+_wants_tls = re.compile(rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL")
+#: The errors of OpenSSL about an answer that is not TLS.
+_no_tls = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL")
 
 
 def _not_url(url: object) -> InvalidError:
@@ -158,6 +164,8 @@ class Transport:
             problem = json.loads(response.content)
         except ValueError:
             problem = None
+            if response.status_code == 400 and self.url.startswith("http:") and _wants_tls.search(response.content):
+                return self._other_scheme()
         error = error_of(response.status_code, problem)
         after = response.headers.get("Retry-After", "")
         if after.isdigit():
@@ -168,6 +176,9 @@ class Transport:
         """The error for a connection that could not be made, or broke."""
         import httpx
 
+        known = self._of_tls(error)
+        if known is not None:
+            return known
         if isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout)):
             return HutchTimeoutError(f"the Hutch server at {self.url} was silent for too long: it is busy, or the connection is lost")
         if isinstance(error, httpx.HTTPError):
@@ -177,6 +188,33 @@ class Transport:
                 data={"sent": sent},
             )
         return error
+
+    def _of_tls(self, error: BaseException) -> HutchError | None:
+        """The error for a server that speaks the other one of HTTP and HTTPS, or whose certificate is not trusted."""
+        cause: BaseException | None = error
+        while cause is not None:
+            text = str(cause)
+            if self.url.startswith("https:") and any(reason in text for reason in _no_tls):
+                return self._other_scheme()
+            if self.url.startswith("http:") and "HTTP/1.0 400 Bad Request" in text:  # a server in Go, to a WebSocket
+                return self._other_scheme()
+            if self.url.startswith("http:") and "illegal request line" in text:  # no text is there, but perhaps an alert of TLS
+                right = "https" + self.url.removeprefix("http")
+                return UnavailableError(f"what answers at {self.url} does not speak HTTP: check the URL; if it speaks HTTPS, give the URL {right}")
+            if "CERTIFICATE_VERIFY_FAILED" in text:
+                why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or "its check failed"
+                return UnavailableError(
+                    f"the certificate of the Hutch server at {self.url} is not trusted ({why}): "
+                    "check the URL; for a certificate of your own, set SSL_CERT_FILE to the file of its authority",
+                    data={"sent": False},
+                )
+            cause = cause.__cause__ or cause.__context__
+        return None
+
+    def _other_scheme(self) -> HutchError:
+        spoken, other = ("HTTP", "http") if self.url.startswith("https:") else ("HTTPS", "https")
+        right = other + self.url[self.url.index(":") :]
+        return UnavailableError(f"the server at {self.url} speaks {spoken}, as the URL does not say: give the URL {right}", data={"scheme": other})
 
     def _foreign(self) -> HutchError:
         return UnavailableError(f"what answers at {self.url} does not speak as Hutch does: check the URL")
@@ -207,9 +245,13 @@ class Transport:
                 problem = json.loads(body)
             except ValueError:
                 problem = None
+                if e.response.status_code == 400 and self.url.startswith("http:") and _wants_tls.search(body):
+                    raise self._other_scheme() from None
             raise error_of(e.response.status_code, problem) from None
         except (OSError, WebSocketException) as e:
-            raise UnavailableError(f"the Hutch server at {self.url} does not answer, or went away: is it running (`hutch serve`), and is the URL right?") from e
+            raise self._of_tls(e) or UnavailableError(
+                f"the Hutch server at {self.url} does not answer, or went away: is it running (`hutch serve`), and is the URL right?"
+            ) from e
 
 
 class Events:
