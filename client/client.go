@@ -14,11 +14,13 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -182,6 +184,9 @@ func (c *Client) refusal(ctx context.Context, resp *http.Response) problem.Detai
 	if err != nil {
 		return problem.New(c.fault(ctx, err))
 	}
+	if resp.StatusCode == http.StatusBadRequest && strings.HasPrefix(c.url, "http:") && wantsTLS.Match(b) {
+		return problem.New(c.speaksTLS())
+	}
 	return problem.Read(resp.StatusCode, b)
 }
 
@@ -193,7 +198,47 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
 	}
+	if err := c.checkToken(); err != nil { // the reason why nothing was sent
+		return err
+	}
+	if err := c.schemeFault(err); err != nil {
+		return err
+	}
 	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running (`hutch serve`), and is the URL right?", c.url).Because(err)
+}
+
+// schemeFault is the error for a server that speaks the other one of HTTP and HTTPS, or whose certificate is not
+// trusted. It is nil for all other faults.
+func (c *Client) schemeFault(err error) error {
+	rest, secure := strings.CutPrefix(c.url, "https:")
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	cert, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case secure && (noTLS || errors.Is(err, http.ErrSchemeMismatch)):
+		return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTP, as the URL does not say: give the URL http:%s", c.url, rest).Because(err)
+	case !secure && strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
+		return c.speaksTLS().Because(err)
+	case untrusted:
+		return hutch.Errorf(hutch.Unavailable, "the certificate of the Hutch server at %s is not trusted (%v): check the URL; for a certificate of your own, set SSL_CERT_FILE to the file of its authority", c.url, cert.Err).Because(err)
+	}
+	return nil
+}
+
+func (c *Client) speaksTLS() *hutch.Error {
+	return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTPS, as the URL does not say: give the URL https:%s", c.url, strings.TrimPrefix(c.url, "http:"))
+}
+
+// wantsTLS matches what servers of HTTPS answer to plain HTTP: those in Go, nginx and Apache.
+var wantsTLS = regexp.MustCompile(`HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL`)
+
+// checkToken refuses a token that no header can hold. The error does not have the token.
+func (c *Client) checkToken() error {
+	for _, b := range []byte(c.token) {
+		if b < ' ' || b == 0x7f {
+			return hutch.Errorf(hutch.Invalid, "the token has the character %q, which cannot be sent in a header: give the token as `hutch token create` printed it, without a line break after it", b)
+		}
+	}
+	return nil
 }
 
 // checkText refuses text that JSON would silently change.

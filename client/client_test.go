@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -324,6 +326,76 @@ func TestServerThatIsNotThere(t *testing.T) {
 	}
 	if _, err := client.New("::", "").Sandboxes(t.Context(), hutch.Filter{}); !errors.Is(err, hutch.Invalid) {
 		t.Error(err)
+	}
+}
+
+func TestAURLWithTheWrongSchemeIsCorrected(t *testing.T) {
+	t.Parallel()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	alert := answerAll(t, "\x15\x03\x01\x00\x02\x02\x46")
+	other := func(url, scheme string) string { return scheme + url[strings.Index(url, ":"):] }
+	for url, want := range map[string]string{
+		other(plain.URL, "https"):         "speaks HTTP, as the URL does not say: give the URL " + plain.URL,
+		other(plain.URL, "https") + "/at": "give the URL " + plain.URL + "/at",
+		other(secure.URL, "http"):         "speaks HTTPS, as the URL does not say: give the URL " + secure.URL,
+		alert:                             "give the URL " + other(alert, "https"),
+		secure.URL:                        "is not trusted (x509: certificate signed by unknown authority): check the URL; for a certificate of your own, set SSL_CERT_FILE",
+	} {
+		c := client.New(url, "a-token")
+		for what, call := range map[string]func() error{
+			"a list": func() error { _, err := c.Sandboxes(t.Context(), hutch.Filter{}); return err },
+			"a command": func() error {
+				_, err := c.Exec(t.Context(), "s", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("")}, nil)
+				return err
+			},
+			"a file": func() error {
+				_, err := c.WriteFile(t.Context(), "s", hutch.WriteRequest{Path: "f"}, strings.NewReader("x"))
+				return err
+			},
+		} {
+			if err := call(); !errors.Is(err, hutch.Unavailable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s at %s: %v\nwant %s", what, url, err, want)
+			}
+		}
+		c.Close()
+	}
+}
+
+// answerAll answers every connection with the same bytes, and returns the URL.
+func answerAll(t *testing.T, answer string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.Read(make([]byte, 1<<16))
+			io.WriteString(conn, answer)
+			conn.Close()
+		}
+	}()
+	return "http://" + ln.Addr().String()
+}
+
+func TestATokenThatNoHeaderCanHold(t *testing.T) {
+	t.Parallel()
+	_, url := serveAt(t, &scripted.Service{})
+	for _, token := range []string{"secret\n", "secret\x00"} {
+		_, err := client.New(url, token).Sandboxes(t.Context(), hutch.Filter{})
+		if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "the token has the character") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", token, err)
+		}
 	}
 }
 
