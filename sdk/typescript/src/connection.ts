@@ -1,4 +1,4 @@
-import { HutchError, problemError, unreachable } from "./error.js"
+import { HutchError, otherScheme, problemError, unreachable, wantsTLS } from "./error.js"
 import { withoutPath } from "./proxy.js"
 import { fetchWithProgress, type Progress, type ProgressInit } from "./upload.js"
 import type { Abortable, Content } from "./types.js"
@@ -7,7 +7,7 @@ import type { Abortable, Content } from "./types.js"
 export interface ConnectionOptions {
   /** The URL of the server; default: HUTCH_URL of the environment, else http://127.0.0.1:7700. */
   url?: string | undefined
-  /** The token of the server; default: HUTCH_TOKEN of the environment. */
+  /** The token of the server; default: HUTCH_TOKEN of the environment. An empty text sends no token, not that of the environment. */
   token?: string | undefined
   /** Makes the calls; default: the global fetch. It reports the progress of uploads if it ends in {@link fetchWithProgress}. */
   fetch?: typeof fetch | undefined
@@ -54,8 +54,15 @@ export class Connection {
   readonly #options: ConnectionOptions
 
   constructor(options: ConnectionOptions = {}) {
-    this.url = (options.url ?? environment("HUTCH_URL") ?? "http://127.0.0.1:7700").replace(/\/+$/, "")
+    if (options.url === "") {
+      throw new HutchError("invalid", "the option url is an empty text: give the URL of the server, or leave it out to use HUTCH_URL of the environment")
+    }
+    this.url = (options.url ?? (environment("HUTCH_URL") || "http://127.0.0.1:7700")).replace(/\/+$/, "")
     this.#token = options.token ?? environment("HUTCH_TOKEN") ?? ""
+    const odd = /[^ -~]|^ | $/.exec(this.#token)?.[0] // the token itself is not in the message
+    if (odd !== undefined) {
+      throw new HutchError("invalid", `the token has the character ${JSON.stringify(odd)}, which cannot be sent in a header: give the token as hutch token create printed it, without a space or line break after it`)
+    }
     this.#options = options
   }
 
@@ -148,6 +155,7 @@ export class Connection {
       return new HutchError("unavailable", `what answers at ${this.url} redirects elsewhere: give the URL of the Hutch server itself`, { status: response.status })
     }
     const text = await this.#read(response.text(), call.signal)
+    if (wantsTLS(this.url, response.status, text)) return otherScheme(this.url)
     return problemError(parse(text), response.status, retryAfter(response))
   }
 

@@ -30,7 +30,10 @@ const units: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 360
 
 /** A duration as a number of seconds. */
 export function inSeconds(d: Duration): number {
-  if (typeof d === "number") return d
+  if (typeof d === "number") {
+    if (Number.isFinite(d)) return d
+    throw new HutchError("invalid", `${String(d)} is not a duration: give a finite number of seconds, or leave it out for the default`) // JSON would make null of it
+  }
   const m = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?$/.exec(d.trim())
   const unit = units[m?.[2] ?? "s"]
   if (!m?.[1] || unit === undefined) throw new HutchError("invalid", `${JSON.stringify(d)} is not a duration: give seconds, or a text such as "30s", "10m" or "3h"`)

@@ -81,5 +81,28 @@ function seconds(value: unknown): number | undefined {
 
 /** The error for a server that cannot be reached, or a connection that broke. */
 export function unreachable(url: string, cause: unknown): HutchError {
+  for (let at = cause as { code?: string; message?: string; cause?: unknown } | undefined; at; at = at.cause as typeof at) {
+    const text = `${at.code ?? ""} ${at.message ?? ""}`
+    if (url.startsWith("https:") && noTLS.test(text)) return otherScheme(url, cause)
+    if (untrusted.test(text)) {
+      return new HutchError("unavailable", `the certificate of the Hutch server at ${url} is not trusted (${text.trim()}): check the URL; for a certificate of your own, set NODE_EXTRA_CA_CERTS to the file of its authority`, { cause })
+    }
+  }
   return new HutchError("unavailable", `the Hutch server at ${url} does not answer, or went away: is it running (hutch serve), and is the URL right?`, { cause })
+}
+
+/** What Node, Bun and Deno say about an answer that is not TLS. */
+const noTLS = /WRONG_VERSION_NUMBER|wrong version number|PACKET_LENGTH_TOO_LONG|InvalidContentType|ERR_SSL_HTTP_REQUEST/
+/** What they say about a certificate that they do not trust. */
+const untrusted = /SELF_SIGNED_CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID|invalid peer certificate/
+
+/** Whether an answer is that of a server of HTTPS to plain HTTP: those in Go, nginx and Apache. */
+export function wantsTLS(url: string, status: number, text: string): boolean {
+  return status === 400 && url.startsWith("http:") && /HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL/.test(text)
+}
+
+/** The error for a server that speaks the other one of HTTP and HTTPS. */
+export function otherScheme(url: string, cause?: unknown): HutchError {
+  const [spoken, right] = url.startsWith("https:") ? ["HTTP", url.replace("https:", "http:")] : ["HTTPS", url.replace("http:", "https:")]
+  return new HutchError("unavailable", `the server at ${url} speaks ${spoken}, as the URL does not say: give the URL ${right}`, { cause })
 }

@@ -1,5 +1,7 @@
 // Promises of the SDK that need no server: a fetch that follows a script stands for it.
 import assert from "node:assert/strict"
+import http from "node:http"
+import net from "node:net"
 import { test } from "node:test"
 import { getSandbox, Hutch, HutchError, parsePreviewHost, proxyToSandbox, shellQuote } from "hutch"
 import { getSandbox as getCloudflareSandbox, parseSSEStream, SandboxError } from "hutch/cloudflare"
@@ -581,4 +583,42 @@ test("an archive is sent as a form, and several tries are compared", async () =>
   assert.equal((await hutch.followTries("tries-1")).tries.length, 2)
   assert.deepEqual(requests.slice(1).map((r) => `${r.method} ${r.path}`), ["POST /agents/tries", "GET /agents/tries-1/tries"])
   await assert.rejects(script(events(ofTry(1), { broken: true })).hutch.tryAgent("https://x.test/r.git", "go", 2), { code: "unavailable", data: { tries: "tries-1" } })
+})
+
+/** Starts a server of one connection handler, and returns its port. */
+async function listening(t, server) {
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))
+  t.after(() => server.close())
+  return server.address().port
+}
+
+test("a URL with the wrong scheme is corrected", async (t) => {
+  const plain = await listening(t, http.createServer((_, response) => response.end()))
+  await assert.rejects(new Hutch({ url: `https://127.0.0.1:${plain}`, token: "t", retries: 0 }).version(), (err) =>
+    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTP, as the URL does not say: give the URL http://127.0.0.1:${plain}`))
+  const secure = await listening(t, net.createServer((c) => c.once("data", () => c.end("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"))))
+  await assert.rejects(new Hutch({ url: `http://127.0.0.1:${secure}`, token: "t" }).version(), (err) =>
+    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTPS, as the URL does not say: give the URL https://127.0.0.1:${secure}`))
+})
+
+test("settings that are empty, and tokens that no header can hold", async (t) => {
+  const before = { ...process.env }
+  t.after(() => { process.env = before })
+  Object.assign(process.env, { HUTCH_URL: "", HUTCH_TOKEN: "of-the-administrator" })
+  const { fake, requests } = script(json({}))
+  await new Hutch({ url: "http://hutch.test", token: "", fetch: fake }).version()
+  assert.equal(requests[0].headers.get("Authorization"), null)
+  assert.throws(() => new Hutch({ url: "" }), /the option url is an empty text: give the URL/)
+  assert.equal(new Hutch({}).connection.url, "http://127.0.0.1:7700")
+  for (const token of ["secret\n", "ünï", " secret"]) {
+    assert.throws(() => new Hutch({ token }), (err) => HutchError.is(err, "invalid") && /the token has the character .*: give/.test(err.message) && !err.message.includes("secret"))
+  }
+})
+
+test("a time that is not finite is refused", async () => {
+  for (const sleepAfter of [Infinity, NaN]) {
+    const { hutch, requests } = script(json({}))
+    await assert.rejects(hutch.create({ sleepAfter }), (err) => HutchError.is(err, "invalid") && /give a finite number of seconds/.test(err.message))
+    assert.equal(requests.length, 0)
+  }
 })
