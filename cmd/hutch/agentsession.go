@@ -108,7 +108,7 @@ func newAgentResume(h *home, std streams) *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&prompt, "prompt", "p", "", "what the agent is to do; - reads it from the standard input")
 	f.StringVar(&file, "definition", "", definitionUsage)
-	durationVar(f, &timeout, "timeout", "t", 0, "end the agent after this time (default 1h)")
+	positiveDurationVar(f, &timeout, "timeout", "t", 0, "end the agent after this time (default 1h)")
 	f.BoolVarP(&detach, "detach", "d", false, "let the agent work alone")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON, with the difference in it")
 	return c

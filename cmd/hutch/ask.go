@@ -118,7 +118,7 @@ func (a *asker) flags(f *pflag.FlagSet) {
 	f.StringVarP(&q.Code, "code", "c", "", "run this program, and ask no model")
 	f.StringVar(&q.ConversationID, "conversation", "", "id of a conversation, which keeps its sandbox and what was said (needs a server)")
 	f.IntVar(&q.MaxTokens, "max-tokens", 0, "most tokens of an answer of the model (default 2048)")
-	durationVar(f, &a.timeout, "timeout", "t", ask.DefaultTimeout, "time limit of the program")
+	positiveDurationVar(f, &a.timeout, "timeout", "t", ask.DefaultTimeout, "time limit of the program")
 	f.IntVar(&a.repairs, "repairs", -1, "how often a program that fails goes back to the model, 0 to 5 (default: the server's, 2)")
 	f.BoolVar(&q.NoCache, "no-cache", false, "ask the model even when the program for this question is known")
 	f.StringVar(&a.runtime, "runtime", "", "runtime without a server: gvisor, native, docker or kubernetes (default: the first that works)")

@@ -46,7 +46,7 @@ programs change meanwhile may be in the copy or not.
 		}),
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "a name for people")
-	durationVar(c.Flags(), &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(c.Flags(), &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

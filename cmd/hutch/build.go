@@ -74,7 +74,7 @@ func (f *buildFlags) flags(c *cobra.Command) {
 	s.Float64Var(&f.limits.CPU, "cpu", 0, "cores of a step (default 1)")
 	s.IntVar(&f.limits.Memory, "memory", 0, "MiB of memory of a step (default 512)")
 	s.IntVar(&f.limits.Disk, "disk", 0, "MiB of files that a step can write (default 1024)")
-	durationVar(s, &f.timeout, "timeout", "", 0, "end the build after this time (default 1h)")
+	positiveDurationVar(s, &f.timeout, "timeout", "", 0, "end the build after this time (default 1h)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print the id only")
 }
 

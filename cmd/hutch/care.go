@@ -20,10 +20,10 @@ type careFlags struct {
 func (c *careFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.signal, "stop-signal", "", "`SIGNAL` that asks the process to end, such as QUIT or 3 (default: as the image says with --entrypoint, else TERM)")
 	f.StringVar(&c.command, "health-cmd", "", "command line that says by exit code 0 that the process is healthy (default: as the image says with --entrypoint)")
-	durationVar(f, &c.interval, "health-interval", "", 0, "time between two checks (default 30s)")
-	durationVar(f, &c.timeout, "health-timeout", "", 0, "time after which a check has failed (default 30s)")
-	durationVar(f, &c.startPeriod, "health-start-period", "", 0, "time after a start in which failures do not count")
-	durationVar(f, &c.startInterval, "health-start-interval", "", 0, "time between two checks until one has succeeded (default 5s)")
+	positiveDurationVar(f, &c.interval, "health-interval", "", 0, "time between two checks (default 30s)")
+	positiveDurationVar(f, &c.timeout, "health-timeout", "", 0, "time after which a check has failed (default 30s)")
+	durationVar(f, &c.startPeriod, "health-start-period", "", 0, "time after a start in which failures do not count, 0 for none")
+	positiveDurationVar(f, &c.startInterval, "health-start-interval", "", 0, "time between two checks until one has succeeded (default 5s)")
 	f.IntVar(&c.retries, "health-retries", 0, "failures in a row that make it unhealthy (default 3)")
 }
 

@@ -69,7 +69,7 @@ func (f *codeFlags) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&f.language, "language", "l", "python", "python, javascript, typescript or bash")
 	c.Flags().StringVar(&f.context, "context", "", "name of the context (default one for each language)")
 	c.Flags().StringVarP(&f.code, "code", "c", "", "the code itself, instead of a file or a prompt")
-	durationVar(c.Flags(), &f.timeout, "timeout", "t", 0, "interrupt it after this time, e.g. 90s")
+	positiveDurationVar(c.Flags(), &f.timeout, "timeout", "t", 0, "interrupt it after this time, e.g. 90s")
 	c.Flags().StringVar(&f.save, "save", ".", "folder to save images in, when the terminal cannot show them")
 }
 

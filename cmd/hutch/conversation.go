@@ -51,7 +51,7 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 	// One token serves all chats, and a run is several operations.
 	f.IntVar(&fl.Limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
 	f.IntVar(&fl.Limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
-	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are good for (default for ever)")
+	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are good for, 0 for ever (default)")
 	fl.conversationFlags(f, 0, 0)
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
 	c.AddCommand(newConversationList(h, std), newConversationRemove(h, std))

@@ -16,6 +16,28 @@ func durationVar(f *pflag.FlagSet, d *time.Duration, name, short string, value t
 	f.VarP((*duration)(d), name, short, usage)
 }
 
+// positiveDurationVar is durationVar for a flag whose 0 means nothing but that the flag is not given. Requests have 0 for
+// that, so `--expires 0` would make a token that never expires.
+func positiveDurationVar(f *pflag.FlagSet, d *time.Duration, name, short string, value time.Duration, usage string) {
+	*d = value
+	f.VarP(positiveDuration{(*duration)(d)}, name, short, usage)
+}
+
+// positiveDuration is the value of a flag that cannot be 0 or less.
+type positiveDuration struct{ *duration }
+
+func (d positiveDuration) Set(text string) error {
+	v, err := parseDuration(text)
+	if err != nil {
+		return err
+	}
+	if v <= 0 {
+		return fmt.Errorf("%q is not longer than 0: give a time such as 90s, 5m, 12h or 30d, or leave the flag out for the default", text)
+	}
+	*d.duration = duration(v)
+	return nil
+}
+
 // duration is a flag's value.
 type duration time.Duration
 

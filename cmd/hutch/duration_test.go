@@ -1,9 +1,13 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestDurations(t *testing.T) {
@@ -26,4 +30,30 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%q is %v, %v", text, got, err)
 		}
 	}
+}
+
+// TestTimesOfZeroMeanSomething looks at each flag for a time without a value of its own: its 0 is refused, or its help says what 0 means. A 0 that
+// silently means the default made `hutch expose --link 0s` print the public URL.
+func TestTimesOfZeroMeanSomething(t *testing.T) {
+	t.Parallel()
+	explained := regexp.MustCompile(`\b0\b`)
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() != "time" || f.Value.String() != "" {
+				return // a default in words, or another time than 0
+			}
+			err := f.Value.Set("0s")
+			if err == nil && !explained.MatchString(f.Usage) {
+				t.Errorf("%s --%s: 0s is accepted, and the help does not say what it means: %s", c.CommandPath(), f.Name, f.Usage)
+			}
+			if err != nil && !strings.Contains(err.Error(), "leave the flag out for the default") {
+				t.Errorf("%s --%s: %v", c.CommandPath(), f.Name, err)
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root())
 }

@@ -74,7 +74,7 @@ no file, argument or environment.`,
 	f.IntVar(&req.Depth, "depth", 0, "number of commits (default: all)")
 	f.StringVarP(&req.Username, "username", "u", "", "for https and http")
 	f.BoolVar(&passwordStdin, "password-stdin", false, "read the password from the standard input")
-	durationVar(f, &timeout, "timeout", "t", 0, "give up after this time (default 10m)")
+	positiveDurationVar(f, &timeout, "timeout", "t", 0, "give up after this time (default 10m)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	m.flags(c)
 	return c

@@ -210,7 +210,7 @@ func newImagePrune(h *home, std streams) *cobra.Command {
 			return nil
 		}),
 	}
-	durationVar(c.Flags(), &unused, "unused", "", 0, "only those that nothing has used for this long, such as 7d")
+	positiveDurationVar(c.Flags(), &unused, "unused", "", 0, "only those that nothing has used for this long, such as 7d")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -100,7 +100,7 @@ image of the sandbox names (EXPOSE).
 	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
 	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
 	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked")
-	durationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
+	positiveDurationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

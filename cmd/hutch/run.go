@@ -47,7 +47,7 @@ func (j *job) flags(c *cobra.Command) {
 	userVar(f, &j.user, "who the command runs as")
 	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
 	f.StringArrayVar(&j.secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
-	durationVar(f, &j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
+	positiveDurationVar(f, &j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")
 	f.BoolVar(&j.asJSON, "json", false, "print the result as JSON at the end, instead of output as it comes")
 }

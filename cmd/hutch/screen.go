@@ -224,7 +224,7 @@ func newScreenKey(h *home, std streams) *cobra.Command {
 		Example: "  hutch screen key desk ctrl+s\n  hutch screen key desk Down Down Return",
 		Args:    cobra.MinimumNArgs(2),
 	}
-	durationVar(c.Flags(), &hold, "hold", "", 0, "hold the keys for so long")
+	positiveDurationVar(c.Flags(), &hold, "hold", "", 0, "hold the keys for so long")
 	return acts(h, std, c, func(args []string) ([]hutch.ScreenAction, error) {
 		a := hutch.ScreenAction{Action: hutch.PressKey, Text: strings.Join(args, " ")}
 		if hold > 0 {

@@ -45,7 +45,7 @@ func newSnapshotCreate(h *home, std streams) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&req.Name, "name", "", "a name, like no other of yours")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "leave memory out")
-	durationVar(f, &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(f, &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

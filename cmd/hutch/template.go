@@ -84,7 +84,7 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.BoolVar(&r.Entrypoint, "entrypoint", false, "run the image's own program: its ENTRYPOINT and CMD")
 	f.StringVar(&fl.ready, "ready", "", "when the start command is ready: `port:N`, http:N/PATH, log:TEXT or healthy (default: once it has started)")
 	fl.care.flags(f)
-	durationVar(f, &fl.readyTime, "ready-timeout", "", 0, "how long that may take (default 30s)")
+	positiveDurationVar(f, &fl.readyTime, "ready-timeout", "", 0, "how long that may take (default 30s)")
 	f.StringArrayVar(&r.Warm, "warm", nil, "an interpreter that waits, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.IntVar(&r.MaxSandboxes, "max", 0, "most sandboxes of the template at once (default no limit)")
 	fl.placement.flags(c)
@@ -97,7 +97,7 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.BoolVar(&r.Replace, "replace", false, "replace the template of that name")
 	f.BoolVar(&r.Shared, "shared", false, "let everybody on the server make sandboxes of it (for administrators)")
 	f.BoolVar(&r.FilesOnly, "files-only", false, "leave memory out: each sandbox runs the start command again")
-	durationVar(f, &fl.ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(f, &fl.ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 }
 
 func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {

@@ -143,7 +143,7 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&scopes, "scope", nil, "what it may do: read, exec, files, ports, admin (default all but admin)")
-	durationVar(f, &expires, "expires", "", 0, "time until it expires (default never)")
+	positiveDurationVar(f, &expires, "expires", "", 0, "time until it expires (default never)")
 	f.IntVar(&req.Limits.Requests, "requests-per-minute", 0, "HTTP requests, -1 for no limit (default the server's, 100)")
 	f.IntVar(&req.Limits.Operations, "operations-per-hour", 0, "calls about sandboxes, -1 for no limit (default the server's, 1000)")
 	f.IntVar(&req.Limits.Sandboxes, "sandboxes", 0, "at once, -1 for no limit (default the server's, 10)")

@@ -48,7 +48,7 @@ whenever something changes, and with --once a list of the sandboxes.
 	f.BoolVar(&once, "once", false, "print what sandboxes use now, and end")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&order, "sort", "cpu", "what to sort by: "+strings.Join(topNames(), ", "))
-	durationVar(f, &interval, "interval", "", 0, "time between two readings, default 2s; at least 0.5s")
+	positiveDurationVar(f, &interval, "interval", "", 0, "time between two readings, default 2s; at least 0.5s")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
 		v := newTopView()
 		if !v.sortBy(order) {

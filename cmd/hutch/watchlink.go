@@ -51,7 +51,7 @@ func newWatchLinkCreate(h *home, std streams) *cobra.Command {
 			return err
 		}),
 	}
-	durationVar(c.Flags(), &lifetime, "lifetime", "", time.Hour, "how long the link is valid, 7 days at most")
+	positiveDurationVar(c.Flags(), &lifetime, "lifetime", "", time.Hour, "how long the link is valid, 7 days at most")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
