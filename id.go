@@ -3,9 +3,11 @@ package hutch
 import (
 	"crypto/rand"
 	"encoding/base32"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxID is the longest identifier in bytes: the length of a DNS label, so that an id can be part of a preview's host
@@ -15,24 +17,61 @@ const MaxID = 63
 // CheckID reports whether id can name a sandbox or a process: 1 to 63 of a-z, 0-9 and hyphen, with no hyphen at
 // either end. The error is of kind [Invalid] and says what is wrong with the id.
 func CheckID(id string) error {
-	switch {
-	case id == "":
+	if id == "" {
 		return Errorf(Invalid, "the id is empty: use 1 to %d of a-z, 0-9 and hyphen", MaxID)
-	case len(id) > MaxID:
-		return Errorf(Invalid, "the id has %d characters: at most %d are allowed", len(id), MaxID)
-	case id[0] == '-' || id[len(id)-1] == '-':
-		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 may stand there", id)
 	}
-	for _, c := range []byte(id) {
+	upper := false
+	for _, c := range id {
 		switch {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-':
 		case 'A' <= c && c <= 'Z':
-			return Errorf(Invalid, "the id %q has upper-case letters: write it as %q", id, NormalizeID(id))
+			upper = true
 		default:
-			return Errorf(Invalid, "the id %q holds %q: use only a-z, 0-9 and hyphen", id, string(rune(c)))
+			return Errorf(Invalid, "the id %.80q holds %q: use only a-z, 0-9 and hyphen%s", id, foreign(id), suggestID(id))
 		}
 	}
+	switch {
+	case len(id) > MaxID:
+		return Errorf(Invalid, "the id has %d characters: at most %d are allowed", len(id), MaxID)
+	case id[0] == '-' || id[len(id)-1] == '-':
+		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 may stand there%s", id, suggestID(id))
+	case upper:
+		return Errorf(Invalid, "the id %q has upper-case letters: write it as %q", id, NormalizeID(id))
+	}
 	return nil
+}
+
+// foreign is the first character of an id that no id can have, in any case. It can be a byte that is not UTF-8.
+func foreign(id string) string {
+	return firstOutside(id, func(c rune) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
+	})
+}
+
+// firstOutside is the first character of s that is not allowed, or the first byte that is not UTF-8; empty if there is
+// none.
+func firstOutside(s string, allowed func(rune) bool) string {
+	for i, c := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); !allowed(c) {
+			return s[i : i+size]
+		}
+	}
+	return ""
+}
+
+// suggestID ends the error about an id with an id like it, if there is one: letters in lower case, and hyphens for what
+// is between words. Letters of other scripts have no replacement that everyone would choose.
+func suggestID(id string) string {
+	for _, c := range id {
+		if c >= utf8.RuneSelf || c < ' ' {
+			return ""
+		}
+	}
+	words := strings.FieldsFunc(NormalizeID(id), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+	if like := strings.Join(words, "-"); CheckID(like) == nil {
+		return fmt.Sprintf(", such as %q", like)
+	}
+	return ""
 }
 
 // CheckNewID reports whether id may be given to a new sandbox. In addition to the rules of [CheckID], it must not be a

@@ -2,6 +2,7 @@ package hutch_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"hutch"
@@ -17,5 +18,43 @@ func TestNamesOfHostsAreNoNewIDs(t *testing.T) {
 		if err := hutch.CheckNewID(id); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
+	}
+}
+
+func TestErrorsAboutIDsNameTheCharacterAndSuggestAValidID(t *testing.T) {
+	for id, want := range map[string]string{
+		"ünï":                            `the id "ünï" holds "ü": use only a-z, 0-9 and hyphen`,
+		"a🦫":                             `holds "🦫"`,
+		"a\xff":                          `holds "\xff"`,
+		"ÜN":                             `holds "Ü"`,
+		"My Box":                         `holds " ": use only a-z, 0-9 and hyphen, such as "my-box"`,
+		"my_box.2":                       `holds "_": use only a-z, 0-9 and hyphen, such as "my-box-2"`,
+		"-My Box-":                       `such as "my-box"`,
+		"MyBox":                          `has upper-case letters: write it as "mybox"`,
+		"-MyBox":                         `such as "mybox"`,
+		"-a":                             `begins or ends with a hyphen: only a-z and 0-9 may stand there, such as "a"`,
+		"--":                             `only a-z and 0-9 may stand there`,
+		"../..":                          `holds ".": use only a-z, 0-9 and hyphen`,
+		strings.Repeat("a", 64):          "has 64 characters",
+		strings.Repeat("A", 64):          "has 64 characters",
+		strings.Repeat("b ", 64):         `holds " ": use only a-z, 0-9 and hyphen`,
+		strings.Repeat("ü", hutch.MaxID): `holds "ü"`,
+	} {
+		err := hutch.CheckID(id)
+		if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\nwant %s", id, err, want)
+			continue
+		}
+		if _, like, ok := strings.Cut(err.Error(), "such as "); ok && hutch.CheckID(strings.Trim(like, `"`)) != nil {
+			t.Errorf("%q: the suggestion %s is not an id", id, like)
+		}
+	}
+	for name, want := range map[string]string{"My Base:v1": `such as "my-base"`, "base:ü": `holds "ü"`} {
+		if err := hutch.CheckTemplateName(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\nwant %s", name, err, want)
+		}
+	}
+	if err := (hutch.ExposeRequest{Port: 80, Token: "aü"}).Check(); err == nil || !strings.Contains(err.Error(), `holds "ü"`) {
+		t.Errorf("the token of a port: %v", err)
 	}
 }

@@ -92,10 +92,10 @@ func (r ExposeRequest) Check() error {
 	if err := CheckPort(r.Port); err != nil {
 		return err
 	}
-	for _, c := range []byte(r.Token) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return Errorf(Invalid, "the token %.40q holds %q: use 1 to %d of a-z, 0-9, _ and hyphen, or leave it out for a random one", r.Token, string(rune(c)), MaxPortToken).Naming(AboutField, "token")
-		}
+	if odd := firstOutside(r.Token, func(c rune) bool {
+		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+	}); odd != "" {
+		return Errorf(Invalid, "the token %.40q holds %q: use 1 to %d of a-z, 0-9, _ and hyphen, or leave it out for a random one", r.Token, odd, MaxPortToken).Naming(AboutField, "token")
 	}
 	switch {
 	case len(r.Token) > MaxPortToken:
