@@ -32,8 +32,9 @@ func newExpose(h *home, std streams) *cobra.Command {
 		Long: `Give a port of a sandbox a URL, and print it. The server there may start later,
 and the sandbox may sleep: who opens the URL wakes it. Another token takes the
 place of the one before. A private port opens to those who log in with a token
-that may see the sandbox, or to who has a link. Without PORT it is each TCP port that the
-image of the sandbox names (EXPOSE).
+that may see the sandbox, or to who has a link. A port that is exposed already keeps
+what no flag names: --https, for example, until --https=false. Without PORT it is each
+TCP port that the image of the sandbox names (EXPOSE).
 ` + remoteHelp,
 		Example: "  hutch expose demo 8000\n  hutch expose demo 8000 --private --link 1h",
 		Args:    cobra.RangeArgs(1, 2),
@@ -99,7 +100,7 @@ image of the sandbox names (EXPOSE).
 	c.Flags().StringVar(&req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
 	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
 	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
-	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked")
+	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked; --https=false ends it")
 	positiveDurationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
