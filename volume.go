@@ -175,6 +175,9 @@ func (m VolumeMount) Check() error {
 	if err := CheckVolume(m.Name); err != nil {
 		return err
 	}
+	if m.Path == "" {
+		return Errorf(Invalid, "the volume %q has no path in the sandbox: give it one, such as %[1]s:/workspace/%[1]s on the command line", m.Name).Naming(AboutField, "volumes")
+	}
 	if err := CheckPath(m.Path); err != nil {
 		return err
 	}

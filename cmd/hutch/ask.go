@@ -140,6 +140,9 @@ func (a *asker) request(args []string, stdin *os.File) (hutch.Question, error) {
 			return q, err
 		}
 	}
+	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's words for it are a contract of REST, and say less
+		return q, hutch.Errorf(hutch.Invalid, "the question is empty: give one as an argument, such as \"How many days has 2028?\", or on the standard input")
+	}
 	if a.repairs >= 0 {
 		q.Repairs = &a.repairs
 	}

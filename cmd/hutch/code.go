@@ -85,7 +85,7 @@ const (
 func (f *codeFlags) source(args []string, in *os.File) (code string, from origin, err error) {
 	switch {
 	case f.code != "" && len(args) > 0:
-		return "", given, usageError{fmt.Errorf("with --code there is no file, got %q", args)}
+		return "", given, usageError{fmt.Errorf("with --code there is no file, got %q: leave one of them out", strings.Join(args, " "))}
 	case f.code != "":
 		return f.code, given, nil
 	case len(args) > 0 && args[0] != "-":

@@ -89,7 +89,7 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 		return false, nil
 	case j.code != "":
 		if len(args) > 0 {
-			return false, usageError{fmt.Errorf("with --code there is no other argument but a program's, with --language; got %q", args)}
+			return false, usageError{fmt.Errorf("with --code there is no other argument but a program's, with --language; got %q: leave one of them out", strings.Join(args, " "))}
 		}
 		req.Command = j.code
 		return false, nil

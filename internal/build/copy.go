@@ -79,7 +79,7 @@ func (c *copying) prepare() (err error) {
 			return tooManyPatterns("a COPY or ADD")
 		}
 		if *to, err = patternmatcher.New(patterns); err != nil {
-			return hutch.Errorf(hutch.Invalid, "a pattern of %.200q cannot be read: %v", patterns, err)
+			return hutch.Errorf(hutch.Invalid, "a pattern of %.200q cannot be read: %v", strings.Join(patterns, " "), err)
 		}
 	}
 	for _, name := range c.a.RequiredPaths {

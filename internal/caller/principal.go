@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"hutch"
@@ -39,12 +40,28 @@ func (p *Principal) Has(scopes ...hutch.Scope) bool {
 // Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a challenge
 // (RFC 6750).
 func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
-	err := hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", p.Name, p.Scopes, verb, scopes).
+	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs %s: ask for a token that has it", p.Name, scopeNames(p.Scopes, "scopes", "and"), verb, scopeNames(scopes, "scope", "or")).
 		With("needs", scopes)
 	if p.Metadata == "" {
 		return err.With("scope", string(scopes[0]))
 	}
 	return err.With("scope", ScopePrefix+string(scopes[0])).With("resourceMetadata", p.Metadata)
+}
+
+// scopeNames are scopes in a sentence.
+func scopeNames(list []hutch.Scope, several, word string) string {
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = string(s)
+	}
+	switch last := len(names) - 1; {
+	case last < 0:
+		return "no scope"
+	case last == 0:
+		return "the scope " + names[0]
+	default:
+		return "the " + several + " " + strings.Join(names[:last], ", ") + " " + word + " " + names[last]
+	}
 }
 
 // Self returns the principal as an owner of sandboxes.

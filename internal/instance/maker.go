@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,7 @@ func (m *Maker) Driver(name string) (driver.Driver, error) {
 		}
 		names = append(names, d.Name())
 	}
-	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
+	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: use one of %s", name, strings.Join(names, ", "))
 }
 
 // Create makes a new instance.

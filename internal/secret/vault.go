@@ -303,7 +303,11 @@ func (v *Vault) findLocked(owner, name string) (entry, error) {
 func unknown(name string, known []string) error {
 	const shown = 32
 	slices.Sort(known)
-	return hutch.Errorf(hutch.NotFound, "there is no secret %s: set it with `hutch secret set %[1]s`, or use one of %q", name, known[:min(len(known), shown)]).With("secret", name)
+	others := ""
+	if len(known) > 0 {
+		others = ", or use one of " + strings.Join(known[:min(len(known), shown)], ", ")
+	}
+	return hutch.Errorf(hutch.NotFound, "there is no secret %s: set it with `hutch secret set %[1]s`%s", name, others).With("secret", name)
 }
 
 // Redactor replaces the secrets that the caller's sandboxes can hold. The server's own calls see the sandboxes of all

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -59,6 +60,9 @@ func (p Program) read(flags *pflag.FlagSet, file string) (map[string]entry, erro
 // parse returns the document in a file; nil if the file is empty.
 func parse(file string) (*yaml.Node, error) {
 	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the configuration: %w: check the path of the file, or write the file; without one, each setting has its default", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}

@@ -436,10 +436,10 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	v := h.tenant(t, hutch.TokenRequest{Name: "files", Scopes: []hutch.Scope{hutch.ScopeFiles}})
-	if got := failure(t, v.connect(t, "box")); !strings.Contains(got, "needs one of") {
+	if got := failure(t, v.connect(t, "box")); !strings.Contains(got, "needs the scope") {
 		t.Errorf("%q", got)
 	}
-	if _, err := v.connect(t, "box").Dial("tcp", "localhost:80"); err == nil || !strings.Contains(err.Error(), "needs one of") {
+	if _, err := v.connect(t, "box").Dial("tcp", "localhost:80"); err == nil || !strings.Contains(err.Error(), "needs the scope") {
 		t.Errorf("%v", err)
 	}
 }

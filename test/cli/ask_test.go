@@ -122,7 +122,8 @@ func TestAsk(t *testing.T) {
 	if out, errs, code := b.hutch("monitor", "--runtime", "native", "-l", "bash", "--code", "echo 7; exit 4"); code != 4 || !strings.Contains(out, "exit code 4") || !strings.Contains(out, "\n7\n") || strings.Contains(out, "Generation") {
 		t.Errorf("hutch monitor: %d %q %q", code, out, errs)
 	}
-	b.want("", "Question is required", 125, "ask")
+	b.want("", "the question is empty: give one as an argument", 125, "ask")
+	b.want("", "the question is empty: give one as an argument", 125, "ask", "")
 	b.stdin = strings.Repeat("x", 1<<20)
 	b.want("", "over the limit", 125, "ask")
 	b.want("", "unknown agent", 125, "ask", "--runtime", "native", "--agent", "none", "x")
