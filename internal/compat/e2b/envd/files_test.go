@@ -190,7 +190,7 @@ func TestUploadThatStalls(t *testing.T) {
 	req.Header.Set("Content-Type", "application/octet-stream")
 	if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
 		resp.Body.Close()
-		if resp.StatusCode != 400 {
+		if resp.StatusCode != 400 && resp.StatusCode != 499 { // net/http ends the request's context with its body: either can be seen first
 			t.Errorf("%d", resp.StatusCode)
 		}
 	}
