@@ -215,7 +215,7 @@ func (c *Client) schemeFault(err error) error {
 	cert, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case secure && (noTLS || errors.Is(err, http.ErrSchemeMismatch)):
-		return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTP, as the URL does not say: give the URL http:%s", c.url, rest).Because(err)
+		return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTP: give the URL http:%s", c.url, rest).Because(err)
 	case !secure && strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
 		return c.speaksTLS().Because(err)
 	case untrusted:
@@ -225,7 +225,7 @@ func (c *Client) schemeFault(err error) error {
 }
 
 func (c *Client) speaksTLS() *hutch.Error {
-	return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTPS, as the URL does not say: give the URL https:%s", c.url, strings.TrimPrefix(c.url, "http:"))
+	return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTPS: give the URL https:%s", c.url, strings.TrimPrefix(c.url, "http:"))
 }
 
 // wantsTLS matches what servers of HTTPS answer to plain HTTP: those in Go, nginx and Apache.

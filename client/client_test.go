@@ -340,9 +340,9 @@ func TestAURLWithTheWrongSchemeIsCorrected(t *testing.T) {
 	alert := answerAll(t, "\x15\x03\x01\x00\x02\x02\x46")
 	other := func(url, scheme string) string { return scheme + url[strings.Index(url, ":"):] }
 	for url, want := range map[string]string{
-		other(plain.URL, "https"):         "speaks HTTP, as the URL does not say: give the URL " + plain.URL,
+		other(plain.URL, "https"):         "speaks HTTP: give the URL " + plain.URL,
 		other(plain.URL, "https") + "/at": "give the URL " + plain.URL + "/at",
-		other(secure.URL, "http"):         "speaks HTTPS, as the URL does not say: give the URL " + secure.URL,
+		other(secure.URL, "http"):         "speaks HTTPS: give the URL " + secure.URL,
 		alert:                             "give the URL " + other(alert, "https"),
 		secure.URL:                        "is not trusted (x509: certificate signed by unknown authority): check the URL; for a certificate of your own, set SSL_CERT_FILE",
 	} {

@@ -104,5 +104,5 @@ export function wantsTLS(url: string, status: number, text: string): boolean {
 /** The error for a server that speaks the other one of HTTP and HTTPS. */
 export function otherScheme(url: string, cause?: unknown): HutchError {
   const [spoken, right] = url.startsWith("https:") ? ["HTTP", url.replace("https:", "http:")] : ["HTTPS", url.replace("http:", "https:")]
-  return new HutchError("unavailable", `the server at ${url} speaks ${spoken}, as the URL does not say: give the URL ${right}`, { cause })
+  return new HutchError("unavailable", `the server at ${url} speaks ${spoken}: give the URL ${right}`, { cause })
 }

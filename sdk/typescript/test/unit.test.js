@@ -595,10 +595,10 @@ async function listening(t, server) {
 test("a URL with the wrong scheme is corrected", async (t) => {
   const plain = await listening(t, http.createServer((_, response) => response.end()))
   await assert.rejects(new Hutch({ url: `https://127.0.0.1:${plain}`, token: "t", retries: 0 }).version(), (err) =>
-    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTP, as the URL does not say: give the URL http://127.0.0.1:${plain}`))
+    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTP: give the URL http://127.0.0.1:${plain}`))
   const secure = await listening(t, net.createServer((c) => c.once("data", () => c.end("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"))))
   await assert.rejects(new Hutch({ url: `http://127.0.0.1:${secure}`, token: "t" }).version(), (err) =>
-    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTPS, as the URL does not say: give the URL https://127.0.0.1:${secure}`))
+    HutchError.is(err, "unavailable") && err.message.endsWith(`speaks HTTPS: give the URL https://127.0.0.1:${secure}`))
 })
 
 test("settings that are empty, and tokens that no header can hold", async (t) => {

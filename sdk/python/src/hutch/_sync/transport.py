@@ -215,7 +215,7 @@ class Transport:
     def _other_scheme(self) -> HutchError:
         spoken, other = ("HTTP", "http") if self.url.startswith("https:") else ("HTTPS", "https")
         right = other + self.url[self.url.index(":") :]
-        return UnavailableError(f"the server at {self.url} speaks {spoken}, as the URL does not say: give the URL {right}", data={"scheme": other})
+        return UnavailableError(f"the server at {self.url} speaks {spoken}: give the URL {right}", data={"scheme": other})
 
     def _foreign(self) -> HutchError:
         return UnavailableError(f"what answers at {self.url} does not speak as Hutch does: check the URL")
