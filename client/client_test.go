@@ -358,7 +358,14 @@ func TestAURLWithTheWrongSchemeIsCorrected(t *testing.T) {
 				return err
 			},
 		} {
-			if err := call(); !errors.Is(err, hutch.Unavailable) || !strings.Contains(err.Error(), want) {
+			err := call()
+			for range 10 { // a server that closes while a file is sent can be seen as gone before its answer is read
+				if strings.Contains(err.Error(), want) {
+					break
+				}
+				err = call()
+			}
+			if !errors.Is(err, hutch.Unavailable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s at %s: %v\nwant %s", what, url, err, want)
 			}
 		}
