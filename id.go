@@ -17,25 +17,17 @@ const MaxID = 63
 // CheckID reports whether id can name a sandbox or a process: 1 to 63 of a-z, 0-9 and hyphen, with no hyphen at
 // either end. The error is of kind [Invalid] and says what is wrong with the id.
 func CheckID(id string) error {
-	if id == "" {
-		return Errorf(Invalid, "the id is empty: use 1 to %d of a-z, 0-9 and hyphen", MaxID)
-	}
-	upper := false
-	for _, c := range id {
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-':
-		case 'A' <= c && c <= 'Z':
-			upper = true
-		default:
-			return Errorf(Invalid, "the id %.80q holds %q: use only a-z, 0-9 and hyphen%s", id, foreign(id), suggestID(id))
-		}
-	}
+	odd := foreign(id)
 	switch {
+	case id == "":
+		return Errorf(Invalid, "the id is empty: use 1 to %d of a-z, 0-9 and hyphen", MaxID)
+	case odd != "":
+		return Errorf(Invalid, "the id %.80q holds %q: use only a-z, 0-9 and hyphen%s", id, odd, suggestID(id))
 	case len(id) > MaxID:
 		return Errorf(Invalid, "the id has %d characters: at most %d are allowed", len(id), MaxID)
 	case id[0] == '-' || id[len(id)-1] == '-':
 		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 may stand there%s", id, suggestID(id))
-	case upper:
+	case NormalizeID(id) != id:
 		return Errorf(Invalid, "the id %q has upper-case letters: write it as %q", id, NormalizeID(id))
 	}
 	return nil

@@ -180,9 +180,11 @@ func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateReq
 		}
 		req.ID = s.id()
 		req.Labels = s.labels()
-		sb, err = c.svc.Create(ctx, req)
+		if sb, err = c.svc.Create(ctx, req); err != nil {
+			return sb, err
+		}
 		// Another controller can have ended the object meanwhile, when there was nothing to destroy.
-		if going := c.checkCurrent(ctx, s); err == nil && hutch.KindOf(going) == hutch.Unavailable {
+		if going := c.checkCurrent(ctx, s); hutch.KindOf(going) == hutch.Unavailable {
 			return sb, errors.Join(going, c.destroy(ctx, s))
 		}
 	}

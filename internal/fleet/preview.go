@@ -84,13 +84,8 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 
 // search looks for a label on the other nodes and in the bucket. Its result is zero if none has it, or if too many
 // others are looked for.
-func (f *Fleet) search(label string) hutch.Preview {
-	p, full := hutch.Preview{}, true
-	within(f.previews.looks, func() {
-		p, _ = f.look(label)
-		full = false
-	})
-	if p.Life != nil || full {
+func (f *Fleet) search(label string) (p hutch.Preview) {
+	if !within(f.previews.looks, func() { p, _ = f.look(label) }) || p.Life != nil {
 		return p
 	}
 	within(f.previews.fetches, func() {
@@ -105,13 +100,15 @@ func (f *Fleet) search(label string) hutch.Preview {
 	return p
 }
 
-// within calls do if one of the slots is free.
-func within(slots chan struct{}, do func()) {
+// within calls do if one of the slots is free, and reports whether one was.
+func within(slots chan struct{}, do func()) bool {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 		do()
+		return true
 	default:
+		return false
 	}
 }
 
