@@ -24,21 +24,21 @@ func headersFor(host string, value hutch.HeaderValue) hutch.Network {
 }
 
 // withExits starts an engine whose gateways note what they are given.
-func withExits(t *testing.T) (*bench, exits) {
-	made := exits{}
+func withExits(t *testing.T) (*bench, *exits) {
+	made := &exits{}
 	return start(t, func(o *engine.Options) { o.Gateway = made.make }), made
 }
 
 // gateway returns the value that the gateway of a sandbox has for a host.
-func (x exits) gateway(t *testing.T, b *bench, id, host string) hutch.HeaderValue {
+func (x *exits) gateway(t *testing.T, b *bench, id, host string) hutch.HeaderValue {
 	t.Helper()
-	delete(x, id)
 	b.end(t)
+	x.forget()
 	b.boot(t)
 	if _, err := b.Network(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if r := x[id].Network.Headers.For(host, 443); r != nil {
+	if r := x.of(id).Network.Headers.For(host, 443); r != nil {
 		return r.Headers["Authorization"]
 	}
 	return ""
@@ -157,8 +157,8 @@ func TestHeaderRulesOfCopies(t *testing.T) {
 	if len(fork.Network.Headers) != 1 || fork.Network.Mode != hutch.NetworkOpen {
 		t.Errorf("the fork reaches %+v", fork.Network)
 	}
-	if _, err := b.Network(ann, fork.ID); err != nil || made[fork.ID].Network.Headers[0].Headers["Authorization"] != hiddenValue {
-		t.Errorf("the fork's gateway has %q, %v", made[fork.ID].Network.Headers, err)
+	if _, err := b.Network(ann, fork.ID); err != nil || made.of(fork.ID).Network.Headers[0].Headers["Authorization"] != hiddenValue {
+		t.Errorf("the fork's gateway has %q, %v", made.of(fork.ID).Network.Headers, err)
 	}
 	if _, err := b.Snapshot(ann, "box", hutch.SnapshotRequest{Name: "kept", FilesOnly: true, Shared: true}); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestHeaderRulesWithoutAKey(t *testing.T) {
 
 // A sandbox that starts in an instance of the pool takes the key of that instance; its values still open.
 func TestHeaderRulesOfThePool(t *testing.T) {
-	made := exits{}
+	made := &exits{}
 	b := start(t, func(o *engine.Options) { o.Gateway, o.Pool = made.make, engine.Pool{Max: 1, Min: 1} })
 	b.ready(t, 1)
 	b.create(t, hutch.CreateRequest{ID: "box", Network: headersFor("api.example.com", hiddenValue)})

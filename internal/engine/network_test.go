@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"hutch"
@@ -12,12 +13,34 @@ import (
 	"hutch/internal/netstack"
 )
 
-// exits are the ways out that an engine had made.
-type exits map[string]engine.Exit
+// exits are the ways out that an engine had made. Engines make them beside each other.
+type exits struct {
+	mu   sync.Mutex
+	made map[string]engine.Exit
+}
 
-func (x exits) make(e engine.Exit) (engine.Gateway, error) {
-	x[e.Sandbox] = e
+func (x *exits) make(e engine.Exit) (engine.Gateway, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.made == nil {
+		x.made = map[string]engine.Exit{}
+	}
+	x.made[e.Sandbox] = e
 	return &way{sent: e.Traffic.Sent + 1000}, nil
+}
+
+// of gives a sandbox's way out.
+func (x *exits) of(id string) engine.Exit {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.made[id]
+}
+
+// forget is for a server that starts again.
+func (x *exits) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.made)
 }
 
 // way is a way out that leads nowhere, and has sent a little more than those
@@ -36,7 +59,7 @@ func (*way) Connections(context.Context, hutch.ConnectionQuery) hutch.Connection
 
 // TestSecretsASandboxAskedFor: the gateway knows the secrets that its sandbox asked for, also after a restart.
 func TestSecretsASandboxAskedFor(t *testing.T) {
-	made := exits{}
+	var made exits
 	b := start(t, func(o *engine.Options) {
 		o.Gateway = made.make
 		o.Secret = func(_, name string) (string, error) {
@@ -51,7 +74,7 @@ func TestSecretsASandboxAskedFor(t *testing.T) {
 		if _, err := b.Network(t.Context(), "box"); err != nil {
 			t.Fatal(err)
 		}
-		if got := made["box"].Secrets(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		if got := made.of("box").Secrets(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			t.Errorf("it has %q, not %q", got, want)
 		}
 	}
@@ -67,7 +90,7 @@ func TestSecretsASandboxAskedFor(t *testing.T) {
 	}
 	expect("ASKED", "MADE")
 	b.end(t)
-	clear(made)
+	made.forget()
 	b.boot(t)
 	expect("ASKED", "MADE")
 }
@@ -130,7 +153,7 @@ func TestNetworkCeilingOfCopies(t *testing.T) {
 
 // The next server continues to count the network traffic.
 func TestTrafficIsKept(t *testing.T) {
-	b := start(t, func(o *engine.Options) { o.Gateway = exits{}.make })
+	b := start(t, func(o *engine.Options) { o.Gateway = new(exits).make })
 	b.create(t, hutch.CreateRequest{ID: "box"})
 	for want := int64(1000); want <= 3000; want += 1000 {
 		state, err := b.Network(t.Context(), "box")

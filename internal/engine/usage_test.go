@@ -139,7 +139,7 @@ func TestDestroyedWhileLookedAt(t *testing.T) {
 // a price, also when the sandboxes are gone.
 func TestNetworkIsUsage(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
-		o.Gateway, o.Prices = exits{}.make, hutch.Prices{NetworkGB: 1 << 30}
+		o.Gateway, o.Prices = new(exits).make, hutch.Prices{NetworkGB: 1 << 30}
 	})
 	b.create(t, hutch.CreateRequest{ID: "box"})
 	if _, err := b.Network(t.Context(), "box"); err != nil {

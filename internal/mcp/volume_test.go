@@ -38,7 +38,7 @@ func TestVolumesOfExec(t *testing.T) {
 		if got := exec(map[string]any{"volumes": []string{"data:/data/d"}, "sandboxId": all[0].ID}); !strings.Contains(got, "leave out volumes") {
 			t.Errorf("a volume for an existing sandbox: %s", got)
 		}
-		if got := exec(map[string]any{"volumes": []string{"data"}}); !strings.Contains(got, "the path is empty") {
+		if got := exec(map[string]any{"volumes": []string{"data"}}); !strings.Contains(got, "has no path in the sandbox") {
 			t.Errorf("a volume without a path: %s", got)
 		}
 	})

@@ -227,7 +227,7 @@ func (e *engine) serves(t *testing.T, build string) {
 		t.Errorf("the earlier image runs: label %q", label)
 	}
 	check("an upgrade")
-	if dead := e.docker(t, "docker exec hutch sh -c 'grep -l ^State:.Z /proc/[0-9]*/status || true'"); dead != "" {
+	if dead := e.docker(t, "docker exec hutch sh -c 'grep -sl ^State:.Z /proc/[0-9]*/status || true'"); dead != "" {
 		t.Errorf("dead processes whose parent does not wait for them: %q", dead)
 	}
 	e.docker(t, documented(t, "docker rm -f hutch"))

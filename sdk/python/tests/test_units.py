@@ -612,7 +612,7 @@ OF_GO = b"Client sent an HTTP request to an HTTPS server.\n"
 )
 def test_a_url_with_the_wrong_scheme_is_corrected(scheme: str, answer: bytes, right: str) -> None:
     with listening(answer) as port:
-        wanted = f"at {scheme}://127.0.0.1:{port} .*speaks? {right.upper()}, .*give the URL {right}://127.0.0.1:{port}$"
+        wanted = f"at {scheme}://127.0.0.1:{port} .*speaks? {right.upper()}[,:] give the URL {right}://127.0.0.1:{port}$"
         with Hutch(f"{scheme}://127.0.0.1:{port}", "t") as client:
             with pytest.raises(hutch.UnavailableError, match=wanted):
                 client.list_sandboxes()
