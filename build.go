@@ -37,7 +37,7 @@ const (
 
 // Check refuses a request that no server can answer.
 func (r BuildRequest) Check() error {
-	if err := r.Network.refuseHeaders("a build"); err != nil {
+	if err := r.Network.refuseHidden("a build"); err != nil {
 		return err
 	}
 	var args, secrets int

@@ -97,7 +97,7 @@ var layers = []layer{
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/..."}},
 
 	// Packages for the network of sandboxes.
-	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/proxy", "golang.org/x/time/rate"}},
 
 	// Ready instances of any kind.
 	{"hutch/internal/pool", []string{"hutch"}},

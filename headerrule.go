@@ -69,8 +69,8 @@ func (r HeaderRule) at(port uint16) (host string, ok bool) {
 	return host, number == strconv.Itoa(int(port))
 }
 
-// Names returns the rules without their values.
-func (rules HeaderRules) Names() HeaderRules {
+// names returns the rules without their values.
+func (rules HeaderRules) names() HeaderRules {
 	names := slices.Clone(rules)
 	for i, r := range rules {
 		names[i].Headers = maps.Clone(r.Headers)
@@ -81,8 +81,8 @@ func (rules HeaderRules) Names() HeaderRules {
 	return names
 }
 
-// Completed returns the rules with the values that a sandbox has already in place of empty ones. Both are canonical.
-func (rules HeaderRules) Completed(have HeaderRules) (HeaderRules, error) {
+// completed returns the rules with the values that a sandbox has already in place of empty ones.
+func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 	whole := slices.Clone(rules)
 	for i, r := range rules {
 		whole[i].Headers = maps.Clone(r.Headers)
@@ -192,12 +192,4 @@ func checkHeader(host, name, value string) error {
 
 func badHeader(format string, args ...any) *Error {
 	return Errorf(Invalid, format, args...).Naming(AboutField, "network.headers")
-}
-
-// refuseHeaders refuses header rules where no sandbox keeps their values.
-func (n Network) refuseHeaders(of string) error {
-	if len(n.Headers) == 0 {
-		return nil
-	}
-	return badHeader("%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
 }

@@ -97,35 +97,40 @@ func refused(t *testing.T, what, value string, rules hutch.HeaderRules) {
 
 func TestHeaderValuesAreKept(t *testing.T) {
 	t.Parallel()
-	have := hutch.HeaderRules{headers("a.example.com", "X", "one", "Y", "two")}
-	got, err := hutch.HeaderRules{headers("a.example.com", "X", "", "Z", "three")}.Completed(have)
+	have := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com", "X", "one", "Y", "two")}}
+	n, err := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com", "X", "", "Z", "three")}}.Completed(have)
+	got := n.Headers
 	if err != nil || len(got) != 1 || got[0].Headers["X"] != "one" || got[0].Headers["Z"] != "three" || len(got[0].Headers) != 2 {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, rules := range []hutch.HeaderRules{{headers("b.example.com", "X", "")}, {headers("*.example.com", "X", "")}, {headers("a.example.com", "Z", "")}} {
-		if _, err := rules.Completed(have); !errors.Is(err, hutch.Invalid) {
+		if _, err := (hutch.Network{Headers: rules}).Completed(have); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%q takes a value of another rule: %v", rules, err)
 		}
 	}
-	if names := have.Names(); len(names[0].Headers) != 2 || names[0].Headers["X"] != "" || have[0].Headers["X"] != "one" {
+	if names := have.Shown().Headers; len(names[0].Headers) != 2 || names[0].Headers["X"] != "" || have.Headers[0].Headers["X"] != "one" {
 		t.Errorf("%q", names)
 	}
 }
 
-// What is kept after a sandbox, or for other owners, has no header rules.
-func TestHeaderRulesOfSandboxesOnly(t *testing.T) {
+// What is kept after a sandbox, or for other owners, has no header rules and no proxy.
+func TestHiddenValuesOfSandboxesOnly(t *testing.T) {
 	t.Parallel()
-	n := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com", "X", "value")}}
-	for what, err := range map[string]error{
-		"a template": hutch.TemplateRequest{Name: "t", Network: n}.Check(),
-		"a build":    hutch.BuildRequest{Network: n}.Check(),
-		"a token":    hutch.TokenRequest{Name: "t", Scopes: []hutch.Scope{hutch.ScopeExec}, Network: &n}.Check(),
+	for _, n := range []hutch.Network{
+		{Headers: hutch.HeaderRules{headers("a.example.com", "X", "value")}},
+		{Proxy: &hutch.NetworkProxy{Address: "proxy.example.com:1080"}},
 	} {
-		if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+		for what, err := range map[string]error{
+			"a template": hutch.TemplateRequest{Name: "t", Network: n}.Check(),
+			"a build":    hutch.BuildRequest{Network: n}.Check(),
+			"a token":    hutch.TokenRequest{Name: "t", Scopes: []hutch.Scope{hutch.ScopeExec}, Network: &n}.Check(),
+		} {
+			if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s with %+v: %v", what, n, err)
+			}
 		}
-	}
-	if n.IsZero() {
-		t.Error("a network with header rules sets nothing")
+		if n.IsZero() {
+			t.Errorf("%+v sets nothing", n)
+		}
 	}
 }

@@ -44,8 +44,10 @@ type Network struct {
 	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
 	Links NetworkLinks `json:"links,omitempty"`
 	// Headers set headers of requests to some hosts. They give access to none.
-	Headers HeaderRules   `json:"headers,omitempty"`
-	Limits  NetworkLimits `json:"limits,omitzero"`
+	Headers HeaderRules `json:"headers,omitempty"`
+	// Proxy is the way out for TCP connections; nil for the host's own.
+	Proxy  *NetworkProxy `json:"proxy,omitempty"`
+	Limits NetworkLimits `json:"limits,omitzero"`
 }
 
 // NetworkLimits bound a sandbox's use of the network. Zero means the default.
@@ -61,7 +63,7 @@ const MaxNetworkRules = 1000
 
 // IsZero reports whether n sets nothing.
 func (n Network) IsZero() bool {
-	return n.Mode == "" && len(n.Allow)+len(n.Block)+len(n.Links)+len(n.Headers) == 0 && n.Limits == NetworkLimits{}
+	return n.Mode == "" && len(n.Allow)+len(n.Block)+len(n.Links)+len(n.Headers) == 0 && n.Proxy == nil && n.Limits == NetworkLimits{}
 }
 
 // Canonical returns n with its defaults and with each rule in its canonical form. Its error says which part of n is
@@ -90,8 +92,36 @@ func (n Network) Canonical() (Network, error) {
 	if n.Links, err = n.Links.canonical(); err != nil {
 		return n, err
 	}
-	n.Headers, err = n.Headers.canonical()
+	if n.Headers, err = n.Headers.canonical(); err == nil && n.Proxy != nil {
+		n.Proxy, err = n.Proxy.canonical()
+	}
 	return n, err
+}
+
+// Shown returns n without its hidden values: those of header rules, and the password of its proxy.
+func (n Network) Shown() Network {
+	n.Headers, n.Proxy = n.Headers.names(), n.Proxy.shown()
+	return n
+}
+
+// Completed returns n with the hidden values that a sandbox has already in place of empty ones. Both networks are
+// canonical.
+func (n Network) Completed(have Network) (Network, error) {
+	var err error
+	n.Proxy = n.Proxy.completed(have.Proxy)
+	n.Headers, err = n.Headers.completed(have.Headers)
+	return n, err
+}
+
+// refuseHidden refuses hidden values where no sandbox keeps them.
+func (n Network) refuseHidden(of string) error {
+	switch {
+	case len(n.Headers) > 0:
+		return badHeader("%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
+	case n.Proxy != nil:
+		return badProxy("%s cannot have a proxy, because it would keep its password: give it to each sandbox, in network.proxy of its create or of PUT /v1/sandboxes/ID/network", of)
+	}
+	return nil
 }
 
 // NetworkState is what a sandbox can reach, and what it has reached.

@@ -66,7 +66,7 @@ const maxWarm = 8
 // Check refuses a request that no server can answer.
 func (r TemplateRequest) Check() error {
 	if err := cmp.Or(CheckTemplateName(r.Name), checkOptionalID(r.From), r.SandboxRequest().Check(),
-		SnapshotRequest{TTL: r.TTL}.Check(), r.Network.refuseHeaders("a template"), r.Template.check()); err != nil {
+		SnapshotRequest{TTL: r.TTL}.Check(), r.Network.refuseHidden("a template"), r.Template.check()); err != nil {
 		return err
 	}
 	begins := r.SandboxRequest()

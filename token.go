@@ -108,8 +108,9 @@ func (r TokenRequest) checkNetwork() error {
 		return Errorf(Invalid, "a token's network has no block: give the most that its sandboxes can reach in allow, and block addresses in the network of a sandbox").Naming(AboutField, "network.block")
 	case len(r.Network.Links) > 0:
 		return Errorf(Invalid, "the network of a token has no links: each sandbox has its own").Naming(AboutField, "network.links")
-	case len(r.Network.Headers) > 0:
-		return r.Network.refuseHeaders("a token")
+	}
+	if err := r.Network.refuseHidden("a token"); err != nil {
+		return err
 	}
 	_, err := r.Network.Canonical()
 	return err

@@ -277,6 +277,7 @@ var types = map[string]any{
 	"SecretRequest":        hutch.SecretRequest{},
 	"Brokering":            hutch.Brokering{},
 	"HeaderRule":           hutch.HeaderRule{},
+	"NetworkProxy":         hutch.NetworkProxy{},
 	"Size":                 hutch.Size{},
 	"Token":                hutch.Token{},
 	"TokenLimits":          hutch.TokenLimits{},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -46,9 +47,7 @@ func (n networkFlags) parse() (hutch.Network, error) {
 }
 
 func newNetwork(h *home, std streams) *cobra.Command {
-	var mode string
-	var allow, deny, block, unblock, link, unlink, unset []string
-	var header string
+	var change networkChange
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "network SANDBOX", Short: "Say what a sandbox of the server may reach, and see what it did",
@@ -62,35 +61,28 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 --header sets a header of its requests to a host over TLS, to a value that is typed,
 unseen, or piped in. Programs inside do not get the value. It allows nothing: the
 host must be allowed, too.
+
+--proxy sends its TCP connections through a SOCKS5 server, after the rules have
+allowed them. The password of a user is typed, unseen, or piped in.
 ` + remoteHelp,
 		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
   hutch network demo --deny pypi.org
   hutch network demo --mode open --block 203.0.113.0/24
   hutch network demo --link db=my-database
   hutch network demo --header api.example.com:Authorization < value
+  hutch network demo --proxy ann@proxy.example.com:1080 < password
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			value, err := headerValue(ctx, std, header)
-			if err != nil {
+			if err := change.readHidden(ctx, std); err != nil {
 				return err
 			}
 			state, err := svc.Network(ctx, args[0])
-			if err == nil && (mode != "" || header != "" || len(allow)+len(deny)+len(block)+len(unblock)+len(link)+len(unlink)+len(unset) > 0) {
-				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), hutch.Rules(allow...), hutch.Rules(deny...))
-				if nerr == nil {
-					n.Block, nerr = n.Block.Changed(hutch.Rules(block...), hutch.Rules(unblock...))
+			if err == nil && !change.isZero() {
+				var n hutch.Network
+				if n, err = change.apply(state.Network); err == nil {
+					state, err = svc.SetNetwork(ctx, args[0], n)
 				}
-				if nerr == nil {
-					n.Links, nerr = changeLinks(n.Links, hutch.Links(link...), unlink)
-				}
-				if nerr == nil {
-					n.Headers, nerr = changeHeaders(n.Headers, header, value, unset)
-				}
-				if nerr != nil {
-					return nerr
-				}
-				state, err = svc.SetNetwork(ctx, args[0], n)
 			}
 			if err != nil {
 				return err
@@ -101,26 +93,96 @@ host must be allowed, too.
 			return showNetwork(std.out, state)
 		}),
 	}
-	f := c.Flags()
-	f.StringVar(&mode, "mode", "", "none, allow-list or open")
-	f.StringSliceVar(&allow, "allow", nil, "add a rule")
-	f.StringSliceVar(&deny, "deny", nil, "take a rule back, as it is listed")
-	f.StringSliceVar(&block, "block", nil, "block an address or net, such as 203.0.113.7 or 0.0.0.0/0:25")
-	f.StringSliceVar(&unblock, "unblock", nil, "take a block back, as it is listed")
-	f.StringSliceVar(&link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
-	f.StringSliceVar(&unlink, "unlink", nil, "take a link back, by its name")
-	f.StringVar(&header, "header", "", "set a header of requests to a host, as HOST:NAME; the value is asked for or read from standard input")
-	f.StringSliceVar(&unset, "unset-header", nil, "do not set a header any more, as HOST:NAME")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	change.flags(c.Flags())
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(newNetworkLog(h, std))
 	return c
 }
 
-// headerValue reads the value for HOST:NAME; for "" there is none.
-func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderValue, error) {
-	if header == "" {
-		return "", nil
+// networkChange is what the flags of hutch network change.
+type networkChange struct {
+	mode                                             string
+	allow, deny, block, unblock, link, unlink, unset []string
+	header, proxy                                    string
+	unsetProxy                                       bool
+
+	value hutch.HeaderValue // of the header, or the password of the proxy
+}
+
+func (c *networkChange) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.mode, "mode", "", "none, allow-list or open")
+	f.StringSliceVar(&c.allow, "allow", nil, "add a rule")
+	f.StringSliceVar(&c.deny, "deny", nil, "take a rule back, as it is listed")
+	f.StringSliceVar(&c.block, "block", nil, "block an address or net, such as 203.0.113.7 or 0.0.0.0/0:25")
+	f.StringSliceVar(&c.unblock, "unblock", nil, "take a block back, as it is listed")
+	f.StringSliceVar(&c.link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
+	f.StringSliceVar(&c.unlink, "unlink", nil, "take a link back, by its name")
+	f.StringVar(&c.header, "header", "", "set a header of requests to a host, as HOST:NAME; the value is asked for or read from standard input")
+	f.StringSliceVar(&c.unset, "unset-header", nil, "do not set a header any more, as HOST:NAME")
+	f.StringVar(&c.proxy, "proxy", "", "send TCP connections through a SOCKS5 server, as HOST:PORT or USER@HOST:PORT; the password of USER is asked for or read from standard input")
+	f.BoolVar(&c.unsetProxy, "unset-proxy", false, "send connections through no proxy any more")
+}
+
+func (c *networkChange) isZero() bool {
+	return c.mode == "" && c.header == "" && c.proxy == "" && !c.unsetProxy &&
+		len(c.allow)+len(c.deny)+len(c.block)+len(c.unblock)+len(c.link)+len(c.unlink)+len(c.unset) == 0
+}
+
+// readHidden reads the value of the header or the password of the proxy, if there is one.
+func (c *networkChange) readHidden(ctx context.Context, std streams) (err error) {
+	user, _ := cutProxy(c.proxy)
+	switch {
+	case c.proxy != "" && c.unsetProxy:
+		return usageError{errors.New("--proxy and --unset-proxy contradict each other: give one of them")}
+	case strings.Contains(user, ":"):
+		return usageError{errors.New("--proxy has a password: leave it out, as USER@HOST:PORT; it is asked for, or read from standard input")}
+	case c.header != "" && user != "":
+		return usageError{errors.New("--header and --proxy with a user both read a value from standard input: run hutch network once for each")}
+	case c.header != "":
+		c.value, err = headerValue(ctx, std, c.header)
+	case user != "":
+		var password string
+		password, err = readSecret(ctx, std, "password of "+user)
+		c.value = hutch.HeaderValue(password)
 	}
+	return err
+}
+
+// cutProxy splits USER@HOST:PORT; without USER@ there is no user.
+func cutProxy(text string) (user, address string) {
+	text = strings.TrimPrefix(text, "socks5://")
+	i := strings.LastIndexByte(text, '@')
+	return text[:max(i, 0)], text[i+1:]
+}
+
+// apply returns a network with the change.
+func (c *networkChange) apply(n hutch.Network) (hutch.Network, error) {
+	n, err := n.Changed(hutch.NetworkMode(c.mode), hutch.Rules(c.allow...), hutch.Rules(c.deny...))
+	if err != nil {
+		return n, err
+	}
+	if n.Block, err = n.Block.Changed(hutch.Rules(c.block...), hutch.Rules(c.unblock...)); err != nil {
+		return n, err
+	}
+	if n.Links, err = changeLinks(n.Links, hutch.Links(c.link...), c.unlink); err != nil {
+		return n, err
+	}
+	switch user, address := cutProxy(c.proxy); {
+	case c.unsetProxy && n.Proxy == nil:
+		return n, hutch.Errorf(hutch.NotFound, "the sandbox has no proxy to take back")
+	case c.unsetProxy:
+		n.Proxy = nil
+	case user != "":
+		n.Proxy = &hutch.NetworkProxy{Address: address, Username: user, Password: c.value}
+	case address != "":
+		n.Proxy = &hutch.NetworkProxy{Address: address}
+	}
+	n.Headers, err = changeHeaders(n.Headers, c.header, c.value, c.unset)
+	return n, err
+}
+
+// headerValue reads the value for HOST:NAME.
+func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderValue, error) {
 	host, name := cutHeader(header)
 	if host == "" || name == "" {
 		return "", usageError{fmt.Errorf("--header is %q: give HOST:NAME, such as api.example.com:Authorization", header)}
@@ -196,6 +258,9 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	}
 	for _, r := range s.Network.Headers {
 		fmt.Fprintf(w, "headers\t%s: %s\n", r.Host, strings.Join(slices.Sorted(maps.Keys(r.Headers)), ", "))
+	}
+	if p := s.Network.Proxy; p != nil {
+		fmt.Fprintf(w, "proxy\t%s\n", text.Line(strings.TrimPrefix(p.Username+"@"+p.Address, "@")))
 	}
 	t := s.Traffic
 	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)

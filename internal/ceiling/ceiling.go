@@ -57,6 +57,7 @@ func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, err
 func Fill(n, from hutch.Network) hutch.Network {
 	if n.Mode == "" && len(n.Allow) == 0 {
 		n.Mode, n.Allow, n.Block = from.Mode, from.Allow, slices.Concat(n.Block, from.Block)
+		n.Proxy = cmp.Or(n.Proxy, from.Proxy)
 	}
 	l, other := &n.Limits, from.Limits
 	l.Connections, l.Rate = cmp.Or(l.Connections, other.Connections), cmp.Or(l.Rate, other.Rate)
@@ -83,10 +84,14 @@ func within(n, ceiling hutch.Network) error {
 }
 
 // firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names. A
-// rule about addresses always needs a rule of the ceiling, because it can name private networks.
+// rule about addresses always needs a rule of the ceiling, because it can name private networks. A proxy needs to be
+// allowed as well, because it decides where connections lead.
 func firstBeyond(n, ceiling hutch.Network) (beyond hutch.NetworkRule, ok bool) {
-	rules := indexRules(ceiling.Allow)
-	for _, rule := range n.Allow {
+	rules, asked := indexRules(ceiling.Allow), n.Allow
+	if n.Proxy != nil {
+		asked = append(slices.Clone(asked), n.Proxy.Rule())
+	}
+	for _, rule := range asked {
 		if !rules.cover(rule) && (ceiling.Mode != hutch.NetworkOpen || rule.Name == "") {
 			return rule, true
 		}

@@ -14,6 +14,7 @@ func TestGive(t *testing.T) {
 	t.Parallel()
 	pypi := &hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("pypi.org"), Limits: hutch.NetworkLimits{Connections: 10}}
 	open := hutch.Network{Mode: hutch.NetworkOpen}
+	by := func(proxy string) hutch.Network { return hutch.Network{Proxy: &hutch.NetworkProxy{Address: proxy}} }
 	for _, c := range []struct {
 		name           string
 		ceiling        *hutch.Network
@@ -32,6 +33,11 @@ func TestGive(t *testing.T) {
 		{"nothing at all", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{}, open, "none [] 0"},
 		{"more than nothing", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{Allow: hutch.Rules("pypi.org")}, open, ""},
 		{"blocked, of the default", pypi, hutch.Network{Block: hutch.Rules("203.0.113.7")}, hutch.Network{}, "allow-list [] 10"},
+		{"a proxy that is allowed", &hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("pypi.org", "proxy.example.com:1080")}, by("proxy.example.com:1080"), open, "allow-list [pypi.org proxy.example.com:1080] 0"},
+		{"a proxy at another port", &hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("proxy.example.com")}, by("proxy.example.com:1080"), open, ""},
+		{"a proxy beyond", pypi, by("proxy.example.com:1080"), open, ""},
+		{"a public proxy", &open, by("proxy.example.com:1080"), open, "open [] 0"},
+		{"a proxy in a private net", &open, by("10.1.2.3:1080"), open, ""},
 		{"beyond the server", &open, open, hutch.Network{}, "open [] 0"},
 	} {
 		got, err := Give(c.ceiling, c.asks, c.fallback)

@@ -315,6 +315,9 @@ func readNetwork(text string) (n hutch.Network, err error) {
 	if len(n.Headers) > 0 {
 		return n, hutch.Errorf(hutch.Unsupported, "the annotation %s has header rules: remove them, because their values would be in the cluster for everyone who can read the object", networkRules)
 	}
+	if n.Proxy != nil && n.Proxy.Username != "" {
+		return n, hutch.Errorf(hutch.Unsupported, "the annotation %s has the user name of a proxy: remove it, because its password would be in the cluster for everyone who can read the object", networkRules)
+	}
 	return n, nil
 }
 

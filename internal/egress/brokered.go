@@ -156,7 +156,7 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 			case up := <-first:
 				return up, nil
 			default:
-				return g.opt.Dial(ctx, "tcp", p.dst.String())
+				return g.dial(ctx, "tcp", p.dst)
 			}
 		},
 		Seen: func(u broker.Use) { g.brokered(p, host, u) },

@@ -19,6 +19,8 @@
 // name, it can be another protocol; but if the client speaks first and its bytes could be TLS or HTTP, it must be that
 // protocol.
 //
+// A sandbox can have a proxy: then every TCP connection that is allowed goes through it, and no UDP.
+//
 // TLS to a host that has a brokered secret or a header rule ends in the broker, which adds the values to each request.
 package egress
 
@@ -168,6 +170,8 @@ func (g *Gateway) Set(n hutch.Network) error {
 			p.cut(v.reason)
 		} else if old != nil && g.headersLocked(old, p) != g.headersLocked(r, p) {
 			p.cut("a header rule for it was set or removed: connect again")
+		} else if old != nil && v.link == "" && !sameProxy(old.proxy, r.proxy) {
+			p.cut("the proxy of the sandbox was changed: connect again")
 		}
 	}
 	return nil
@@ -231,6 +235,9 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	}
 	if l, ok := r.links[addr]; ok && protocol == "tcp" {
 		return verdict{rule: "link " + l.Name, link: l.Sandbox}
+	}
+	if protocol == "udp" && r.proxy != nil {
+		return denied("only TCP goes through the proxy of the sandbox (network.proxy): use TCP, or hutch network %s --unset-proxy", g.opt.Sandbox)
 	}
 	if rule := r.addr(&g.host, addr, dst.Port()); rule != "" {
 		return verdict{rule: rule, names: g.brokeredLocked(protocol, dst), anyway: true}

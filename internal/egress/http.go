@@ -63,7 +63,7 @@ func (x *proxy) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	case up := <-x.up:
 		return up, nil
 	default:
-		return x.g.opt.Dial(ctx, network, x.p.dst.String())
+		return x.g.dial(ctx, network, x.p.dst)
 	}
 }
 

@@ -63,7 +63,7 @@ func (g *Gateway) resolveLink(q dnsmessage.Question, name string, line hutch.Con
 // reach connects to the destination of a verdict.
 func (g *Gateway) reach(ctx context.Context, protocol string, dst netip.AddrPort, v verdict) (net.Conn, error) {
 	if v.link == "" {
-		return g.opt.Dial(ctx, protocol, dst.String())
+		return g.dial(ctx, protocol, dst)
 	}
 	if g.opt.Link == nil {
 		return nil, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", v.link)

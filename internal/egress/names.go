@@ -220,8 +220,7 @@ func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
 	g.mu.Unlock()
 	var kept []netip.Addr
 	for _, a := range addrs {
-		how, _ := g.host.reachOf(a)
-		if _, blocked := r.blocked(a, 0); how == public && !blocked || r.addr(&g.host, a, 0) != "" {
+		if r.reaches(&g.host, a, 0) {
 			kept = append(kept, a)
 		}
 	}

@@ -14,6 +14,7 @@ type rules struct {
 	links    map[netip.Addr]hutch.NetworkLink
 	brokered func(host string, port uint16) string // as Brokering.rule
 	headers  hutch.HeaderRules
+	proxy    *hutch.NetworkProxy // nil for none
 }
 
 func newRules(n hutch.Network) (*rules, error) {
@@ -21,7 +22,7 @@ func newRules(n hutch.Network) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{network: n, links: linked(n.Links), headers: n.Headers}
+	r := &rules{network: n, links: linked(n.Links), headers: n.Headers, proxy: n.Proxy}
 	if n.Mode != hutch.NetworkNone {
 		r.list = n.Allow
 	}
@@ -69,6 +70,13 @@ func (r *rules) addr(h *host, a netip.Addr, port uint16) string {
 		return string(hutch.NetworkOpen)
 	}
 	return rule
+}
+
+// reaches reports whether the owner of a name can point it at an address: it is public, or a rule names it.
+func (r *rules) reaches(h *host, a netip.Addr, port uint16) bool {
+	how, _ := h.reachOf(a)
+	_, blocked := r.blocked(a, port)
+	return how == public && !blocked || r.addr(h, a, port) != ""
 }
 
 // blocked returns the narrowest rule that blocks an address at a port; at port 0, at all ports. An IPv4 address is

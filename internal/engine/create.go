@@ -109,7 +109,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	}
 	network, err := e.networkFor(ctx, req.Network)
 	if err == nil {
-		network.Headers, err = network.Headers.Completed(nil)
+		network, err = network.Completed(hutch.Network{})
 	}
 	if err == nil {
 		err = e.checkLinks(ctx, network.Links)
@@ -152,7 +152,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	if v.Owner != "" { // others may have a sandbox with that id
 		rec.Key = hutch.NewID("o")
 	}
-	return rec, d, e.networks.headers.keep(&rec, network)
+	return rec, d, e.networks.hidden.keep(&rec, network)
 }
 
 // enter returns the sandbox of a record from the table. If there is none, it adds a

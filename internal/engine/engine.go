@@ -151,7 +151,7 @@ func New(opt Options) *Engine {
 	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
-		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, headerValues{opt.Sealer}},
+		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, hiddenNetworks{opt.Sealer}},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)}, checkpointing: make(chan struct{}, 1),
 	}
 	e.stats = newStatsTable(e)

@@ -29,7 +29,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err := e.room(ctx, n); err != nil {
 		return nil, err
 	}
-	headers, err := e.forkedHeaders(ctx, parent)
+	hidden, err := e.forkedNetwork(ctx, parent)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	}
 	defer e.saved.RemoveInBackground(snap.Dir)
 	snap.Single = n == 1
-	forks, err := e.populate(ctx, snap, n, hutch.CreateRequest{Env: req.Env, Network: hutch.Network{Headers: headers}})
+	forks, err := e.populate(ctx, snap, n, hutch.CreateRequest{Env: req.Env, Network: hidden})
 	if err == nil {
 		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
 	}
@@ -52,12 +52,14 @@ func (e *lifecycle) room(ctx context.Context, n int) error {
 	return e.roomLocked(ctx, n)
 }
 
-// forkedHeaders returns the header rules of a sandbox for its forks, if the caller is its owner.
-func (e *lifecycle) forkedHeaders(ctx context.Context, parent *sandbox) (hutch.HeaderRules, error) {
+// forkedNetwork returns those parts of a sandbox's network that have hidden values, for its forks, if the caller is its
+// owner.
+func (e *lifecycle) forkedNetwork(ctx context.Context, parent *sandbox) (hutch.Network, error) {
 	if parent.Owner() != nameOf(ctx, "").Owner {
-		return nil, nil
+		return hutch.Network{}, nil
 	}
-	return e.networks.headers.of(parent.Record())
+	n, err := e.networks.hidden.whole(parent.Record())
+	return hutch.Network{Headers: n.Headers, Proxy: n.Proxy}, err
 }
 
 // populate makes n sandboxes from a snapshot, or none.

@@ -21,7 +21,7 @@ type Gateway = box.Gateway
 // Exit describes the sandbox for which a gateway is made.
 type Exit struct {
 	Owner, Sandbox string
-	Network        hutch.Network // with the values of its header rules
+	Network        hutch.Network // with its hidden values
 	Traffic        hutch.Traffic // traffic through the gateway before this one, under an earlier server
 	// Secrets returns the names of the secrets that the sandbox has requested so far. It can be called at any time.
 	Secrets func() []string
@@ -29,9 +29,9 @@ type Exit struct {
 
 // networks are the host's ends of the sandboxes' networks.
 type networks struct {
-	open    func(Exit) (Gateway, error) // nil where sandboxes have no gateways
-	log     *slog.Logger
-	headers headerValues
+	open   func(Exit) (Gateway, error) // nil where sandboxes have no gateways
+	log    *slog.Logger
+	hidden hiddenNetworks
 }
 
 // gateway returns the gateway of a sandbox; nil where sandboxes have no gateways.
@@ -41,9 +41,8 @@ func (n networks) gateway(s *sandbox) (Gateway, error) {
 	}
 	return s.OpenGateway(func() (Gateway, error) {
 		rec := s.Record()
-		network := rec.Sandbox.Network
-		var err error
-		if network.Headers, err = n.headers.of(rec); err != nil {
+		network, err := n.hidden.whole(rec)
+		if err != nil {
 			return nil, err
 		}
 		return n.open(Exit{s.Owner(), s.ID(), network, rec.Traffic, s.SecretNames})
@@ -157,17 +156,17 @@ func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
 		return err
 	}
 	rec := s.Record()
-	have, err := n.headers.of(rec)
+	have, err := n.hidden.whole(rec)
 	if err != nil {
 		return err
 	}
-	if to.Headers, err = to.Headers.Completed(have); err != nil {
+	if to, err = to.Completed(have); err != nil {
 		return err
 	}
-	if err := n.headers.keep(&rec, to); err != nil {
+	if err := n.hidden.keep(&rec, to); err != nil {
 		return err
 	}
-	err = s.Update(ctx, func(r *store.Record) { r.Sandbox.Network, r.HeaderValues = rec.Sandbox.Network, rec.HeaderValues })
+	err = s.Update(ctx, func(r *store.Record) { r.Sandbox.Network, r.HiddenNetwork = rec.Sandbox.Network, rec.HiddenNetwork })
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 	snap.Record = s.Record()
 	_, saves := driver.As[driver.Saver](s.Instance())
 	snap.Record.Handle, snap.Record.Listing = nil, nil
-	snap.Record.Sandbox.Network.Headers, snap.Record.HeaderValues = nil, nil // a snapshot outlives the sandbox
+	snap.Record.Sandbox.Network.Headers, snap.Record.HiddenNetwork = nil, nil // a snapshot outlives the sandbox, and so keeps no hidden values
 	if what.memory && saves && !what.files {
 		return nil
 	}

@@ -20,7 +20,7 @@ func (s *Service) SetNetwork(ctx context.Context, sandbox string, n hutch.Networ
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
-	n.Headers = n.Headers.Names()
+	n = n.Shown()
 	s.mu.Lock()
 	if sb, ok := s.sandboxes[sandbox]; ok {
 		sb.Network = n

@@ -66,7 +66,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	}
 	network, err := req.Network.Canonical()
 	if err == nil {
-		_, err = network.Headers.Completed(nil)
+		_, err = network.Completed(hutch.Network{})
 	}
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -85,7 +85,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	}
 	req.SleepAfter, req.OnIdle = cmp.Or(req.SleepAfter, 600), cmp.Or(req.OnIdle, hutch.IdleHibernate)
 	now := time.Now().UTC()
-	req.Network.Headers = req.Network.Headers.Names()
+	req.Network = req.Network.Shown()
 	sb := hutch.Sandbox{
 		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "scripted", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,

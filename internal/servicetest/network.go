@@ -16,6 +16,7 @@ func (s *suite) networks() map[string]func(*testing.T) {
 		"AtCreate":  s.networkAtCreate,
 		"Refused":   s.networkRefused,
 		"Headers":   s.networkHeaders,
+		"Proxy":     s.networkProxy,
 		"Log":       s.networkLog,
 		"NoSandbox": s.networkNoSandbox,
 	}
@@ -90,6 +91,35 @@ func (s *suite) networkHeaders(t *testing.T) {
 	set, err = s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
 	if err != nil || len(set.Network.Headers) > 0 {
 		t.Errorf("without rules it has %+v, %v", set.Network, err)
+	}
+}
+
+// A proxy is shown without its password, which a network that was read keeps when it is sent back.
+func (s *suite) networkProxy(t *testing.T) {
+	proxied := func(p hutch.NetworkProxy) hutch.Network { return hutch.Network{Proxy: &p} }
+	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann"}
+	sb := s.make(t, hutch.CreateRequest{Network: proxied(hutch.NetworkProxy{Address: "Proxy.example.com:1080", Username: "ann", Password: "hidden-value"})})
+	read, err := s.svc.Network(bounded(t), sb.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := s.svc.SetNetwork(bounded(t), sb.ID, read.Network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, n := range map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network} {
+		if n.Proxy == nil || *n.Proxy != want || len(n.Allow) > 0 {
+			t.Errorf("%s: %+v", what, n)
+		}
+	}
+	for _, bad := range []hutch.NetworkProxy{{}, {Address: "proxy.example.com"}, {Address: "127.0.0.1:1080"}, {Address: "a.example.com:1", Password: "x"}} {
+		if _, err := s.svc.SetNetwork(bounded(t), sb.ID, proxied(bad)); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	set, err = s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
+	if err != nil || set.Network.Proxy != nil {
+		t.Errorf("without a proxy it has %+v, %v", set.Network.Proxy, err)
 	}
 }
 

@@ -46,9 +46,9 @@ type Record struct {
 	Handle           driver.Handle `json:"handle"`            // the driver's handle, while it runs
 	InstanceID       string        `json:"seat,omitempty"`    // id of its running or last instance; empty means Key
 	Used             Used          `json:"used"`
-	Traffic          hutch.Traffic `json:"traffic,omitzero"`       // its network traffic
-	HeaderValues     []byte        `json:"headerValues,omitempty"` // the header rules of its network with their values, encrypted
-	Listing          *Listing      `json:"books,omitempty"`        // while it sleeps
+	Traffic          hutch.Traffic `json:"traffic,omitzero"`        // its network traffic
+	HiddenNetwork    []byte        `json:"hiddenNetwork,omitempty"` // the parts of its network that have hidden values, with these, encrypted
+	Listing          *Listing      `json:"books,omitempty"`         // while it sleeps
 	Ports            []Exposure    `json:"ports,omitempty"`
 	// VolumesUnsaved says that it was put to sleep without its agent, and so without a save of its volumes.
 	VolumesUnsaved bool `json:"volumesUnsaved,omitempty"`

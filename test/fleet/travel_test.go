@@ -124,7 +124,8 @@ func drained(t *testing.T, a, b, c *node, id string) {
 	t.Helper()
 	a.sh(t, id, "umask 077; echo kept > /workspace/file; ln -s file /workspace/link; truncate -s 100M /workspace/holes")
 	rules := hutch.HeaderRules{{Host: "api.example.com", Headers: map[string]hutch.HeaderValue{"Authorization": "Bearer a-hidden-value"}}}
-	if _, err := a.SetNetwork(t.Context(), id, hutch.Network{Headers: rules}); err != nil {
+	proxy := &hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann", Password: "a-hidden-value"}
+	if _, err := a.SetNetwork(t.Context(), id, hutch.Network{Headers: rules, Proxy: proxy}); err != nil {
 		t.Fatal(err)
 	}
 	if out := a.must(t, "node", "drain", "a"); !strings.Contains(out, "it holds no sandboxes") {
@@ -144,8 +145,8 @@ func drained(t *testing.T, a, b, c *node, id string) {
 	if got := c.sh(t, id, "cat /workspace/link; stat -c %a /workspace/file; stat -c %s /workspace/holes"); got != "kept\n600\n104857600" {
 		t.Errorf("its files: %q", got)
 	}
-	// Another node opens the values of its header rules, or there would be an error.
-	if state, err := b.Network(t.Context(), id); err != nil || len(state.Network.Headers) != 1 || state.Unavailable != "" {
+	// Another node opens the hidden values of its network, or there would be an error.
+	if state, err := b.Network(t.Context(), id); err != nil || len(state.Network.Headers) != 1 || state.Network.Proxy == nil || state.Unavailable != "" {
 		t.Errorf("its network: %+v %v", state, err)
 	}
 	if list, err = b.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) != 1 || list[0].Status != hutch.Running {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,39 +32,64 @@ const rulesResults = `{"granted": "granted to api.example.com", "shown": {"api.e
 func TestRulesOfE2BClients(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")
+	v.e2bClients(t, "e2b_rules", rulesResults, "RULE_TOKEN="+apiKey)
+}
+
+// proxyResults are what the programs of E2B's clients print about a sandbox with a proxy.
+const proxyResults = `{"through": "hello from api.example.com", "shown": {"address": "proxy.example.com:1080", "username": "ann"},
+	"wrongPassword": "", "direct": "hello from api.example.com", "removed": true, "refused": true}`
+
+// TestProxyOfE2BClients: programs of E2B's newest clients give a sandbox a proxy.
+func TestProxyOfE2BClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	proxy := w.proxy(t)
+	v := w.vaulted(t, "gvisor")
+	v.e2bClients(t, "e2b_proxy", proxyResults, "PROXY_ADDRESS=proxy.example.com:1080", "PROXY_PASSWORD="+proxy.Password)
+	if asked := proxy.Asked(); len(strings.Fields(asked)) != 2 { // once for each client
+		t.Errorf("the proxy was asked for %s", asked)
+	}
+}
+
+// e2bClients runs a program of E2B's JavaScript client and one of its Python client, and compares what they print.
+func (v *vaulted) e2bClients(t *testing.T, program, results string, env ...string) {
+	t.Helper()
 	v.sandbox(t, hutch.CreateRequest{}) // skips the test if sandboxes have no network
 	url := v.serveE2B(t)
 	python, err := filepath.Abs("../compat/venv/bin/python")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, command := range map[string][]string{"JavaScript": {"node", "e2b_rules.mjs"}, "Python": {python, "e2b_rules.py"}} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			for _, installed := range []string{"../compat/node_modules/e2b", python} {
-				if _, err := os.Stat(installed); err != nil {
-					hutchtest.Skip(t, "E2B's packages are not installed: run `test/compat/install`")
+	t.Run("clients", func(t *testing.T) { // ends when both have ended
+		for what, command := range map[string][]string{"JavaScript": {"node", program + ".mjs"}, "Python": {python, program + ".py"}} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				for _, installed := range []string{"../compat/node_modules/e2b", python} {
+					if _, err := os.Stat(installed); err != nil {
+						hutchtest.Skip(t, "E2B's packages are not installed: run `test/compat/install`")
+					}
 				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-			cmd.Dir, cmd.Stderr = "../compat", t.Output()
-			cmd.Env = append(os.Environ(), "E2B_API_KEY=right", "E2B_API_URL="+url+"/e2b", "E2B_SANDBOX_URL="+url, "E2B_DOMAIN=", "E2B_DEBUG=", "NO_PROXY=*", "RULE_TOKEN="+apiKey)
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("%v after %s", err, out)
-			}
-			var got, want map[string]any
-			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatalf("it printed %q: %v", out, err)
-			}
-			json.Unmarshal([]byte(rulesResults), &want)
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s\nnot %s", out, rulesResults)
-			}
-		})
-	}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+				cmd.Dir, cmd.Stderr = "../compat", t.Output()
+				cmd.Env = append(os.Environ(), "E2B_API_KEY=right", "E2B_API_URL="+url+"/e2b", "E2B_SANDBOX_URL="+url, "E2B_DOMAIN=", "E2B_DEBUG=", "NO_PROXY=*")
+				cmd.Env = append(cmd.Env, env...)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("%v after %s", err, out)
+				}
+				var got, want map[string]any
+				if err := json.Unmarshal(out, &got); err != nil {
+					t.Fatalf("it printed %q: %v", out, err)
+				}
+				json.Unmarshal([]byte(results), &want)
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s\nnot %s", out, results)
+				}
+			})
+		}
+	})
 }
 
 // serveE2B serves E2B's API of the engine, for the token "right".

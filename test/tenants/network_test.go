@@ -22,7 +22,7 @@ func TestNetworkCeiling(t *testing.T) {
 	eve.want(t, "POST", "/v1/sandboxes/box/snapshots", `{"name":"kept","filesOnly":true}`)
 	for _, n := range []string{
 		`{"mode":"open"}`, `{"allow":["evil.example"]}`, `{"allow":["pypi.org:*"]}`, `{"allow":["*.example.com"]}`, `{"allow":["0.0.0.0/0"]}`,
-		`{"allow":["pypi.org"],"limits":{"connections":11}}`,
+		`{"allow":["pypi.org"],"limits":{"connections":11}}`, `{"allow":["pypi.org"],"proxy":{"address":"evil.example:1080"}}`, `{"proxy":{"address":"10.1.2.3:1080"}}`,
 	} {
 		for route, body := range map[string]string{
 			"PUT /v1/sandboxes/box/network": n,

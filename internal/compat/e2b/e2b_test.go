@@ -163,12 +163,11 @@ func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for option, body := range map[string]string{
-		"network.egressProxy": `{"network":{"egressProxy":{"address":"x:1"}}}`,
-		"network.rules":       `{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":"Bearer ${e2b.identity.tokens.aws}"}}}]}}}`,
-		"query":               `{"network":{"rules":{"a.example.com":[{"transform":{"query":{"a":"b"}}}]}}}`,
-		"rewrite":             `{"network":{"rules":{"a.example.com":[{"rewrite":{}}]}}}`,
-		"iam":                 `{"iam":{"tokens":{}}}`,
-		"gpu":                 `{"gpu":"a lot"}`,
+		"network.rules": `{"network":{"rules":{"a.example.com":[{"transform":{"headers":{"X":"Bearer ${e2b.identity.tokens.aws}"}}}]}}}`,
+		"query":         `{"network":{"rules":{"a.example.com":[{"transform":{"query":{"a":"b"}}}]}}}`,
+		"rewrite":       `{"network":{"rules":{"a.example.com":[{"rewrite":{}}]}}}`,
+		"iam":           `{"iam":{"tokens":{}}}`,
+		"gpu":           `{"gpu":"a lot"}`,
 	} {
 		got := s.want(501, "POST", "/v2/sandboxes", body)
 		if text, _ := got["message"].(string); !strings.Contains(text, option) {
@@ -269,6 +268,37 @@ func TestRules(t *testing.T) {
 	s.want(204, "PUT", "/sandboxes/"+id+"/network", `{}`)
 	if got := rules(); got != `null` {
 		t.Errorf("after an update without rules: %s", got)
+	}
+}
+
+// The proxy is ours. Its password is not shown, and an update without it removes it.
+func TestEgressProxy(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id, _ := s.create(`{"templateID":"base","network":{"egressProxy":{"address":"proxy.example.com:1080","username":"ann","password":"a-hidden-value"}}}`)
+	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann", Password: "a-hidden-value"}
+	if made := s.svc.Created()[0].Network.Proxy; made == nil || *made != want {
+		t.Errorf("created with %+v", made)
+	}
+	proxy := func() string {
+		network, _ := s.want(200, "GET", "/sandboxes/"+id, "")["network"].(map[string]any)
+		text, _ := json.Marshal(network["egressProxy"])
+		return string(text)
+	}
+	if got := proxy(); got != `{"address":"proxy.example.com:1080","username":"ann"}` {
+		t.Errorf("it has the proxy %s", got)
+	}
+	s.want(204, "PUT", "/sandboxes/"+id+"/network", `{"egressProxy":{"address":"203.0.113.7:1080"}}`)
+	if got := proxy(); got != `{"address":"203.0.113.7:1080"}` {
+		t.Errorf("after an update it has the proxy %s", got)
+	}
+	for _, bad := range []string{`{}`, `{"address":"x"}`, `{"address":"127.0.0.1:1080"}`, `{"address":"a.example.com:1","password":"x"}`} {
+		s.want(400, "PUT", "/sandboxes/"+id+"/network", `{"egressProxy":`+bad+`}`)
+		s.want(400, "POST", "/sandboxes", `{"templateID":"base","network":{"egressProxy":`+bad+`}}`)
+	}
+	s.want(204, "PUT", "/sandboxes/"+id+"/network", `{}`)
+	if got := proxy(); got != `null` {
+		t.Errorf("after an update without a proxy: %s", got)
 	}
 }
 

@@ -13,22 +13,29 @@ import (
 
 // network is E2B's description of a sandbox's network.
 type network struct {
-	AllowOut []string        `json:"allowOut,omitempty"`
-	DenyOut  []string        `json:"denyOut,omitempty"`
-	Public   *bool           `json:"allowPublicTraffic,omitempty"`
-	Proxy    *map[string]any `json:"egressProxy,omitempty"`
-	Rules    rules           `json:"rules,omitempty"`
-	Host     string          `json:"maskRequestHost,omitempty"`
-	HTTPS    []int           `json:"httpsPorts,omitempty"`
+	AllowOut []string     `json:"allowOut,omitempty"`
+	DenyOut  []string     `json:"denyOut,omitempty"`
+	Public   *bool        `json:"allowPublicTraffic,omitempty"`
+	Proxy    *egressProxy `json:"egressProxy,omitempty"`
+	Rules    rules        `json:"rules,omitempty"`
+	Host     string       `json:"maskRequestHost,omitempty"`
+	HTTPS    []int        `json:"httpsPorts,omitempty"`
+}
+
+// egressProxy is our proxy of a network.
+type egressProxy struct {
+	Address  string `json:"address"`
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
 }
 
 // networkUpdate is the body of an update.
 type networkUpdate struct {
-	AllowOut []string        `json:"allowOut"`
-	DenyOut  []string        `json:"denyOut"`
-	Proxy    *map[string]any `json:"egressProxy"`
-	Rules    rules           `json:"rules"`
-	Internet *bool           `json:"allow_internet_access"`
+	AllowOut []string     `json:"allowOut"`
+	DenyOut  []string     `json:"denyOut"`
+	Proxy    *egressProxy `json:"egressProxy"`
+	Rules    rules        `json:"rules"`
+	Internet *bool        `json:"allow_internet_access"`
 }
 
 // portInHost stands for the port of the request in maskRequestHost.
@@ -89,15 +96,15 @@ var everything = []string{"0.0.0.0/0", "::/0"}
 
 // translate maps what a sandbox reaches, and the headers that its requests get.
 func (n network) translate(internet *bool) (hutch.Network, error) {
-	if n.Proxy != nil {
-		return hutch.Network{}, unsupported("network.egressProxy")
-	}
 	headers, err := n.Rules.translate()
 	if err != nil {
 		return hutch.Network{}, err
 	}
 	reach, err := n.reach(internet)
 	reach.Headers = headers
+	if p := n.Proxy; p != nil {
+		reach.Proxy = &hutch.NetworkProxy{Address: p.Address, Username: p.Username, Password: hutch.HeaderValue(p.Password)}
+	}
 	return reach, err
 }
 
@@ -141,6 +148,9 @@ func openBut(block, allow hutch.NetworkRules) hutch.Network {
 func networkOf(sb hutch.Sandbox) network {
 	public := sb.Labels[labelClosed] == ""
 	n := network{Public: &public, Host: sb.Labels[labelHost], HTTPS: httpsPorts(sb), Rules: rulesOf(sb.Network.Headers)}
+	if p := sb.Network.Proxy; p != nil {
+		n.Proxy = &egressProxy{Address: p.Address, Username: p.Username}
+	}
 	for _, rule := range sb.Network.Allow {
 		n.AllowOut = append(n.AllowOut, rule.String())
 	}

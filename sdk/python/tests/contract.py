@@ -27,6 +27,7 @@ from hutch import (
     Limits,
     Network,
     NetworkLimits,
+    NetworkProxy,
     Output,
     Program,
     Region,
@@ -469,6 +470,8 @@ class Calls:
             fields["limits"] = NetworkLimits.from_json(fields["limits"])
         if "headers" in fields:
             fields["headers"] = [HeaderRule.from_json(r) for r in fields["headers"]]
+        if "proxy" in fields:
+            fields["proxy"] = NetworkProxy.from_json(fields["proxy"])
         return await self.box(a).set_network(**fields)
 
     async def read_timeline(self, a: dict[str, Any], stop: str | None) -> Any:

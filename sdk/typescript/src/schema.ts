@@ -3704,6 +3704,7 @@ export interface components {
             links?: string[];
             /** @description Headers that the server sets in requests to some hosts over TLS. The sandbox does not get the values, and a rule gives no access to its host. */
             headers?: components["schemas"]["HeaderRule"][];
+            proxy?: components["schemas"]["NetworkProxy"];
             limits?: components["schemas"]["NetworkLimits"];
         };
         /** @description Sets headers of requests to a host. The exact host counts before *.example.com, and the longest of those; rules are not merged. */
@@ -3714,6 +3715,15 @@ export interface components {
             headers: {
                 [key: string]: string;
             };
+        };
+        /** @description A SOCKS5 server through which the sandbox's TCP connections leave, after the rules have allowed them. The sandbox does not see it. UDP is refused, and if the proxy cannot be reached, connections fail. */
+        NetworkProxy: {
+            /** @description A name or an IP address, with a port, such as proxy.example.com:1080. A name must have public addresses. */
+            address: string;
+            /** @description At most 255 bytes; left out for a proxy that wants no credentials. */
+            username?: string;
+            /** @description At most 255 bytes. It is missing in every answer. In a request, an empty one keeps the present one for the same address and user name. */
+            password?: string;
         };
         /** @description Bounds on what a sandbox takes of the network. */
         NetworkLimits: {

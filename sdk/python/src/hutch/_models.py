@@ -1304,6 +1304,7 @@ class Network:
     links: list[str] = field(default_factory=list)
     #: Headers that the server sets in requests to some hosts over TLS. The sandbox does not get the values, and a rule gives no access to its host.
     headers: list[HeaderRule] = field(default_factory=list)
+    proxy: NetworkProxy | None = None
     limits: NetworkLimits | None = None
 
     @classmethod
@@ -1314,6 +1315,7 @@ class Network:
             block=list(v.get('block') or []),
             links=list(v.get('links') or []),
             headers=[HeaderRule.from_json(x) for x in v.get('headers') or []],
+            proxy=NetworkProxy.from_json(v['proxy']) if v.get('proxy') is not None else None,
             limits=NetworkLimits.from_json(v['limits']) if v.get('limits') is not None else None,
         )
 
@@ -1325,6 +1327,7 @@ class Network:
                 'block': self.block or None,
                 'links': self.links or None,
                 'headers': self.headers or None,
+                'proxy': self.proxy,
                 'limits': self.limits,
             }
         )
@@ -1360,6 +1363,36 @@ class NetworkLimits:
                 'rate': self.rate,
                 'bytesPerSecond': self.bytes_per_second,
                 'totalBytes': self.total_bytes,
+            }
+        )
+        return made
+
+
+@dataclass
+class NetworkProxy:
+    """A SOCKS5 server through which the sandbox's TCP connections leave, after the rules have allowed them. The sandbox does not see it. UDP is refused, and if the proxy cannot be reached, connections fail."""
+
+    #: A name or an IP address, with a port, such as proxy.example.com:1080. A name must have public addresses.
+    address: str
+    #: At most 255 bytes; left out for a proxy that wants no credentials.
+    username: str | None = None
+    #: At most 255 bytes. It is missing in every answer. In a request, an empty one keeps the present one for the same address and user name.
+    password: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> NetworkProxy:
+        return cls(
+            address=v['address'],
+            username=v.get('username'),
+            password=v.get('password'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'address': self.address,
+                'username': self.username,
+                'password': self.password,
             }
         )
         return made
@@ -3099,6 +3132,7 @@ __all__ = [
     'ModelUsage',
     'Network',
     'NetworkLimits',
+    'NetworkProxy',
     'NetworkState',
     'Node',
     'NodeList',

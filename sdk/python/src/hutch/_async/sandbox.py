@@ -16,6 +16,7 @@ from .._models import (
     ImageInfo,
     Network,
     NetworkLimits,
+    NetworkProxy,
     NetworkState,
     PortLink,
     SandboxInfo,
@@ -182,10 +183,11 @@ class AsyncSandbox(Commands, Processes, Files):
         block: Sequence[str] | None = None,
         links: Sequence[str] | None = None,
         headers: Sequence[HeaderRule] | None = None,
+        proxy: NetworkProxy | None = None,
         limits: NetworkLimits | None = None,
     ) -> NetworkState:
         """Says what the sandbox can reach, in place of all that was said before."""
-        body = body_of(mode=mode, allow=allow, block=block, links=links, headers=headers, limits=limits)
+        body = body_of(mode=mode, allow=allow, block=block, links=links, headers=headers, proxy=proxy, limits=limits)
         return NetworkState.from_json(await self._call("PUT", "/network", body))
 
     async def allow(self, *rules: str) -> NetworkState:

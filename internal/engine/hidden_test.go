@@ -64,7 +64,7 @@ func TestHeaderValuesAreHidden(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	text, _ := json.Marshal(all[0])
-	if len(all[0].HeaderValues) == 0 || bytes.Contains(text, []byte("a-hidden-value")) {
+	if len(all[0].HiddenNetwork) == 0 || bytes.Contains(text, []byte("a-hidden-value")) {
 		t.Errorf("the record is %s", text)
 	}
 	if got := made.gateway(t, b, "box", "api.example.com"); got != hiddenValue {
@@ -83,7 +83,7 @@ func TestHeaderValuesOfAnotherRecord(t *testing.T) {
 	}
 	b.end(t)
 	forged := all[1]
-	forged.HeaderValues = all[0].HeaderValues
+	forged.HiddenNetwork = all[0].HiddenNetwork
 	if err := b.store.Put(t.Context(), forged); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func TestHeaderValuesAreKeptInAChange(t *testing.T) {
 	if _, err := b.SetNetwork(t.Context(), "box", hutch.Network{}); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := b.store.All(t.Context()); err != nil || len(all[0].HeaderValues) > 0 {
-		t.Errorf("the record has %q, %v", all[0].HeaderValues, err)
+	if all, err := b.store.All(t.Context()); err != nil || len(all[0].HiddenNetwork) > 0 {
+		t.Errorf("the record has %q, %v", all[0].HiddenNetwork, err)
 	}
 	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "new", Network: headersFor("api.example.com", "")}); !errors.Is(err, hutch.Invalid) {
 		t.Errorf("a new sandbox without a value: %v", err)
@@ -163,7 +163,7 @@ func TestHeaderRulesOfCopies(t *testing.T) {
 	if _, err := b.Snapshot(ann, "box", hutch.SnapshotRequest{Name: "kept", FilesOnly: true, Shared: true}); err != nil {
 		t.Fatal(err)
 	}
-	noTrace(t, b.opt.Dir, "a-hidden-value", `"headerValues"`)
+	noTrace(t, b.opt.Dir, "a-hidden-value", `"hiddenNetwork"`)
 	for _, ctx := range []context.Context{ann, caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})} {
 		sb, err := b.Create(ctx, hutch.CreateRequest{Snapshot: "kept", FilesOnly: true})
 		if err != nil || len(sb.Network.Headers) > 0 {
@@ -246,5 +246,54 @@ func TestHeaderRulesOfThePool(t *testing.T) {
 	b.run(t, "box", "true")
 	if got := made.gateway(t, b, "box", "api.example.com"); got != hiddenValue {
 		t.Errorf("the gateway has %q", string(got))
+	}
+}
+
+// The password of a proxy is only in the record, encrypted, and in the gateway. A fork has it; a sandbox that starts
+// from a snapshot has the proxy without it, so that its connections fail instead of leaving another way.
+func TestProxyOfASandbox(t *testing.T) {
+	b, made := withExits(t)
+	ann := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"})
+	whole := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann", Password: "a-hidden-value"}
+	shown := hutch.NetworkProxy{Address: whole.Address, Username: "ann"}
+	sb, err := b.Create(ann, hutch.CreateRequest{ID: "box", Network: hutch.Network{Mode: hutch.NetworkOpen, Proxy: &whole}})
+	if err != nil || sb.Network.Proxy == nil || *sb.Network.Proxy != shown {
+		t.Fatalf("made with %+v, %v", sb.Network.Proxy, err)
+	}
+	has := func(id string, want hutch.NetworkProxy) {
+		t.Helper()
+		state, err := b.Network(ann, id)
+		if err != nil || state.Network.Proxy == nil || *state.Network.Proxy != shown {
+			t.Fatalf("%s is shown with %+v, %v", id, state.Network.Proxy, err)
+		}
+		if p := made.of(id).Network.Proxy; p == nil || *p != want {
+			t.Errorf("the gateway of %s has %+v", id, p)
+		}
+	}
+	has("box", whole)
+	b.end(t)
+	made.forget()
+	b.boot(t)
+	has("box", whole)
+	forks, err := b.Fork(ann, "box", hutch.ForkRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(forks[0].ID, whole)
+	if _, err := b.Snapshot(ann, "box", hutch.SnapshotRequest{Name: "kept", FilesOnly: true, Shared: true}); err != nil {
+		t.Fatal(err)
+	}
+	noTrace(t, b.opt.Dir, "a-hidden-value", `"hiddenNetwork"`)
+	sb, err = b.Create(ann, hutch.CreateRequest{Snapshot: "kept", FilesOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(sb.ID, shown)
+	if sb, err = b.Create(ann, hutch.CreateRequest{Snapshot: "kept", FilesOnly: true, Network: hutch.Network{Mode: hutch.NetworkOpen}}); err != nil || sb.Network.Proxy != nil {
+		t.Errorf("of a snapshot, with a network of its own: %+v, %v", sb.Network.Proxy, err)
+	}
+	bob := caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
+	if sb, err = b.Create(bob, hutch.CreateRequest{Snapshot: "kept", FilesOnly: true}); err != nil || sb.Network.Proxy != nil {
+		t.Errorf("another owner's, of the snapshot: %+v, %v", sb.Network.Proxy, err)
 	}
 }

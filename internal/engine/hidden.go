@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"hutch"
+	"hutch/internal/store"
+)
+
+// hiddenNetworks keep the hidden values of networks in the records of sandboxes, encrypted: those of header rules, and
+// the passwords of proxies. A record has the rest in its network, for everyone who can see the sandbox, and the values
+// only here. So they live exactly as long as the record, and do not open in the record of another sandbox.
+type hiddenNetworks struct {
+	sealer *store.Sealer // nil where no values can be kept
+}
+
+// keep makes a network the one of a record.
+func (h hiddenNetworks) keep(rec *store.Record, n hutch.Network) error {
+	rec.Sandbox.Network, rec.HiddenNetwork = n.Shown(), nil
+	if len(n.Headers) == 0 && n.Proxy == nil {
+		return nil
+	}
+	if h.sealer == nil {
+		return hutch.Errorf(hutch.Unsupported, "header rules and proxies need a server that keeps secrets: start one with hutch serve, or leave network.headers and network.proxy out").Naming(hutch.AboutField, "network")
+	}
+	text, err := json.Marshal(hutch.Network{Headers: n.Headers, Proxy: n.Proxy})
+	if err != nil {
+		return err
+	}
+	rec.HiddenNetwork = h.sealer.Seal(sealName(*rec), text)
+	return nil
+}
+
+// whole returns the network of a record with its hidden values.
+func (h hiddenNetworks) whole(rec store.Record) (hutch.Network, error) {
+	n := rec.Sandbox.Network
+	if len(rec.HiddenNetwork) == 0 {
+		return n, nil
+	}
+	if h.sealer == nil {
+		return n, errHiddenKey
+	}
+	text, err := h.sealer.Open(sealName(rec), rec.HiddenNetwork)
+	if err != nil {
+		return n, errHiddenKey.Because(err)
+	}
+	var hidden hutch.Network
+	err = json.Unmarshal(text, &hidden)
+	n.Headers, n.Proxy = hidden.Headers, hidden.Proxy
+	return n, err
+}
+
+var errHiddenKey = hutch.Errorf(hutch.Denied, "the hidden values of the sandbox's network were encrypted with another key: start the server with the key of that time (--secret-key), or create the sandbox again")
+
+// sealName names a sandbox by what never changes. The key of its record does, when it gets an instance of the pool, and
+// so does the time of its creation, when the clock was set back.
+func sealName(rec store.Record) string {
+	return fmt.Sprintf("network of %q of %q", rec.Sandbox.ID, rec.Sandbox.Owner)
+}

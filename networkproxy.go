@@ -1,0 +1,64 @@
+package hutch
+
+import (
+	"strings"
+	"unicode"
+)
+
+// NetworkProxy is a SOCKS5 server through which a sandbox's TCP connections leave, after the rules have allowed them.
+// Programs inside do not see it and cannot go around it: with a proxy, UDP is refused. If the proxy cannot be reached,
+// connections fail.
+type NetworkProxy struct {
+	// Address is a name or an IP address, with a port: "proxy.example.com:1080".
+	Address string `json:"address"`
+	// Username is empty for a proxy that wants no credentials.
+	Username string `json:"username,omitempty"`
+	// Password is empty in every answer. In a request, an empty password stands for the one that the sandbox has already
+	// for the same address and user name.
+	Password HeaderValue `json:"password,omitempty"`
+}
+
+// MaxProxyCredential is the longest user name and password of a proxy, in bytes (RFC 1929).
+const MaxProxyCredential = 255
+
+// Rule returns the rule that would allow the proxy of a canonical network.
+func (p NetworkProxy) Rule() NetworkRule { return readNetworkRule(p.Address) }
+
+// canonical returns the proxy with its address as rules are written. Its error quotes no password.
+func (p NetworkProxy) canonical() (*NetworkProxy, error) {
+	rule, err := ParseNetworkRule(p.Address)
+	if err != nil || rule.Port == 0 || rule.Below || rule.Net.IsValid() && !rule.Net.IsSingleIP() {
+		return nil, badProxy("network.proxy.address is %.300q: give the name or address of a SOCKS5 server and its port, such as proxy.example.com:1080; the host's own and link-local addresses are never reached", p.Address)
+	}
+	p.Address = rule.String()
+	switch {
+	case len(p.Username) > MaxProxyCredential || len(p.Password) > MaxProxyCredential:
+		return nil, badProxy("the user name or the password of the proxy has more than %d bytes, which SOCKS5 cannot send: give shorter ones", MaxProxyCredential)
+	case strings.ContainsFunc(p.Username+string(p.Password), unicode.IsControl):
+		return nil, badProxy("the user name or the password of the proxy has a line break or another control character: give them without")
+	case p.Username == "" && p.Password != "":
+		return nil, badProxy("network.proxy has a password and no user name: give both, or neither")
+	}
+	return &p, nil
+}
+
+// shown returns the proxy without its password.
+func (p *NetworkProxy) shown() *NetworkProxy {
+	if p == nil {
+		return nil
+	}
+	return &NetworkProxy{Address: p.Address, Username: p.Username}
+}
+
+// completed returns the proxy with the password that a sandbox has already, if it is for the same server and user. Both
+// are canonical.
+func (p *NetworkProxy) completed(have *NetworkProxy) *NetworkProxy {
+	if p == nil || have == nil || p.Password != "" || *p != *have.shown() {
+		return p
+	}
+	return have
+}
+
+func badProxy(format string, args ...any) *Error {
+	return Errorf(Invalid, format, args...).Naming(AboutField, "network.proxy")
+}
