@@ -91,7 +91,7 @@ func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 				value = have.value(r.Host, name)
 			}
 			if value == "" {
-				return nil, badHeader("the header %s for %s has no value: give one; an empty value keeps an earlier one, and the sandbox has none for this header and host", name, r.Host)
+				return nil, badHeader(inValue, "the header %s for %s has no value: give one; an empty value keeps an earlier one, and the sandbox has none for this header and host", name, r.Host)
 			}
 			whole[i].Headers[name] = value
 		}
@@ -111,7 +111,7 @@ func (rules HeaderRules) value(host, name string) HeaderValue {
 // value.
 func (rules HeaderRules) canonical() (HeaderRules, error) {
 	if len(rules) > MaxHeaderRules {
-		return nil, badHeader("there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
+		return nil, badHeader(inRules, "there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
 	}
 	size := 0
 	var done HeaderRules
@@ -121,7 +121,7 @@ func (rules HeaderRules) canonical() (HeaderRules, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(done, func(d HeaderRule) bool { return d.Host == r.Host }) {
-			return nil, badHeader("there are two header rules for %s: write one with the headers of both", r.Host)
+			return nil, badHeader(inHost, "there are two header rules for %s: write one with the headers of both", r.Host)
 		}
 		for _, value := range r.Headers {
 			size += len(value)
@@ -129,7 +129,7 @@ func (rules HeaderRules) canonical() (HeaderRules, error) {
 		done = append(done, r)
 	}
 	if size > MaxHeaderValues {
-		return nil, badHeader("the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
+		return nil, badHeader(inValue, "the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
 	}
 	slices.SortFunc(done, func(a, b HeaderRule) int { return strings.Compare(a.Host, b.Host) })
 	return done, nil
@@ -141,7 +141,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 		return r, err
 	}
 	if n := len(r.Headers); n == 0 || n > MaxRuleHeaders {
-		return r, badHeader("the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
+		return r, badHeader(inRules, "the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
 	}
 	headers := make(map[string]HeaderValue, len(r.Headers))
 	for name, value := range r.Headers {
@@ -150,7 +150,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		if _, twice := headers[name]; twice {
-			return r, badHeader("the header rule for %s has the header %s twice, in different cases: give it once", host, name)
+			return r, badHeader(inName, "the header rule for %s has the header %s twice, in different cases: give it once", host, name)
 		}
 		headers[name] = value
 	}
@@ -165,7 +165,7 @@ func ruleHost(text string) (string, error) {
 	}
 	name, port, err := ParseBrokeredHost(below)
 	if err != nil {
-		return "", badHeader("%.80q is not a host for a header rule: write a full name, such as api.example.com, or *.example.com for all names below it, and with a port as api.example.com:8443; an address has no rule", text)
+		return "", badHeader(inHost, "%.80q is not a host for a header rule: write a full name, such as api.example.com, or *.example.com for all names below it, and with a port as api.example.com:8443; an address has no rule", text)
 	}
 	if wild {
 		name = "*" + strings.TrimPrefix(name, "any")
@@ -179,17 +179,25 @@ func ruleHost(text string) (string, error) {
 func checkHeader(host, name, value string) error {
 	switch {
 	case !headerName().MatchString(name):
-		return badHeader("%.80q in the header rule for %s is not the name of a header: it has 1 to 64 letters, digits and hyphens", name, host)
+		return badHeader(inName, "%.80q in the header rule for %s is not the name of a header: it has 1 to 64 letters, digits and hyphens", name, host)
 	case slices.Contains(unplaceable, strings.ToLower(name)):
-		return badHeader("the header rule for %s cannot set %s, which decides how a request is read and where it goes: leave it out", host, name)
+		return badHeader(inName, "the header rule for %s cannot set %s, which decides how a request is read and where it goes: leave it out", host, name)
 	case len(value) > MaxHeaderValue:
-		return badHeader("the value of %s for %s has %d bytes: give %d at most", name, host, len(value), MaxHeaderValue)
+		return badHeader(inValue, "the value of %s for %s has %d bytes: give %d at most", name, host, len(value), MaxHeaderValue)
 	case !headerText(value) || strings.TrimSpace(value) != value:
-		return badHeader("the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
+		return badHeader(inValue, "the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
 	}
 	return nil
 }
 
-func badHeader(format string, args ...any) *Error {
-	return Errorf(Invalid, format, args...).Naming(AboutField, "network.headers")
+// Errors about header rules name one of these fields, so that a form can show the error at its input.
+const (
+	inRules = "network.headers"
+	inHost  = "network.headers.host"
+	inName  = "network.headers.name"
+	inValue = "network.headers.value"
+)
+
+func badHeader(field, format string, args ...any) *Error {
+	return Errorf(Invalid, format, args...).Naming(AboutField, field)
 }

@@ -61,32 +61,38 @@ func TestBadHeaderRules(t *testing.T) {
 	for i := range 9 {
 		large = append(large, headers(fmt.Sprintf("h%d.example.com", i), "X", strings.Repeat("x", hutch.MaxHeaderValue)))
 	}
-	for what, rules := range map[string]hutch.HeaderRules{
-		"too many headers": {many}, "too many hosts": hosts, "too large": large,
-		"no header": {headers("a.example.com")},
-		"same host": {headers("a.example.com", "X", value), headers("A.example.com:443", "Y", value)},
-		"same name": {headers("a.example.com", "X-A", value, "x-a", value)},
-		"long":      {headers("a.example.com", "X", value+strings.Repeat("x", hutch.MaxHeaderValue))},
+	for _, c := range []struct {
+		what, field string
+		rules       hutch.HeaderRules
+	}{
+		{"too many headers", "", hutch.HeaderRules{many}}, {"too many hosts", "", hosts}, {"too large", ".value", large},
+		{"no header", "", hutch.HeaderRules{headers("a.example.com")}},
+		{"same host", ".host", hutch.HeaderRules{headers("a.example.com", "X", value), headers("A.example.com:443", "Y", value)}},
+		{"same name", ".name", hutch.HeaderRules{headers("a.example.com", "X-A", value, "x-a", value)}},
+		{"long", ".value", hutch.HeaderRules{headers("a.example.com", "X", value+strings.Repeat("x", hutch.MaxHeaderValue))}},
 	} {
-		refused(t, what, value, rules)
+		refused(t, c.what, c.field, value, c.rules)
 	}
 	for _, host := range []string{"", "*", "*.", "*.*.example.com", "a.*.com", "203.0.113.7", "[2001:db8::1]", "10.0.0.0/8", "localhost", "a b.com", "https://a.example.com", "a.example.com/x", "a.example.com:0", "a.example.com:*", "*.1"} {
-		refused(t, "host "+host, value, hutch.HeaderRules{headers(host, "X", value)})
+		refused(t, "host "+host, ".host", value, hutch.HeaderRules{headers(host, "X", value)})
 	}
 	for _, name := range []string{"", "Host", "content-length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "Upgrade", "TE", "Trailer", "Keep-Alive", "Accept-Encoding", "Sec-WebSocket-Extensions", "a b", "a:b", "a\r\nb", "ü"} {
-		refused(t, "header "+name, value, hutch.HeaderRules{headers("a.example.com", name, value)})
+		refused(t, "header "+name, ".name", value, hutch.HeaderRules{headers("a.example.com", name, value)})
 	}
 	for _, bad := range []string{"\r\nHost: evil.example.net", "\n", "\r", "\x00", " ", "ü", "\x7f"} {
-		refused(t, fmt.Sprintf("value with %q", bad), value, hutch.HeaderRules{headers("a.example.com", "X", value+bad)})
+		refused(t, fmt.Sprintf("value with %q", bad), ".value", value, hutch.HeaderRules{headers("a.example.com", "X", value+bad)})
 	}
 }
 
-func refused(t *testing.T, what, value string, rules hutch.HeaderRules) {
+// refused checks that rules are refused by an error that names a field of the rules, and hides their value.
+func refused(t *testing.T, what, field, value string, rules hutch.HeaderRules) {
 	t.Helper()
 	n := hutch.Network{Headers: rules}
 	_, err := n.Canonical()
 	if !errors.Is(err, hutch.Invalid) || strings.Contains(err.Error(), value) {
 		t.Errorf("%s: %v", what, err)
+	} else if about, name := hutch.AsError(err).About(); about != hutch.AboutField || name != "network.headers"+field {
+		t.Errorf("%s: the error is about %s %s, want the field network.headers%s", what, about, name, field)
 	}
 	for _, text := range []string{fmt.Sprint(n), fmt.Sprintf("%+v %q %s", n, n.Headers, rules)} {
 		if strings.Contains(text, value) {
