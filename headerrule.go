@@ -81,7 +81,8 @@ func (rules HeaderRules) names() HeaderRules {
 	return names
 }
 
-// completed returns the rules with the values that a sandbox has already in place of empty ones.
+// completed returns the rules with the values that a sandbox has already in place of empty ones. Values that are kept
+// count towards the limit of all values, too.
 func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 	whole := slices.Clone(rules)
 	for i, r := range rules {
@@ -96,7 +97,21 @@ func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 			whole[i].Headers[name] = value
 		}
 	}
-	return whole, nil
+	return whole, whole.checkSize()
+}
+
+// checkSize refuses values that are too large together.
+func (rules HeaderRules) checkSize() error {
+	size := 0
+	for _, r := range rules {
+		for _, value := range r.Headers {
+			size += len(value)
+		}
+	}
+	if size > MaxHeaderValues {
+		return badHeader(inValue, "the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
+	}
+	return nil
 }
 
 // value returns the value of a header in the rule for exactly this host.
@@ -113,7 +128,6 @@ func (rules HeaderRules) canonical() (HeaderRules, error) {
 	if len(rules) > MaxHeaderRules {
 		return nil, badHeader(inRules, "there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
 	}
-	size := 0
 	var done HeaderRules
 	for _, r := range rules {
 		r, err := r.canonical()
@@ -123,13 +137,10 @@ func (rules HeaderRules) canonical() (HeaderRules, error) {
 		if slices.ContainsFunc(done, func(d HeaderRule) bool { return d.Host == r.Host }) {
 			return nil, badHeader(inHost, "there are two header rules for %s: write one with the headers of both", r.Host)
 		}
-		for _, value := range r.Headers {
-			size += len(value)
-		}
 		done = append(done, r)
 	}
-	if size > MaxHeaderValues {
-		return nil, badHeader(inValue, "the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
+	if err := done.checkSize(); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(done, func(a, b HeaderRule) int { return strings.Compare(a.Host, b.Host) })
 	return done, nil

@@ -114,6 +114,18 @@ func TestHeaderValuesAreKept(t *testing.T) {
 			t.Errorf("%q takes a value of another rule: %v", rules, err)
 		}
 	}
+	full := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com")}}
+	for i := range hutch.MaxHeaderValues / hutch.MaxHeaderValue {
+		full.Headers[0].Headers[fmt.Sprint("X-", i)] = hutch.HeaderValue(strings.Repeat("x", hutch.MaxHeaderValue))
+	}
+	more := full.Shown()
+	if _, err := more.Completed(full); err != nil {
+		t.Errorf("values that are as large as allowed: %v", err)
+	}
+	more.Headers = append(more.Headers, headers("b.example.com", "X", "1"))
+	if _, err := more.Completed(full); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("one byte more than the sandbox can have: %v", err)
+	}
 	if names := have.Shown().Headers; len(names[0].Headers) != 2 || names[0].Headers["X"] != "" || have.Headers[0].Headers["X"] != "one" {
 		t.Errorf("%q", names)
 	}
