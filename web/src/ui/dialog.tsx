@@ -1,7 +1,7 @@
 import { AlertDialog } from "@base-ui/react/alert-dialog"
 import { Dialog as Base } from "@base-ui/react/dialog"
 import { X } from "lucide-react"
-import { useState, type ReactNode } from "react"
+import { useState, type ReactNode, type RefObject } from "react"
 import { Button, IconButton } from "./button"
 import { ErrorNote } from "./error-note"
 
@@ -12,16 +12,18 @@ interface DialogProps {
   description?: ReactNode
   /** Width: default 480 px. */
   wide?: boolean
+  /** What has the focus at first: default the button that closes it. */
+  initialFocus?: RefObject<HTMLElement | null>
   children: ReactNode
 }
 
 /** A dialog over the page. Put the buttons into <DialogActions> at its end. */
-export function Dialog({ open, onClose, title, description, wide = false, children }: DialogProps) {
+export function Dialog({ open, onClose, title, description, wide = false, initialFocus, children }: DialogProps) {
   return (
     <Base.Root open={open} onOpenChange={(now) => { if (!now) onClose() }}>
       <Base.Portal>
         <Base.Backdrop className="backdrop" />
-        <Base.Popup className={`dialog ${wide ? "dialog-wide" : ""}`}>
+        <Base.Popup className={`dialog ${wide ? "dialog-wide" : ""}`} initialFocus={initialFocus}>
           <header className="dialog-head">
             <Base.Title className="dialog-title">{title}</Base.Title>
             <Base.Close render={<IconButton label="Close" icon={X} />} />

@@ -16,6 +16,13 @@ export function explain(error: unknown): { title: string; reason: string; next: 
   return { title: titles[code] ?? "Something went wrong", reason: plainText(reason), next: plainText(next) }
 }
 
+/** The server's error as a text for a field of a form; undefined unless the error names that field of the request. */
+export function errorAt(error: unknown, field: string): string | undefined {
+  if (!HutchError.is(error) || error.data["field"] !== field) return undefined
+  const { reason, next } = explain(error)
+  return `${sentence(reason)} ${sentence(next)}`.trim()
+}
+
 /** Shows the error of a call. With onRetry there is a button that tries again. */
 export function ErrorNote({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { title, reason, next } = explain(error)

@@ -2,7 +2,7 @@
 export { Button, IconButton, Tip } from "./button"
 export { Confirm, Dialog, DialogActions } from "./dialog"
 export { Empty, Loading } from "./empty"
-export { ErrorNote, explain } from "./error-note"
+export { errorAt, ErrorNote, explain } from "./error-note"
 export { Checkbox, Field, Input, SearchBox, Select } from "./field"
 export { Menu, type MenuItem } from "./menu"
 export { Facts, Page, Section, useTitle } from "./page"

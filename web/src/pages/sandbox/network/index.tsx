@@ -1,10 +1,11 @@
 import { Globe } from "lucide-react"
-import { useCallback, useEffect, useMemo, useState } from "react"
+import { useCallback, useEffect, useMemo, useRef, useState } from "react"
 import type { Network, NetworkConnection, NetworkState } from "hutch"
 import { can } from "../../../session"
 import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, plainLine, SearchBox, Section, Select, Table, useAction, useCall, type Column } from "../../../ui"
 import type { TabProps } from "../tabs"
 import { Rules } from "./editor"
+import { HeaderRules } from "./headers"
 import { ruleFor, withRule } from "./rules"
 import { useLog } from "./use-log"
 
@@ -17,11 +18,17 @@ export default function NetworkTab({ sandbox }: TabProps) {
   const { reload, set } = state
   useEffect(() => { if (newest !== undefined) reload() }, [newest, reload]) // the counts change with the log
 
-  /** Reads the network as it is now, so that a change of somebody else stays, and replaces it. */
-  const change = useCallback((edit: (network: Network) => Network) => run(async () => {
-    const { network } = await sandbox.network()
-    set(await sandbox.setNetwork(edit(network)))
-  }), [sandbox, run, set])
+  const changes = useRef<Promise<unknown>>(Promise.resolve())
+  /** Reads the network as it is now, so that a change of somebody else stays, and replaces it. Changes are made one after the other. */
+  const send = useCallback((edit: (network: Network) => Network) => {
+    const sent = changes.current.then(async () => {
+      const { network } = await sandbox.network()
+      set(await sandbox.setNetwork(edit(network)))
+    })
+    changes.current = sent.catch(() => undefined)
+    return sent
+  }, [sandbox, set])
+  const change = useCallback((edit: (network: Network) => Network) => run(() => send(edit)), [run, send])
   const allow = useCallback((rule: string) => void change((n) => withRule(n, rule)), [change])
 
   if (state.data === undefined) return state.error === undefined ? <Loading /> : <ErrorNote error={state.error} onRetry={reload} />
@@ -34,6 +41,7 @@ export default function NetworkTab({ sandbox }: TabProps) {
         <Rules network={network} busy={busy} editable={can("SetNetwork")} onChange={change} />
         <Section title="Traffic"><Traffic traffic={traffic} /></Section>
       </div>
+      <HeaderRules network={network} editable={can("SetNetwork")} onChange={send} />
       <Log log={log} network={network} busy={busy} onAllow={allow} />
     </>
   )

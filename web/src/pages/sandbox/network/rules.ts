@@ -1,4 +1,4 @@
-import type { Network, NetworkConnection } from "hutch"
+import type { HeaderRule, Network, NetworkConnection } from "hutch"
 
 /** The rule that allows what a line of the log was denied, or undefined when no rule is the answer. It is the rule that the server names. */
 export function ruleFor(line: NetworkConnection): string | undefined {
@@ -18,6 +18,33 @@ export function withRule(network: Network, rule: string): Network {
 /** A network without a rule. */
 export function withoutRule(network: Network, rule: string): Network {
   return { ...network, allow: (network.allow ?? []).filter((r) => r !== rule) }
+}
+
+/** A network whose rule for a host sets a header. Other values stay empty, and so the server keeps them. */
+export function withHeader(network: Network, host: string, name: string, value: string): Network {
+  const rules = network.headers ?? []
+  if (!rules.some((r) => isSameHost(r.host, host))) return { ...network, headers: [...rules, { host, headers: { [name]: value } }] }
+  return { ...network, headers: rules.map((r) => (isSameHost(r.host, host) ? { ...r, headers: { ...headersWithout(r, name), [name]: value } } : r)) }
+}
+
+/** A network whose rule for a host does not set a header. A rule without headers is removed. */
+export function withoutHeader(network: Network, host: string, name: string): Network {
+  const rules = (network.headers ?? []).map((r) => (r.host === host ? { ...r, headers: headersWithout(r, name) } : r))
+  return { ...network, headers: rules.filter((r) => Object.keys(r.headers).length > 0) }
+}
+
+/** A network without the header rule for a host. */
+export function withoutHeaders(network: Network, host: string): Network {
+  return { ...network, headers: (network.headers ?? []).filter((r) => r.host !== host) }
+}
+
+/** Whether a host that was typed is the host of a rule, which is in the server's form. */
+function isSameHost(host: string, typed: string): boolean {
+  return host === typed.toLowerCase().replace(/:443$/, "").replace(/\.(?=:|$)/, "")
+}
+
+function headersWithout(rule: HeaderRule, name: string): HeaderRule["headers"] {
+  return Object.fromEntries(Object.entries(rule.headers).filter(([n]) => n.toLowerCase() !== name.toLowerCase()))
 }
 
 /** The lines of a log with those that came after them. A connection that ended takes the place of its beginning. */
