@@ -534,6 +534,51 @@ func TestTwoAtATime(t *testing.T) {
 	c.eventually("only the pool's are left", func() bool { return len(svc.ids(t)) == 3 })
 }
 
+// dyingServer creates a sandbox, and calls died in place of an answer.
+type dyingServer struct {
+	*awayServer
+	died func()
+}
+
+func (s *dyingServer) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	if _, err := s.Service.Create(ctx, req); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	s.died()
+	<-ctx.Done()
+	return hutch.Sandbox{}, ctx.Err()
+}
+
+// A controller that is killed right after it has created a sandbox leaves one that ends by itself. The next controller keeps it if the
+// object is still there.
+func TestKilledAfterCreate(t *testing.T) {
+	t.Parallel()
+	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	made := make(chan struct{})
+	_, end := c.control(&dyingServer{svc, func() { close(made) }}, Options{})
+	c.do("POST", "ns/sandboxes", named("box", pod(object{})))
+	<-made
+	end()
+	ends := func() bool {
+		sb, err := svc.Sandbox(t.Context(), svc.ids(t)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sb.ExpiresAt != nil && time.Until(*sb.ExpiresAt) <= unconfirmedTime
+	}
+	if !ends() {
+		t.Error("the sandbox would stay, also without its object")
+	}
+	c.control(svc, Options{})
+	c.wait("ns/sandboxes/box", ready, "True", dependenciesReady)
+	if ends() {
+		t.Error("the sandbox ends, and its object is still there")
+	}
+	if list := svc.Created(); len(list) != 1 {
+		t.Errorf("made %+v", list)
+	}
+}
+
 // The cluster says whose a token is and what it can do. Its decision is for one namespace.
 func TestReviews(t *testing.T) {
 	t.Parallel()

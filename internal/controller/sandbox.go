@@ -171,6 +171,9 @@ func (c *Controller) start(ctx context.Context, s *sandbox, t translation, set s
 	return nil
 }
 
+// unconfirmedTime is when a sandbox ends by itself, unless it is confirmed. It is longer than the step in which that happens.
+const unconfirmedTime = 2 * callTime
+
 // ensure returns the object's sandbox, and makes it if there is none.
 func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	sb, err := c.svc.Sandbox(ctx, s.id())
@@ -180,13 +183,8 @@ func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateReq
 		}
 		req.ID = s.id()
 		req.Labels = s.labels()
-		if sb, err = c.svc.Create(ctx, req); err != nil {
-			return sb, err
-		}
-		// Another controller can have ended the object meanwhile, when there was nothing to destroy.
-		if going := c.checkCurrent(ctx, s); hutch.KindOf(going) == hutch.Unavailable {
-			return sb, errors.Join(going, c.destroy(ctx, s))
-		}
+		req.Timeout = hutch.InSeconds(unconfirmedTime)
+		sb, err = c.svc.Create(ctx, req)
 	}
 	if err != nil {
 		return sb, err
@@ -196,7 +194,24 @@ func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateReq
 			return sb, hutch.Errorf(hutch.Conflict, "the server has a sandbox %s that was not made for this object: destroy or rename it", sb.ID)
 		}
 	}
+	if sb.ExpiresAt != nil {
+		return c.confirm(ctx, s)
+	}
 	return sb, nil
+}
+
+// confirm removes the end of a new sandbox, after it has found the object in the cluster once more. Another controller can have ended
+// the object when there was nothing to destroy yet. Then this sandbox has no owner, and it ends by itself even if this controller
+// is killed before it can destroy it.
+func (c *Controller) confirm(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
+	err := c.checkCurrent(ctx, s)
+	if hutch.KindOf(err) == hutch.Unavailable {
+		err = errors.Join(err, c.destroy(ctx, s))
+	}
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return c.svc.Update(ctx, s.id(), hutch.UpdateRequest{Timeout: new(hutch.Seconds)})
 }
 
 // checkCurrent makes sure that the cluster still has the object, before anything is made for it: what was reported can be old, and nothing

@@ -91,6 +91,10 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
 		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Volumes: req.Volumes, Processes: []hutch.Process{},
 	}
+	if req.Timeout > 0 {
+		end := now.Add(req.Timeout.Duration())
+		sb.ExpiresAt = &end
+	}
 	if s.sandboxes == nil {
 		s.sandboxes = map[string]hutch.Sandbox{}
 		s.processes = map[string][]hutch.Process{}
