@@ -77,7 +77,7 @@ func (d *Daemon) openFleet(ctx context.Context) error {
 	opt := fleet.Options{
 		Directory: directory, Identity: d.identity, Address: address, Version: d.cfg.Version.Version, Labels: c.Labels, Types: d.cfg.Sandboxes.Types,
 		Room: d.nodeRoom(),
-		Here: &wrap.Service{Next: d.redacted, Hook: d.timeline.Around}, Previews: d.engine, Log: d.log,
+		Here: &wrap.Service{Next: d.redacted, Hook: d.timeline.Around}, Previews: d.engine, LabelOwner: d.engine.LabelOwner, Log: d.log,
 	}
 	if len(d.runtimes) > 0 {
 		opt.Usual = d.runtimes[0].Defaults().Limits

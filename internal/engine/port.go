@@ -18,6 +18,9 @@ import (
 // Preview implements hutch.Previews.
 func (e *Engine) Preview(label string) (hutch.Preview, bool) { return e.exposed.Preview(label) }
 
+// LabelOwner returns the owner that the label of a preview is reserved for, on any node of a fleet.
+func (e *Engine) LabelOwner(label string) (owner string, known bool) { return e.exposed.Owner(label) }
+
 // Expose implements hutch.Ports.
 func (e *Engine) Expose(ctx context.Context, id string, req hutch.ExposeRequest) (p hutch.Port, err error) {
 	if err := req.Check(); err != nil {

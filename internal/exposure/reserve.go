@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"time"
@@ -104,6 +105,14 @@ func (t *Table) claim(owner string, x store.Exposure) error {
 		d.Put(hex.EncodeToString(key[:]), doc)
 		return err
 	})
+}
+
+// Owner returns the owner that a label is reserved for, on any node. With only one node, labels in use are not reserved.
+func (t *Table) Owner(label string) (owner string, known bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r, ok := t.reserved[sha256.Sum256([]byte(label))]
+	return r.Owner, ok
 }
 
 // reservedForAnotherLocked reports whether a label is reserved for another owner.

@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/exposure"
+	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/store"
 )
 
@@ -166,5 +167,41 @@ func TestLink(t *testing.T) {
 	}
 	if exposure.CheckLinkTime(31*24*3600) == nil || exposure.CheckLinkTime(-1) == nil || exposure.CheckLinkTime(0) != nil {
 		t.Error("lifetimes are not checked")
+	}
+}
+
+// Each node of a fleet knows whose a label is that is in use on another node.
+func TestOwnerOnAnyNode(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	node := func(name string) *exposure.Table {
+		kept, err := store.Connect(t.Context(), store.Options{URL: url, Node: name, Key: make([]byte, store.KeySize)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kept.Close() })
+		table := newTable(t)
+		if err := table.Open(t.Context(), kept.Collection("labels")); err != nil {
+			t.Fatal(err)
+		}
+		return table
+	}
+	here, there := node("a"), node("b")
+	p, err := (&box{Table: here, owner: "ada", id: "sb"}).expose("token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := false
+	for deadline := time.Now().Add(time.Minute); !known && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		var owner string
+		if owner, known = there.Owner(p.Label()); known && owner != "ada" {
+			t.Errorf("it is of %q", owner)
+		}
+	}
+	if !known {
+		t.Error("the other node does not know the label")
+	}
+	if owner, known := there.Owner(p.Label() + "x"); known {
+		t.Errorf("an unknown label is of %q", owner)
 	}
 }

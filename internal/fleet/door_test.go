@@ -696,6 +696,59 @@ func TestManyVisitors(t *testing.T) {
 	}
 }
 
+// hangingPreviews does not answer whether a node has a label that begins with "hang", until a channel is closed.
+type hangingPreviews struct {
+	hutch.Previews
+	asked atomic.Int32
+	until chan struct{}
+}
+
+func (p *hangingPreviews) Preview(label string) (hutch.Preview, bool) {
+	if strings.HasPrefix(label, "hang") {
+		p.asked.Add(1)
+		<-p.until
+	}
+	return p.Previews.Preview(label)
+}
+
+// TestVisitorsOfOthers: neither visitors of many labels that no owner has, nor those of another owner's, keep out the visitors of a label.
+func TestVisitorsOfOthers(t *testing.T) {
+	t.Parallel()
+	slow := &hangingPreviews{until: make(chan struct{})}
+	b := newBed(t, 2, func(i int, o *fleet.Options) {
+		if i == 0 {
+			slow.Previews, o.Previews = o.Previews, slow
+		}
+		o.LabelOwner = func(label string) (string, bool) {
+			if strings.HasPrefix(label, "hang-other") {
+				return "other", true
+			}
+			return "", strings.HasPrefix(label, "80")
+		}
+	})
+	here := b.nodes[0].engine
+	sb, err := here.Create(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(slow.until)
+	for n, label := range []string{"hang-other", "hang"} {
+		port, err := here.Expose(t.Context(), sb.ID, hutch.ExposeRequest{Port: 8000 + n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			all.Go(func() { b.nodes[1].Preview(fmt.Sprint(label, i)) })
+		}
+		eventually(t, "as many look-ups as there can be", func() bool { return int(slow.asked.Load()) >= 64*(n+1) })
+		if _, ok := b.nodes[1].Preview(port.Label()); !ok {
+			t.Fatalf("%s: a visitor saw nothing", label)
+		}
+	}
+}
+
 // TestPreviews: a label of one node is shown by the others, for as long as its port is exposed.
 func TestPreviews(t *testing.T) {
 	t.Parallel()

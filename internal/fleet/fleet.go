@@ -32,7 +32,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// Options are the parts of a node. All but Labels, Previews, Types, Usual and Log are required.
+// Options are the parts of a node. All but Labels, Previews, LabelOwner, Types, Usual and Log are required.
 type Options struct {
 	Directory *Directory
 	Identity  *Identity
@@ -44,6 +44,8 @@ type Options struct {
 	Here hutch.Service
 	// Previews are the exposed ports of this node; nil for none.
 	Previews hutch.Previews
+	// LabelOwner returns the owner of a preview's label on any node, if it is known; nil if none is.
+	LabelOwner func(label string) (owner string, known bool)
 	// Types are the sizes that creates can name.
 	Types []hutch.InstanceType
 	// Usual are the default limits of a sandbox.
@@ -97,8 +99,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{opt: opt, dir: opt.Directory, node: n, peers: peers{id: opt.Identity}, log: opt.Log, known: map[Name]string{}}
-	f.previews = previews{shown: map[string]hutch.Preview{}, looks: make(chan struct{}, mostLooks), fetches: make(chan struct{}, mostFetches)}
+	f := &Fleet{opt: opt, dir: opt.Directory, node: n, peers: peers{id: opt.Identity}, log: opt.Log, known: map[Name]string{}, previews: newPreviews()}
 	f.resident = newResident(opt.Here, f)
 	f.Service = wrap.Service{Next: f.resident, Hook: f.route}
 	f.life, f.end = context.WithCancel(context.Background())

@@ -24,8 +24,8 @@ const (
 	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
 	// fetchTime bounds the wait of a visitor for a sandbox that comes from the bucket. The transfer continues after it.
 	fetchTime = time.Minute
-	// mostLooks limits simultaneous look-ups of labels: anyone can ask for one. mostFetches limits those that wait for a
-	// sandbox from the bucket, which takes longer.
+	// mostLooks limits simultaneous look-ups of the labels of one owner, and of labels without a known owner: anyone can
+	// ask for one. mostFetches limits those that wait for a sandbox from the bucket, which takes longer.
 	mostLooks, mostFetches = 64, 16
 	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
 	mostShown = 10_000
@@ -56,11 +56,115 @@ func (d *door) preview(w http.ResponseWriter, r *http.Request) {
 
 // previews are the previews of other nodes that this node knows.
 type previews struct {
-	mu    sync.Mutex
-	shown map[string]hutch.Preview // by label
+	mu     sync.Mutex
+	shown  map[string]remembered // by label
+	counts map[string]int        // of shown, by owner
 	// looking has the look-ups of labels: visitors of one label share one.
 	looking        singleflight.Group
-	looks, fetches chan struct{}
+	looks, fetches slots
+}
+
+// remembered is a preview of another node, and what closes its stream.
+type remembered struct {
+	hutch.Preview
+	end context.CancelFunc
+}
+
+func newPreviews() previews {
+	return previews{
+		shown: map[string]remembered{}, counts: map[string]int{},
+		looks: slots{most: mostLooks, taken: map[labelOwner]int{}}, fetches: slots{most: mostFetches, taken: map[labelOwner]int{}},
+	}
+}
+
+// keep remembers a preview. If there are too many, it ends one of the owner that has the most: its next visitor looks for it
+// again.
+func (p *previews) keep(label string, preview remembered) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetLocked(label)
+	if len(p.shown) >= mostShown {
+		p.endOneLocked()
+	}
+	p.shown[label] = preview
+	p.counts[preview.Owner]++
+}
+
+func (p *previews) endOneLocked() {
+	most, of := 0, ""
+	for owner, n := range p.counts {
+		if n > most {
+			most, of = n, owner
+		}
+	}
+	for label, preview := range p.shown {
+		if preview.Owner == of {
+			p.forgetLocked(label)
+			preview.end()
+			return
+		}
+	}
+}
+
+// forget removes a preview that has ended, and not a later one of its label.
+func (p *previews) forget(label string, life context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown[label].Life == life {
+		p.forgetLocked(label)
+	}
+}
+
+func (p *previews) forgetLocked(label string) {
+	old, ok := p.shown[label]
+	if !ok {
+		return
+	}
+	delete(p.shown, label)
+	if p.counts[old.Owner]--; p.counts[old.Owner] == 0 {
+		delete(p.counts, old.Owner)
+	}
+}
+
+// labelOwner is the owner of a label. The zero value stands for all labels without a known owner.
+type labelOwner struct {
+	id    string
+	known bool
+}
+
+// slots limit what is done at a time, for each owner.
+type slots struct {
+	most  int
+	mu    sync.Mutex
+	taken map[labelOwner]int
+}
+
+// within calls do if a slot of the owner is free, and reports whether one was.
+func (s *slots) within(owner labelOwner, do func()) bool {
+	if !s.take(owner) {
+		return false
+	}
+	defer s.give(owner)
+	do()
+	return true
+}
+
+func (s *slots) take(owner labelOwner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[owner] == s.most {
+		return false
+	}
+	s.taken[owner]++
+	return true
+}
+
+func (s *slots) give(owner labelOwner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[owner]--; s.taken[owner] == 0 {
+		delete(s.taken, owner)
+	}
 }
 
 // Preview implements hutch.Previews: a label of this node, or of another.
@@ -72,23 +176,27 @@ func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
 		return p, true
 	}
 	f.previews.mu.Lock()
-	p, ok := f.previews.shown[label]
+	known, ok := f.previews.shown[label]
 	f.previews.mu.Unlock()
-	if ok && p.Life.Err() == nil {
-		return p, true
+	if ok && known.Life.Err() == nil {
+		return known.Preview, true
 	}
 	found, _, _ := f.previews.looking.Do(label, func() (any, error) { return f.search(label), nil })
-	p = found.(hutch.Preview)
+	p := found.(hutch.Preview)
 	return p, p.Life != nil
 }
 
 // search looks for a label on the other nodes and in the bucket. Its result is zero if none has it, or if too many
-// others are looked for.
+// others of its owner are looked for.
 func (f *Fleet) search(label string) (p hutch.Preview) {
-	if !within(f.previews.looks, func() { p, _ = f.look(label) }) || p.Life != nil {
+	var owner labelOwner
+	if f.opt.LabelOwner != nil {
+		owner.id, owner.known = f.opt.LabelOwner(label)
+	}
+	if !f.previews.looks.within(owner, func() { p, _ = f.look(label) }) || p.Life != nil {
 		return p
 	}
-	within(f.previews.fetches, func() {
+	f.previews.fetches.within(owner, func() {
 		if !f.fetchLabel(label) {
 			return
 		}
@@ -98,18 +206,6 @@ func (f *Fleet) search(label string) (p hutch.Preview) {
 		}
 	})
 	return p
-}
-
-// within calls do if one of the slots is free, and reports whether one was.
-func within(slots chan struct{}, do func()) bool {
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-		do()
-		return true
-	default:
-		return false
-	}
 }
 
 // previewHere is the target of a label of this node.
@@ -200,21 +296,9 @@ func (f *Fleet) lookAt(info NodeInfo, label string, found chan<- hutch.Preview) 
 		return false
 	}
 	preview := hutch.Preview{Port: shown.Port, Owner: shown.Owner, Key: shown.Key, Life: life}
-	f.previews.mu.Lock()
-	keep := len(f.previews.shown) < mostShown
-	if keep {
-		f.previews.shown[label] = preview
-	}
-	f.previews.mu.Unlock()
-	if !keep {
-		return false
-	}
+	f.previews.keep(label, remembered{preview, end})
+	defer f.previews.forget(label, life)
 	found <- preview
 	lines.ReadByte() // ends with the port, the node, or this process
-	f.previews.mu.Lock()
-	defer f.previews.mu.Unlock()
-	if f.previews.shown[label].Life == life {
-		delete(f.previews.shown, label)
-	}
 	return true
 }
