@@ -5,8 +5,9 @@ import "context"
 // Checkpoints copies running sandboxes, for a backup of the whole server.
 type Checkpoints interface {
 	// CheckpointAll copies every sandbox that is awake into the server's data folder, and calls out for each of them,
-	// and a last time when all are done. The copies are there until ctx is done: a backup of the data folder contains
-	// them. Another call meanwhile is Conflict. It needs the scope admin.
+	// and a last time when all are done. After an hour, those that are not copied yet are Missing. The copies are there
+	// until ctx is done: a backup of the data folder contains them. Another call meanwhile is Conflict. It needs the
+	// scope admin.
 	CheckpointAll(ctx context.Context, out func(Checkpoint) error) error
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func (e *Engine) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.calls, func() { cancel(context.Cause(e.calls)) })()
-	if err := e.checkpointEach(ctx, e.awake(), out); err != nil {
+	if err := e.checkpointEach(ctx, e.awake(), checkpointsTime, out); err != nil {
 		return err
 	}
 	if err := out(hutch.Checkpoint{Done: true}); err != nil {
@@ -57,29 +58,37 @@ const (
 	checkpointsAtOnce = 2
 	// checkpointTime bounds the copy of one sandbox: a hostile one must not keep the others out of the backup.
 	checkpointTime = 10 * time.Minute
+	// checkpointsTime bounds the copies of all sandboxes.
+	checkpointsTime = time.Hour
 	// checkpointStall bounds how long a sandbox may send nothing of its files.
 	checkpointStall = 30 * time.Second
 )
 
-// checkpointEach copies the sandboxes and reports each of them. Its error is that of ctx or out.
-func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, out func(hutch.Checkpoint) error) error {
+// checkpointEach copies the sandboxes in a limited time and reports each of them. Its error is that of ctx or out.
+func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, limit time.Duration, out func(hutch.Checkpoint) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	limited, stop := context.WithTimeoutCause(ctx, limit, hutch.Errorf(hutch.Timeout, "the copies of all sandboxes took longer than %v: put it to sleep first", limit))
+	defer stop()
 	var all sync.WaitGroup
 	var telling sync.Mutex
-	slots := make(chan struct{}, checkpointsAtOnce)
-	for _, name := range names {
-		slots <- struct{}{}
+	queue := newCheckpointQueue(names)
+	for range checkpointsAtOnce {
 		all.Go(func() {
-			defer func() { <-slots }()
-			c, ok := e.checkpointOne(ctx, name)
-			telling.Lock()
-			defer telling.Unlock()
-			if !ok || ctx.Err() != nil {
-				return
-			}
-			if err := out(c); err != nil {
-				cancel(err)
+			for ctx.Err() == nil {
+				name, done := queue.next()
+				if done == nil {
+					return
+				}
+				c, ok := e.checkpointOne(limited, name)
+				done()
+				telling.Lock()
+				if ok && ctx.Err() == nil {
+					if err := out(c); err != nil {
+						cancel(err)
+					}
+				}
+				telling.Unlock()
 			}
 		})
 	}
@@ -87,17 +96,57 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, out func(
 	return context.Cause(ctx)
 }
 
+// checkpointQueue gives each owner the same time: the next sandbox is one of the owner whose copies took the least so far. So slow
+// sandboxes delay those of their owner.
+type checkpointQueue struct {
+	mu     sync.Mutex
+	owners []string                 // in order
+	names  map[string][]box.Name    // by owner, that are not copied yet
+	took   map[string]time.Duration // by owner; a copy in progress counts as the longest
+}
+
+func newCheckpointQueue(names []box.Name) *checkpointQueue {
+	q := &checkpointQueue{names: map[string][]box.Name{}, took: map[string]time.Duration{}}
+	for _, name := range names {
+		q.names[name.Owner] = append(q.names[name.Owner], name)
+	}
+	q.owners = slices.Sorted(maps.Keys(q.names))
+	return q
+}
+
+// next returns the sandbox to copy next, and what to call when it is copied; nil if there are no more.
+func (q *checkpointQueue) next() (name box.Name, done func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.owners = slices.DeleteFunc(q.owners, func(owner string) bool { return len(q.names[owner]) == 0 })
+	if len(q.owners) == 0 {
+		return name, nil
+	}
+	owner := slices.MinFunc(q.owners, func(a, b string) int { return cmp.Compare(q.took[a], q.took[b]) })
+	name, q.names[owner] = q.names[owner][0], q.names[owner][1:]
+	q.took[owner] += checkpointTime
+	began := time.Now()
+	return name, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.took[owner] += time.Since(began) - checkpointTime
+	}
+}
+
 // checkpointOne copies a sandbox. It returns false for one that is gone or asleep by now.
 func (e *Engine) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
 	defer cancel()
 	c = hutch.Checkpoint{SandboxID: name.ID, Owner: name.Owner}
-	memory, err := e.copyForBackup(ctx, name)
-	switch {
-	case errors.Is(err, hutch.NotFound), errors.Is(err, errFellAsleep):
-		return c, false
-	case err != nil && ctx.Err() != nil:
+	memory, err := false, context.Cause(ctx)
+	if err == nil {
+		memory, err = e.copyForBackup(ctx, name)
+	}
+	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if s, gone := e.find(name.Context(ctx), name.ID); err != nil && (gone != nil || !s.Running()) {
+		return c, false
 	}
 	if err != nil {
 		e.log.Warn("copy a sandbox for a backup", "sandbox", name.ID, "err", err, "cause", hutch.AsError(err).Cause)

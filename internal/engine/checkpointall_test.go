@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,28 @@ func TestCheckpointOfAHostileSandbox(t *testing.T) {
 			t.Errorf("%+v, copies %q", all, copies)
 		}
 	})
+}
+
+// Sandboxes that are not copied when the time for all is over are named, whether their copy was begun or not.
+func TestCheckpointsThatTakeTooLong(t *testing.T) {
+	b := start(t, nil)
+	for _, id := range []string{"a", "b", "c"} {
+		b.create(t, hutch.CreateRequest{ID: id})
+	}
+	for _, id := range []string{"a", "b"} {
+		b.run(t, id, `rm .tools/tar; printf '#!/bin/sh\nexec sleep 300' > .tools/tar; chmod +x .tools/tar`)
+	}
+	var missing []string
+	err := b.CheckpointWithin(t.Context(), time.Second, func(c hutch.Checkpoint) error {
+		if !strings.Contains(c.Missing, "all sandboxes took longer") {
+			t.Errorf("%+v", c)
+		}
+		missing = append(missing, c.SandboxID)
+		return nil
+	})
+	if slices.Sort(missing); err != nil || !slices.Equal(missing, []string{"a", "b", "c"}) {
+		t.Errorf("missing %q, %v", missing, err)
+	}
 }
 
 // A caller that goes away ends the copies, also while one is being made.

@@ -1,0 +1,18 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"hutch"
+)
+
+// CheckpointWithin copies the sandboxes that are awake in a limited time, and removes the copies.
+func (e *Engine) CheckpointWithin(ctx context.Context, limit time.Duration, out func(hutch.Checkpoint) error) error {
+	remove, err := e.saved.OpenCheckpoints()
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.checkpointEach(ctx, e.awake(), limit, out), remove())
+}
