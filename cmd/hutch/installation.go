@@ -128,7 +128,8 @@ func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, op
 		}
 		return nil
 	})
-	withoutMemory = slices.DeleteFunc(withoutMemory, func(name string) bool { return slices.Contains(m.Awake, name) }) // created again since
+	leftOut := slices.Concat(m.Awake, m.Changing) // they were created again, or fell asleep, since
+	withoutMemory = slices.DeleteFunc(withoutMemory, func(name string) bool { return slices.Contains(leftOut, name) })
 	if len(withoutMemory) > 0 {
 		fmt.Fprintf(errs, "in it with their files, but without their processes: %s\n", someOf(withoutMemory))
 	}
@@ -202,6 +203,9 @@ func contentsOf(m installation.Manifest) string {
 func tellAboutBackup(std streams, m installation.Manifest) {
 	if len(m.Awake) > 0 {
 		fmt.Fprintf(std.err, "not in it, because they are awake: %s\n", someOf(m.Awake))
+	}
+	if len(m.Changing) > 0 {
+		fmt.Fprintf(std.err, "not in it, because they changed all the time: %s\n", someOf(m.Changing))
 	}
 	if n := len(m.Skipped); n > 0 {
 		fmt.Fprintf(std.err, "not in it, because they are not regular files: %d, such as %s\n", n, m.Skipped[0])

@@ -78,12 +78,17 @@ func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) error {
 	if e.saved.Has(s.Key(), status) {
 		return nil
 	}
-	return e.markLost(ctx, s, lostWhileDown)
+	reason := lostWhileDown
+	if e.opt.Restored {
+		reason = lostNoFiles
+	}
+	return e.markLost(ctx, s, reason)
 }
 
 const (
 	lostWhileDown = "it did not survive while the server was down"
 	lostNoCopy    = "it was awake when the backup was made, and the backup has no copy of it"
+	lostNoFiles   = "the backup has no files of it"
 )
 
 // markLost marks a sandbox as lost with all its files. It returns an error only in a restored folder.

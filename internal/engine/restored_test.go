@@ -68,6 +68,8 @@ func TestRestoredBesideTheOriginal(t *testing.T) {
 		b.create(t, hutch.CreateRequest{ID: id})
 		b.run(t, id, "echo before > file")
 	}
+	b.create(t, hutch.CreateRequest{ID: "asleep", OnIdle: hutch.IdleStop, SleepAfter: 0.05}) // its files are not in the backup
+	b.until(t, "asleep", hutch.Stopped)
 	opt := b.restoreBeside(t)
 	if err := os.Remove(filepath.Join(opt.Dir, "files", "lost.tar")); err != nil {
 		t.Fatal(err)
@@ -78,6 +80,9 @@ func TestRestoredBesideTheOriginal(t *testing.T) {
 	drill.boot(t)
 	drill.until(t, "kept", hutch.Stopped)
 	if sb := drill.until(t, "lost", hutch.Failed); !strings.Contains(sb.Reason, "no copy") {
+		t.Errorf("reason %q", sb.Reason)
+	}
+	if sb := drill.until(t, "asleep", hutch.Failed); !strings.Contains(sb.Reason, "no files") {
 		t.Errorf("reason %q", sb.Reason)
 	}
 	if got := drill.run(t, "kept", "cat file"); got != "before\n" {

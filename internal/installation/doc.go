@@ -15,6 +15,9 @@
 // times, with the same record, belong to that record. The files of other sleeping sandboxes are opened again, until nothing has changed. The
 // store in the backup is the one that was read last.
 //
+// What changes whenever it is read is left out, each part for itself, and named in the manifest: otherwise one owner could make every backup
+// fail. Parts are sandboxes, volumes, records of images and records of backups of folders.
+//
 // The files of a sandbox that is awake are in its instance. While a backup is made, the server has copies of such sandboxes in the folder
 // "checkpoints" ([hutch.Checkpoints]), and they are in the backup as the files of sleeping sandboxes. The record is that of a sandbox that is
 // awake: the restored server finds no instance, and lets it continue from the copy. Without a copy, the restored server says that the sandbox

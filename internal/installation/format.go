@@ -44,8 +44,11 @@ type Manifest struct {
 	Asleep int      `json:"asleep"`
 	Copied int      `json:"copied"`
 	Awake  []string `json:"awake"`
-	Files  int      `json:"files"`
-	Bytes  int64    `json:"bytes"` // of the files
+	// Changing are left out, because they changed whenever they were read: sandboxes, of which it has only the record, and paths
+	// in the data folder.
+	Changing []string `json:"changing,omitempty"`
+	Files    int      `json:"files"`
+	Bytes    int64    `json:"bytes"` // of the files
 	// Skipped are files that are neither folders nor regular files.
 	Skipped []string `json:"skipped,omitempty"`
 	// WithKey says that the backup has its own key.

@@ -11,14 +11,17 @@ import (
 	"slices"
 	"strings"
 
-	"hutch"
 	"hutch/internal/datadir"
 	"hutch/internal/store"
 )
 
-// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads. No pause is between them: a
-// pause would only give sandboxes more time to change.
-const settleTries = 300
+const (
+	// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads. No pause is between them: a
+	// pause would only give sandboxes more time to change.
+	settleTries = 300
+	// mostReopened is how often the backup waits for one sandbox that falls asleep again.
+	mostReopened = 20
+)
 
 // server is the folder of a server with a store of its own.
 type server struct {
@@ -49,11 +52,11 @@ func (g *backupContent) server(ctx context.Context, name string) (*server, error
 		return nil, nil
 	}
 	s := &server{name: name}
-	return s, s.read(ctx, g.data)
+	return s, s.read(ctx, g)
 }
 
-func (s *server) read(ctx context.Context, data datadir.Folder) error {
-	list, image, err := store.Dump(ctx, datadir.Database(data.Path(s.name)))
+func (s *server) read(ctx context.Context, g *backupContent) error {
+	list, image, err := g.dump(ctx, datadir.Database(g.data.Path(s.name)))
 	if err != nil {
 		return err
 	}
@@ -72,35 +75,41 @@ func (s *server) read(ctx context.Context, data datadir.Folder) error {
 	return nil
 }
 
-// settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store.
+// settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store. It leaves out the
+// sandboxes that do so all the time, so that no sandbox can make a backup fail.
 func (s *server) settle(ctx context.Context, g *backupContent) error {
 	if s.image == nil { // the store is a database elsewhere
 		g.addCopies(g.takeCopies(s.name), func(c checkpointCopy) bool { return !g.hasFiles(s.paths(c.key)) })
 		return nil
 	}
+	reopened := map[string]int{} // by key
+	var changing map[string]bool // between the last two reads
 	for range settleTries {
 		before := s.records
-		if err := s.read(ctx, g.data); err != nil {
+		if err := s.read(ctx, g); err != nil {
 			return err
 		}
-		changed := 0
+		changing = map[string]bool{}
+		wait := false
 		for key, r := range s.records {
 			if r.sleep && !bytes.Equal(before[key].doc, r.doc) {
-				changed++
+				changing[key] = true
+				reopened[key]++
+				wait = wait || reopened[key] <= mostReopened
 				if err := s.reopen(g, key); err != nil {
 					return err
 				}
 			}
 		}
-		if changed == 0 {
-			s.finish(g)
-			return nil
+		if !wait {
+			break
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	return hutch.Errorf(hutch.Unavailable, "sandboxes fall asleep and wake all the time: try again when there is less to do, or end the server with `hutch down` first")
+	s.finish(g, changing)
+	return nil
 }
 
 func (s *server) reopen(g *backupContent, key string) error {
@@ -128,8 +137,8 @@ func (g *backupContent) hasFiles(paths []string) bool {
 	return false
 }
 
-// finish leaves out files that belong to no sandbox, and takes the store as it was read last.
-func (s *server) finish(g *backupContent) {
+// finish leaves out files that belong to no sandbox or to one that is changing, and takes the store as it was read last.
+func (s *server) finish(g *backupContent, changing map[string]bool) {
 	copies := g.takeCopies(s.name)
 	isOf := func(c checkpointCopy) bool {
 		r, ok := s.records[c.key]
@@ -138,6 +147,8 @@ func (s *server) finish(g *backupContent) {
 	kept := map[string]bool{}
 	for key, r := range s.records {
 		switch {
+		case changing[key]:
+			g.manifest.Changing = append(g.manifest.Changing, r.id)
 		case r.sleep:
 			g.manifest.Asleep++
 			for _, rel := range s.paths(key) {
@@ -158,6 +169,7 @@ func (s *server) finish(g *backupContent) {
 		}
 	}
 	slices.Sort(g.manifest.Awake)
+	slices.Sort(g.manifest.Changing)
 	g.addCopies(copies, isOf)
 	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
 }

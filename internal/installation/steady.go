@@ -4,16 +4,28 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"hutch"
 	"hutch/internal/datadir"
 )
 
-// units are folders, as patterns, whose files belong together: one of them names the others.
-var units = append([]string{"oci"}, inEachServer("backups", "snapshots/*", "volumes/*/*", "memory/*", checkpoints+"/*")...)
+// units are folders of one owner, as patterns, whose files belong together: one of them names the others.
+var units = inEachServer("snapshots/*", "volumes/*/*", "memory/*", checkpoints+"/*")
+
+// recordTries is how often a record of a catalog is opened again.
+const recordTries = 10
+
+// catalogs are folders of all owners, with the pattern of their records. A record names other files of its folder. They are there before
+// the record and as long as it is, and their content never changes.
+var catalogs = map[string]string{
+	"oci":                             "records/*.json",
+	datadir.Server + "/backups":       "*/*.json",
+	datadir.Conversation + "/backups": "*/*.json",
+}
 
 // inEachServer returns the patterns in the folders of the server and of `hutch conversation`.
 func inEachServer(patterns ...string) (all []string) {
@@ -25,18 +37,25 @@ func inEachServer(patterns ...string) (all []string) {
 	return all
 }
 
-// isHalf reports whether a path belongs to a snapshot that is being made or deleted, or to memory that is being saved or copied.
+// isHalf reports whether a path belongs to a snapshot that is being made or deleted, to the backup of a folder that is being written, or to
+// memory that is being saved or copied.
 func isHalf(rel string) bool {
 	parts := strings.Split(rel, "/")
 	if len(parts) < 3 || parts[0] != datadir.Server && parts[0] != datadir.Conversation {
 		return false
 	}
 	return parts[1] == "snapshots" && strings.HasPrefix(parts[2], ".") ||
+		parts[1] == "backups" && strings.HasSuffix(rel, ".new") ||
 		(parts[1] == "memory" || parts[1] == checkpoints) && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
 }
 
-// steadyAll makes the files of each unit those of one moment.
+// steadyAll makes the files of each unit those of one moment, and adds to each record of a catalog the files that it names.
 func (g *backupContent) steadyAll(ctx context.Context) error {
+	for folder, records := range catalogs {
+		if err := g.completeRecords(ctx, folder, records); err != nil {
+			return err
+		}
+	}
 	for _, pattern := range units {
 		paths, err := filepath.Glob(g.data.Path(pattern))
 		if err != nil {
@@ -63,7 +82,80 @@ func (g *backupContent) steadyAll(ctx context.Context) error {
 	return nil
 }
 
-// steady opens the files of a unit again until those that are open are all there, and no others, after the last one was opened.
+// completeRecords adds the files that the records of a catalog name. A record that is still there after all other files were opened names
+// only files that are open. First all records must be of one moment; if they change too often for that, each for itself. It leaves out
+// records that change all the time.
+func (g *backupContent) completeRecords(ctx context.Context, folder, records string) error {
+	isRecord := func(rel string) bool {
+		ok, _ := filepath.Match(folder+"/"+records, rel)
+		return ok
+	}
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(g.open)), func(rel string) bool { return !isRecord(rel) })
+	check := all
+	var changed []string
+	for try := range recordTries {
+		if err := g.walkNew(folder, isRecord); err != nil {
+			return err
+		}
+		var err error
+		if changed, err = g.reopenChanged(check); err != nil || len(changed) == 0 {
+			return err
+		}
+		if check = all; try >= recordTries/2 {
+			check = changed
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	g.leaveOut(changed...)
+	return nil
+}
+
+// reopenChanged opens those files again that were replaced, and returns their paths. It drops files that are gone.
+func (g *backupContent) reopenChanged(paths []string) (changed []string, err error) {
+	for _, rel := range paths {
+		if g.open[rel] == nil {
+			continue
+		}
+		same, err := g.isSame(rel)
+		if err == nil && !same {
+			g.drop(rel)
+			err = g.walk(rel)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !same && g.open[rel] != nil {
+			changed = append(changed, rel)
+		}
+	}
+	return changed, nil
+}
+
+// leaveOut takes files or folders out of the backup that changed whenever they were read.
+func (g *backupContent) leaveOut(paths ...string) {
+	for _, rel := range paths {
+		g.drop(rel)
+	}
+	g.manifest.Changing = append(g.manifest.Changing, paths...)
+}
+
+// isSame reports whether an open file still has its name.
+func (g *backupContent) isSame(rel string) (bool, error) {
+	is, err := g.open[rel].Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Lstat(g.data.Path(rel))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(is, now), err
+}
+
+// steady opens the files of a unit again until those that are open are all there, and no others, after the last one was opened. It leaves
+// out a unit that changes all the time.
 func (g *backupContent) steady(ctx context.Context, unit string) error {
 	for range settleTries {
 		same, err := g.isSteady(unit)
@@ -78,7 +170,8 @@ func (g *backupContent) steady(ctx context.Context, unit string) error {
 			return err
 		}
 	}
-	return hutch.Errorf(hutch.Unavailable, "%s changes all the time: try again when there is less to do", g.data.Path(unit))
+	g.leaveOut(unit)
+	return nil
 }
 
 func (g *backupContent) isSteady(unit string) (bool, error) {

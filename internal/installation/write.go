@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"hutch/internal/datadir"
 	"hutch/internal/durable"
 	"hutch/internal/secret"
+	"hutch/internal/store"
 )
 
 // Options are of a backup. To and Key are required.
@@ -38,7 +40,7 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err
 	}
-	g := backupContent{data: data, open: map[string]*os.File{}}
+	g := backupContent{data: data, open: map[string]*os.File{}, dump: store.Dump}
 	defer g.close()
 	if err := g.gather(ctx); err != nil {
 		return m, err
@@ -155,6 +157,7 @@ type backupContent struct {
 	open     map[string]*os.File // by path below the data folder
 	stores   map[string][]byte   // by path below the data folder
 	manifest Manifest
+	dump     func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
 }
 
 func (g *backupContent) close() {
@@ -194,8 +197,23 @@ func (g *backupContent) gather(ctx context.Context) error {
 
 // walk opens all files of a folder, below the data folder.
 func (g *backupContent) walk(name string) error {
+	return g.walkUnless(name, func(string) bool { return false })
+}
+
+// walkNew opens the files of a folder that the backup does not have yet, except those to skip.
+func (g *backupContent) walkNew(name string, skip func(rel string) bool) error {
+	has := map[string]bool{}
+	for _, rel := range slices.Concat(g.folders, g.manifest.Skipped, slices.Collect(maps.Keys(g.open))) {
+		has[rel] = true
+	}
+	return g.walkUnless(name, func(rel string) bool { return has[rel] || skip(rel) })
+}
+
+func (g *backupContent) walkUnless(name string, skip func(rel string) bool) error {
 	err := g.each(name, func(rel string, e fs.DirEntry) error {
 		switch {
+		case skip(rel):
+			return nil
 		case e.IsDir():
 			g.folders = append(g.folders, rel)
 			return nil
