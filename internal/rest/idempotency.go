@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 const (
@@ -44,9 +45,7 @@ func (a *answers) do(r *http.Request, key string, request any, f func() (any, er
 		return nil, false, err
 	}
 	sum := sha256.Sum256(b)
-	// Keys of different callers are distinct.
-	caller := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-	key = string(caller[:]) + key
+	key = keyOf(r) + key
 	for {
 		call, mine := a.enter(key, sum)
 		if mine {
@@ -65,6 +64,16 @@ func (a *answers) do(r *http.Request, key string, request any, f func() (any, er
 			return call.answer, true, nil
 		}
 	}
+}
+
+// keyOf is what makes the keys of different callers distinct, wherever they send their tokens.
+func keyOf(r *http.Request) string {
+	who := r.Header.Get("Authorization") // of a server that knows no callers
+	if p := caller.From(r.Context()).Principal; p != nil {
+		who = "principal " + p.ID
+	}
+	sum := sha256.Sum256([]byte(who))
+	return string(sum[:])
 }
 
 // enter returns the call of a key; mine is true if the call is new, and the caller must then finish it.

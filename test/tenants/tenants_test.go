@@ -203,15 +203,31 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKey: eve does not get an answer that was ada's.
+// TestIdempotencyKey: eve does not get an answer that was ada's, wherever both send their tokens, and cannot use up a key.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ada, eve := h.adaAndEve(t)
-	first := ada.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
-	again := eve.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
-	if again.status != 200 || again.header.Get("Idempotency-Replayed") != "" || again.body == first.body {
-		t.Errorf("%d %v %s", again.status, again.header, again.body)
+	for place, of := range map[string]func(who *tenant) (query string, header []string){
+		"Authorization": func(*tenant) (string, []string) { return "", nil },
+		"X-API-Key":     func(who *tenant) (string, []string) { return "", []string{"X-Api-Key", who.Secret} },
+		"X-Auth-Token":  func(who *tenant) (string, []string) { return "", []string{"X-Auth-Token", who.Secret} },
+		"URL":           func(who *tenant) (string, []string) { return "?access_token=" + who.Secret, []string{"X-Other", ""} },
+	} {
+		create := func(who *tenant, body string) answer {
+			query, header := of(who)
+			if header != nil {
+				header = append(header, "Authorization", "")
+			}
+			return who.ask(t, "POST", "/v1/sandboxes"+query, body, append(header, "Idempotency-Key", place)...)
+		}
+		first := create(ada, `{}`)
+		if again := create(ada, `{}`); first.status != 200 || again.body != first.body || again.header.Get("Idempotency-Replayed") == "" {
+			t.Errorf("%s: %d %s, and again %d %s", place, first.status, first.body, again.status, again.body)
+		}
+		if again := create(eve, `{}`); again.status != 200 || again.header.Get("Idempotency-Replayed") != "" || again.body == first.body {
+			t.Errorf("%s: eve gets %d %v %s", place, again.status, again.header, again.body)
+		}
 	}
 }
 
