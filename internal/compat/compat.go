@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/httpio"
 )
 
 // Stall is how long a client can leave data unread, or send none, before it is disconnected.
@@ -42,10 +42,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 
 // ReadBody returns the body of a request in JSON. The memory of its decoded form is charged to the caller.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyTime)) // some writers have no deadlines
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
-	rc.SetReadDeadline(time.Time{})
+	b, err := httpio.ReadAll(w, r, MaxRequest, bodyTime)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, ErrTooLarge
 	}

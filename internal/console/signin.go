@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/caller"
+	"hutch/internal/httpio"
 	"hutch/internal/openid"
 	"hutch/internal/problem"
 	"hutch/internal/verb"
@@ -163,15 +165,16 @@ func tokenOf(w http.ResponseWriter, r *http.Request) (string, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return "", hutch.Errorf(hutch.Invalid, "signing in takes application/json, such as {\"token\": \"hutch_...\"}")
 	}
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyTime))
-	defer rc.SetReadDeadline(time.Time{})
 	var body struct {
 		Token string `json:"token"`
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignIn))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&body); err != nil || body.Token == "" {
+	text, err := httpio.ReadAll(w, r, maxSignIn, bodyTime)
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		err = d.Decode(&body)
+	}
+	if err != nil || body.Token == "" {
 		return "", hutch.Errorf(hutch.Invalid, "signing in takes one JSON object with the field token").Because(err).Naming(hutch.AboutField, "token")
 	}
 	return body.Token, nil

@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/guard"
+	"hutch/internal/httpio"
 	"hutch/internal/listen"
 	"hutch/internal/problem"
 )
@@ -18,17 +19,34 @@ import (
 // TestRefusedUploadIsAnswered: a client that writes its whole file before it reads still sees why the file was
 // refused.
 func TestRefusedUploadIsAnswered(t *testing.T) {
-	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.Parallel()
+	refuse := func(w http.ResponseWriter, r *http.Request) {
 		r.Body.Read(make([]byte, 10))
 		problem.Write(w, hutch.Errorf(hutch.Exhausted, "the disk is full").With("limit", "disk"))
-	})
+	}
+	for name, handle := range map[string]http.HandlerFunc{
+		"an upload": refuse,
+		"an upload with progress": func(w http.ResponseWriter, r *http.Request) {
+			defer httpio.Duplex(w, r)()
+			refuse(w, r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			upload(t, handle)
+		})
+	}
+}
+
+// upload sends a large file to a handler that refuses it, and checks the answer.
+func upload(t *testing.T, handle http.Handler) {
 	anyone := func(*http.Request) bool { return true }
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gate := listen.NewGate(inner, listen.GateOptions{Most: 100})
-	srv := httptest.NewUnstartedServer(gate.Handler(guard.New(refuse, guard.Options{Open: anyone, Unbounded: anyone})))
+	srv := httptest.NewUnstartedServer(gate.Handler(guard.New(handle, guard.Options{Open: anyone, Unbounded: anyone})))
 	srv.Listener.Close()
 	srv.Listener, srv.Config.ConnContext = gate, gate.Context
 	srv.Start()

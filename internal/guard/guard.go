@@ -167,7 +167,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, &taken{r.Body, tab, max(r.ContentLength, 0)}, g.opt.MaxBody)
 	} else if r.Body != nil && r.Body != http.NoBody {
 		if r.ProtoMajor == 1 {
-			defer drain(w, r.Body)
+			defer httpio.Drain(w, r.Body)
 		}
 		body := httpio.NewBody(w, r, bodyIdleTimeout)
 		defer body.End()
@@ -384,23 +384,6 @@ func hold(ctx context.Context, w http.ResponseWriter) (context.Context, func()) 
 
 // closeTimeout bounds the last write to a client whose token has ended.
 const closeTimeout = time.Second
-
-// How much of a refused upload is read, in bytes and time, before the connection is
-// closed.
-const (
-	maxDrained = 256 << 20
-	drainTime  = 30 * time.Second
-)
-
-// drain reads the rest of a refused body. Many clients write the whole body before they read the answer; closing
-// early would discard the answer.
-func drain(w http.ResponseWriter, body io.Reader) {
-	rc := http.NewResponseController(w)
-	rc.Flush()
-	rc.SetReadDeadline(time.Now().Add(drainTime))
-	io.CopyN(io.Discard, body, maxDrained)
-	rc.SetReadDeadline(time.Time{})
-}
 
 // bodyIdleTimeout is how long a body without a known end may bring nothing.
 const bodyIdleTimeout = time.Minute

@@ -108,8 +108,8 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.limit(time.Time{}) // the rest has its own limit
+	if err == io.EOF {
+		b.limit(time.Time{})
 	}
 	return n, err
 }

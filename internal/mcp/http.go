@@ -172,7 +172,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
 	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	if r.Context().Err() == nil {
+	if err == nil && r.Context().Err() == nil { // as httpio.ReadAll
 		rc.SetReadDeadline(time.Time{})
 	}
 	return b.Bytes(), err

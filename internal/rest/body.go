@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -39,10 +38,7 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) error {
 
 // raw reads the body of a request.
 func (h *Handler) raw(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, stream.MaxRequest))
-	rc.SetReadDeadline(time.Time{})
+	b, err := httpio.ReadAll(w, r, stream.MaxRequest, bodyTime)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, errTooLarge
 	}
