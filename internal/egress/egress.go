@@ -80,6 +80,7 @@ type Observer interface {
 type Gateway struct {
 	opt    Options
 	host   host
+	number int64 // among the gateways of its resolver
 	pins   pins
 	record record
 	counts counts
@@ -132,6 +133,7 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*connection]struct{}{},
 		flows: newSlots(ownFlows, mostFlows, opt.Resolver.flows), lookups: newSlots(ownLookups, mostLookups, opt.Resolver.lookups), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
 	}
+	g.number = opt.Resolver.gateways.Add(1)
 	g.record.complete = opt.Complete
 	g.counts.begin(opt.Before)
 	return g, g.Set(n)

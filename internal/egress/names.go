@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -178,7 +179,7 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	addrs, err := g.opt.Resolver.lookup(ctx, g.opt.Sandbox, name)
+	addrs, err := g.opt.Resolver.lookup(ctx, g.number, name)
 	if none, ok := errors.AsType[*net.DNSError](err); ok && none.IsNotFound {
 		return nil, dnsmessage.RCodeNameError
 	}
@@ -265,14 +266,18 @@ func shown(name string) string {
 type Resolver struct {
 	net            net.Resolver
 	flows, lookups chan struct{} // shared by all sandboxes
+	gateways       atomic.Int64  // the number of gateways so far
 
 	mu    sync.Mutex
 	known map[asked]answer
 }
 
 // asked identifies a lookup. Caches are separate, so that a sandbox cannot learn from an answer's time what another
-// one has looked up.
-type asked struct{ sandbox, name string }
+// one has looked up, also one of another owner with the same id.
+type asked struct {
+	gateway int64 // its number
+	name    string
+}
 
 type answer struct {
 	addrs []netip.Addr
@@ -287,9 +292,9 @@ func NewResolver(dial func(ctx context.Context, network, address string) (net.Co
 }
 
 // lookup returns the addresses of a name, IPv4 and IPv6: a name can have only one of the two kinds.
-func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Addr, error) {
+func (r *Resolver) lookup(ctx context.Context, gateway int64, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
-	have, ok := r.known[asked{sandbox, name}]
+	have, ok := r.known[asked{gateway, name}]
 	r.mu.Unlock()
 	if ok && time.Now().Before(have.until) {
 		return have.addrs, nil
@@ -301,7 +306,7 @@ func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Ad
 	for i, a := range addrs {
 		addrs[i] = a.Unmap()
 	}
-	r.keep(asked{sandbox, name}, answer{addrs, time.Now().Add(answerTTL / 2 * time.Second)})
+	r.keep(asked{gateway, name}, answer{addrs, time.Now().Add(answerTTL / 2 * time.Second)})
 	return addrs, nil
 }
 

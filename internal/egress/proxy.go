@@ -70,7 +70,7 @@ func (g *Gateway) dialProxy(ctx context.Context, r *rules) (net.Conn, error) {
 		if !ok {
 			return nil, ctx.Err()
 		}
-		found, err := g.opt.Resolver.lookup(ctx, g.opt.Sandbox, rule.Name)
+		found, err := g.opt.Resolver.lookup(ctx, g.number, rule.Name)
 		if giveBack(); err != nil {
 			return nil, err
 		}
