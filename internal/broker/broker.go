@@ -48,6 +48,9 @@ type Route struct {
 	Port uint16
 	// Credentials returns the host's present credentials, and a redactor for them. Without any, requests are refused.
 	Credentials func() ([]secret.Credential, *secret.Redactor)
+	// Begin is called for every request that is to be sent, and end when it has ended; can be nil. An error refuses the
+	// request: there are too many at once.
+	Begin func() (end func(), err error)
 	// Dial opens a connection to the real host.
 	Dial func(context.Context) (net.Conn, error)
 	// Seen is called for every request, before the answer goes inside; can be nil.

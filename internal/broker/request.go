@@ -45,10 +45,17 @@ func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 		defer x.busy.RUnlock()
 		made := &request{use: Use{Began: time.Now(), Method: r.Method, Path: r.URL.Path}}
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
-		if err := x.refusal(r); err != nil {
+		err, end := x.refusal(r), func() {}
+		if err == nil && x.Begin != nil {
+			if end, err = x.Begin(); err != nil {
+				err = refused{http.StatusTooManyRequests, err.Error()}
+			}
+		}
+		if err != nil {
 			x.fail(w, r, err)
 			return
 		}
+		defer end()
 		http.NewResponseController(w).EnableFullDuplex() // otherwise an early answer would cut the request off
 		proxy.ServeHTTP(&maskingWriter{w, made}, r)
 	})
@@ -143,6 +150,8 @@ func kindOf(status int) hutch.Kind {
 		return hutch.Unavailable
 	case http.StatusForbidden:
 		return hutch.Denied
+	case http.StatusTooManyRequests:
+		return hutch.Exhausted
 	}
 	return hutch.Invalid
 }

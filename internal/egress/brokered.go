@@ -3,6 +3,7 @@ package egress
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -151,6 +152,7 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 			list := g.credentials(host, p.dst.Port())
 			return list, b.Answers(list)
 		},
+		Begin: g.beginRequest,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			select {
 			case up := <-first:
@@ -161,6 +163,26 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 		},
 		Seen: func(u broker.Use) { g.brokered(p, host, u) },
 	})
+}
+
+// mostRequests bounds the requests of a sandbox in the broker, whatever its limit of connections is.
+const mostRequests = 1024
+
+// beginRequest counts a request in the broker. Each can have a connection of its own to the host, and takes as much of the
+// server's memory as another connection, so the same limit applies to all together.
+func (g *Gateway) beginRequest() (end func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	most := min(cmp.Or(g.rules.network.Limits.Connections, defaultConnections), mostRequests)
+	if g.requests >= most {
+		return nil, fmt.Errorf("the limit of %d requests at once (network.limits.connections) is reached", most)
+	}
+	g.requests++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.requests--
+	}, nil
 }
 
 // brokered records a request that the broker has answered.

@@ -171,6 +171,45 @@ func TestSecretThatIsGone(t *testing.T) {
 	}
 }
 
+// TestRequestsAtOnce: a program that multiplexes requests to a host that does not answer has no more of them than its
+// sandbox may have connections.
+func TestRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	in := w.brokered("")
+	begun, release := make(chan bool, 10), make(chan bool)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-release
+	}))
+	srv.Config.ErrorLog = silent
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{w.cert}}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	w.at(shared+":443", srv.Listener.Addr().String())
+	const most = 3
+	if err := in.g.Set(hutch.Network{Limits: hutch.NetworkLimits{Connections: most}}); err != nil {
+		t.Fatal(err)
+	}
+	tr := &http.Transport{DialContext: in.dial, TLSClientConfig: &tls.Config{RootCAs: in.trusted}, ForceAttemptHTTP2: true}
+	t.Cleanup(tr.CloseIdleConnections)
+	c := &http.Client{Transport: tr}
+	ask := func(want string) {
+		if got, err := fetch(c, "https://api.example.com/"); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%q, %v; want %s", got, err, want)
+		}
+	}
+	var waiting sync.WaitGroup
+	for range most {
+		waiting.Go(func() { ask("200") })
+		<-begun
+	}
+	ask("429")
+	close(release)
+	waiting.Wait()
+	ask("200")
+}
+
 // linked is a program that can reach other sandboxes.
 func (w *world) linked(mode hutch.NetworkMode, links ...string) *inside {
 	w.t.Helper()

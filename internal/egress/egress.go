@@ -95,6 +95,7 @@ type Gateway struct {
 	pace      *rate.Limiter // bytes; nil for no bound
 	exhausted bool          // the limit of total bytes is reached
 	live      map[*connection]struct{}
+	requests  int // in the broker
 	closed    bool
 }
 
