@@ -2,7 +2,6 @@ package secret
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"hutch/internal/excerpt"
 	"maps"
@@ -22,17 +21,21 @@ import (
 type Redactor struct {
 	window  int
 	longest int
-	shift   []uint8 // by the hash of a window's last bytes: how far to skip
-	ends    map[uint16][]*needle
-	begins  [256][]*needle // longest first
-	edges   func() map[string]*needle
+	shift   []uint8              // by the hash of a window's last bytes: how far to skip
+	ends    map[uint16]needleSet // by the hash of their window's last bytes
+	begins  [256]needleSet       // by their first byte
+	edges   func() map[string][]*needle
 }
 
 // needle is one form of one secret.
 type needle struct {
 	text   []byte
 	marker []byte
+	within *needle // the longest other needle with which the text begins
 }
+
+// needleSet is in the order of the texts. One secret can have thousands of needles with the same beginning.
+type needleSet []*needle
 
 const (
 	block     = 3  // bytes that are compared at a time
@@ -41,7 +44,7 @@ const (
 
 // NewRedactor returns a redactor of values by name, or nil if it would replace nothing.
 func NewRedactor(secrets map[string][]string) *Redactor {
-	r := &Redactor{window: maxWindow, ends: map[uint16][]*needle{}}
+	r := &Redactor{window: maxWindow, ends: map[uint16]needleSet{}}
 	for _, n := range needles(secrets) {
 		r.window = min(r.window, len(n.text))
 		r.longest = max(r.longest, len(n.text))
@@ -60,7 +63,7 @@ func NewRedactor(secrets map[string][]string) *Redactor {
 	return r
 }
 
-// needles are all forms of all secrets, the longest first.
+// needles are all forms of all secrets, in the order of their texts.
 func needles(secrets map[string][]string) []*needle {
 	var all []*needle
 	known := map[string]bool{}
@@ -70,14 +73,19 @@ func needles(secrets map[string][]string) []*needle {
 			for _, form := range forms(value) {
 				if !known[form] {
 					known[form] = true
-					all = append(all, &needle{[]byte(form), marker})
+					all = append(all, &needle{text: []byte(form), marker: marker})
 				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *needle) int {
-		return cmp.Or(len(b.text)-len(a.text), bytes.Compare(a.marker, b.marker), bytes.Compare(a.text, b.text))
-	})
+	slices.SortFunc(all, func(a, b *needle) int { return bytes.Compare(a.text, b.text) })
+	var before *needle
+	for _, n := range all {
+		for before != nil && !bytes.HasPrefix(n.text, before.text) {
+			before = before.within
+		}
+		n.within, before = before, n
+	}
 	return all
 }
 
@@ -104,7 +112,7 @@ func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 			i += int(skip)
 			continue
 		}
-		if n, open := agree(r.ends[h], b[i-r.window:], final); n != nil || open {
+		if n, open := r.ends[h].match(b[i-r.window:], final); n != nil || open {
 			return i - r.window, n
 		}
 		i++
@@ -113,24 +121,43 @@ func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 		return len(b), nil
 	}
 	for i := max(from, len(b)-r.window+1); i < len(b); i++ {
-		if _, open := agree(r.begins[b[i]], b[i:], false); open {
+		if _, open := r.begins[b[i]].match(b[i:], false); open {
 			return i, nil
 		}
 	}
 	return len(b), nil
 }
 
-// agree returns the longest needle with which b begins; open is true if b can still become a longer one.
-func agree(list []*needle, b []byte, final bool) (n *needle, open bool) {
-	for _, n := range list {
-		switch {
-		case bytes.HasPrefix(b, n.text):
-			return n, false
-		case !final && bytes.HasPrefix(n.text, b):
-			return nil, true
+// match returns the longest needle with which b begins; open is true if b can still become a longer one.
+func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
+	after, _ := slices.BinarySearchFunc(s, b, func(n *needle, b []byte) int {
+		if bytes.Compare(n.text, b) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	if !final && after < len(s) && bytes.HasPrefix(s[after].text, b) {
+		return nil, true
+	}
+	if after == 0 {
+		return nil, false
+	}
+	// All texts between a beginning of b and b have that beginning.
+	n = s[after-1]
+	for same := commonLength(n.text, b); n != nil && len(n.text) > same; {
+		n = n.within
+	}
+	return n, false
+}
+
+// commonLength is how many bytes two texts have in common at their beginning.
+func commonLength(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
 		}
 	}
-	return nil, false
+	return min(len(a), len(b))
 }
 
 // Bytes returns b with the secrets replaced: b itself if it has no secrets.
@@ -246,27 +273,29 @@ func (r *Redactor) cutTail(b []byte) (*needle, int) {
 func (r *Redactor) cutHead(b []byte) (found *needle, size int) {
 	const least = 2 // least bytes to look up
 	for i := least; i <= min(len(b), r.longest); i++ {
-		if n := r.edges()[string(b[i-least:i])]; n == nil {
-			continue
-		}
-		for _, list := range r.begins {
-			for _, n := range list {
-				if i > n.harmless() && bytes.HasSuffix(n.text, b[:i]) {
-					found, size = n, i
-				}
+		for _, n := range r.edges()[string(b[i-least:i])] {
+			if len(n.text) < i {
+				break
+			}
+			if i > n.harmless() && bytes.HasSuffix(n.text, b[:i]) {
+				found, size = n, i
 			}
 		}
 	}
 	return found, size
 }
 
-// endings are the last two bytes of the needles.
-func (r *Redactor) endings() map[string]*needle {
-	ends := map[string]*needle{}
+// endings are the needles by their last two bytes, the longest first.
+func (r *Redactor) endings() map[string][]*needle {
+	ends := map[string][]*needle{}
 	for _, list := range r.begins {
 		for _, n := range list {
-			ends[string(n.text[len(n.text)-2:])] = n
+			last := string(n.text[len(n.text)-2:])
+			ends[last] = append(ends[last], n)
 		}
+	}
+	for _, list := range ends {
+		slices.SortStableFunc(list, func(a, b *needle) int { return len(b.text) - len(a.text) })
 	}
 	return ends
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -225,7 +226,7 @@ func FuzzStream(f *testing.F) {
 func slow(r *Redactor, b []byte) (out []byte) {
 next:
 	for len(b) > 0 {
-		for _, n := range r.begins[b[0]] {
+		for _, n := range slices.Backward(r.begins[b[0]]) { // of those with which b begins, the longest is the last
 			if rest, found := bytes.CutPrefix(b, n.text); found {
 				out, b = append(out, n.marker...), rest
 				continue next
@@ -234,6 +235,28 @@ next:
 		out, b = append(out, b[0]), b[1:]
 	}
 	return out
+}
+
+// TestManyNeedlesWithOneBeginning: the time that a text takes does not grow with the number of lines of a secret. A program
+// chooses its output, and the owner of a secret its lines.
+func TestManyNeedlesWithOneBeginning(t *testing.T) {
+	t.Parallel()
+	const lines = 8000
+	var begin, end strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&begin, "AAAAAAAAAAAAAAAA%05d\n", i)
+		fmt.Fprintf(&end, "%05dAAAAAAAAAAAAAAAA\n", i)
+	}
+	text := bytes.Repeat([]byte("A"), 256<<10)
+	for name, value := range map[string]string{"beginning": begin.String(), "end": end.String()} {
+		r := NewRedactor(map[string][]string{"LINES": {value}, "SHORT": {"zzzzzz"}})
+		began := time.Now()
+		r.Bytes(text)
+		r.joined(text, len(text)/2)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("lines with one %s: %d KiB took %v", name, len(text)>>10, took)
+		}
+	}
 }
 
 // BenchmarkNothingMatches measures the cost of output without secrets and, for comparison, that of a copy and that of a
