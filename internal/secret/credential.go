@@ -78,26 +78,32 @@ func (c Credential) masked() []string {
 	return []string{c.Value}
 }
 
-const maxAnswers = 256 // redactors kept
+// maxAnswers is how many redactors for answers are kept, and maxAnswersSize how much memory they use, in bytes.
+const maxAnswers, maxAnswersSize = 256, 32 << 20
 
 // Answers returns a redactor that masks credentials in the answers of a host that got them.
 func (v *Vault) Answers(list []Credential) *Redactor {
 	values := map[string][]string{}
-	var key strings.Builder
+	var text strings.Builder
 	for _, c := range list {
 		values[c.Name] = append(values[c.Name], c.masked()...)
-		fmt.Fprintf(&key, "%q %q ", c.Name, c.Value)
+		fmt.Fprintf(&text, "%q %q ", c.Name, c.Value)
 	}
+	key := sha256.Sum256([]byte(text.String()))
+	v.mu.RLock()
+	r, known := v.answers[key]
+	v.mu.RUnlock()
+	if known {
+		return r
+	}
+	r = NewRedactor(values) // not under the lock: it takes long for long values, and calls of all owners need the lock
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r, known := v.answers[key.String()]
-	if !known {
-		if len(v.answers) >= maxAnswers {
-			clear(v.answers)
-		}
-		r = NewRedactor(values)
-		v.answers[key.String()] = r
+	if v.answersSize += r.size(); len(v.answers) >= maxAnswers || v.answersSize > maxAnswersSize {
+		clear(v.answers)
+		v.answersSize = r.size()
 	}
+	v.answers[key] = r
 	return r
 }
 

@@ -1,8 +1,12 @@
 package secret
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+
+	"hutch"
 )
 
 // A host can show the credentials of a header without the text around them.
@@ -26,4 +30,30 @@ func TestMaskedInHeader(t *testing.T) {
 	if IsHeader("API_KEY") || !IsHeader(Header("X", "y").Name) || !strings.Contains(Header("X", "y").As, "X") {
 		t.Error("headers and secrets are mixed up")
 	}
+}
+
+// TestMemoryOfAnswers: whoever changes the header rules of a sandbox again and again does not fill the memory of the server
+// with redactors. It is not parallel, because it measures the memory of the process.
+func TestMemoryOfAnswers(t *testing.T) {
+	v := Given(nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for change := range 18 {
+		var list []Credential
+		for i := range hutch.MaxHeaderValues / hutch.MaxHeaderValue {
+			var value strings.Builder
+			for value.Len() < hutch.MaxHeaderValue-32 {
+				fmt.Fprintf(&value, "%02d%02d%04d<<<<<<<<<<;", change, i, value.Len())
+			}
+			list = append(list, Header(fmt.Sprint("X-", i), value.String()))
+		}
+		v.Answers(list)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > maxAnswersSize+8<<20 {
+		t.Errorf("%d MiB are kept", n>>20)
+	}
+	runtime.KeepAlive(v)
 }

@@ -89,6 +89,22 @@ func needles(secrets map[string][]string) []*needle {
 	return all
 }
 
+// needleCost estimates what a needle takes in memory beside its text, in bytes.
+const needleCost = 160
+
+// size estimates the memory of a redactor, in bytes.
+func (r *Redactor) size() (n int) {
+	if r == nil {
+		return 0
+	}
+	for _, list := range r.begins {
+		for _, one := range list {
+			n += needleCost + len(one.text)
+		}
+	}
+	return n + len(r.shift)
+}
+
 // enter records how far the beginning of a needle lets the window move.
 func (r *Redactor) enter(n *needle) {
 	for end := block; end <= r.window; end++ {

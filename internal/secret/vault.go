@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,9 @@ type Vault struct {
 	opening   bool                 // while OpenShared reads the documents of all owners
 	redactors map[string]*Redactor // by owner, created on request
 	all       *Redactor
-	answers   map[string]*Redactor // for answers of hosts, by the credentials that were sent
+	// answers are for answers of hosts, by a digest of the credentials that were sent. answersSize is their memory.
+	answers     map[[sha256.Size]byte]*Redactor
+	answersSize int
 }
 
 var _ hutch.Secrets = (*Vault)(nil)
@@ -353,7 +356,7 @@ func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
 
 // changedLocked drops redactors of the old secrets.
 func (v *Vault) changedLocked() {
-	v.redactors, v.answers = map[string]*Redactor{}, map[string]*Redactor{}
+	v.redactors, v.answers, v.answersSize = map[string]*Redactor{}, map[[sha256.Size]byte]*Redactor{}, 0
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 
