@@ -1,6 +1,7 @@
 package openterminal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -85,6 +86,46 @@ func TestOutputsOfACell(t *testing.T) {
 		last := res.Outputs[len(res.Outputs)-2:]
 		if res.Status != "error" || last[0]["ename"] != "TimeoutError" || last[1]["name"] != "stderr" {
 			t.Errorf("%s: the last outputs are %v", name, last)
+		}
+	}
+}
+
+// TestListsInLists: a notebook with many values in deep lists, which is short, is not made long by indenting it. It is not
+// parallel, because it measures what the process allocates.
+func TestListsInLists(t *testing.T) {
+	deep := `{"nbformat":4,"metadata":` + strings.Repeat("[", 9000) + strings.Repeat("1,", 20_000) + "1" + strings.Repeat("]", 9000) + `,"cells":[{"cell_type":"code"}]}`
+	var nb notebook
+	if err := json.Unmarshal([]byte(deep), &nb.fields); err != nil {
+		t.Fatal(err)
+	}
+	nb.cells = []json.RawMessage{json.RawMessage(`{"cell_type":"code"}`)}
+	c := &call{ctx: t.Context()}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	text, err := nb.with(0, cell{fields: map[string]json.RawMessage{"cell_type": json.RawMessage(`"code"`)}}, cellResult{Outputs: []map[string]any{{"text": "out"}}})
+	text = c.indented(text)
+	runtime.ReadMemStats(&after)
+	if err != nil || !json.Valid(text) || !strings.Contains(string(text), "out") {
+		t.Errorf("it cannot be saved: %v", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+		t.Errorf("%d MiB were allocated for a notebook of %d KiB", n>>20, len(deep)>>10)
+	}
+}
+
+// TestIndented: the size of indented JSON is known in advance.
+func TestIndented(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{}`, `[]`, `7`, `""`, `[[]]`, `[{}]`, `{"a":[]}`, `{"a":{"b":[1,2,[3,{}]],"c":"x"},"d":[]}`, `["[,:{\"}]\\",null]`, `[[[1],[2,3]],{"a,b":[":"]}]` + "\n",
+	} {
+		got := (&call{ctx: t.Context()}).indented([]byte(text))
+		var want bytes.Buffer
+		if err := json.Indent(&want, []byte(text), "", " "); err != nil {
+			t.Fatal(err)
+		}
+		if n := indentedSize([]byte(text)); string(got) != want.String() || n != want.Len() {
+			t.Errorf("%s: %q, of %d bytes and not %d", text, got, want.Len(), n)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (c *call) runCell() (any, error) {
 	answer := out.result(res)
 	if text, err := nb.with(*req.Cell, cell, answer); err != nil || len(text) > maxText {
 		c.log.Warn("a notebook cannot be saved with its output", "sandbox", c.sandbox, "bytes", len(text), "err", err)
-	} else if _, err := c.store(s.path, bytes.NewReader(text)); err != nil { // the result is the caller's even so
+	} else if _, err := c.store(s.path, bytes.NewReader(c.indented(text))); err != nil { // the result is the caller's even so
 		c.log.Warn("save a notebook", "sandbox", c.sandbox, "err", err)
 	}
 	return answer, nil
@@ -380,10 +380,59 @@ func (nb notebook) with(i int, c cell, res cellResult) ([]byte, error) {
 	if all["cells"], err = compat.Marshal(cells); err != nil {
 		return nil, err
 	}
-	if b, err = compat.Marshal(all); err != nil {
-		return nil, err
+	return compat.Marshal(all)
+}
+
+// indented returns JSON as Jupyter writes it, or unchanged if that would be too long to be saved: a short text of lists in
+// lists needs much space when each value is on a line.
+func (c *call) indented(text []byte) []byte {
+	size := indentedSize(text)
+	if size > maxText || !compat.Take(c.ctx, size) {
+		return text
 	}
-	var text bytes.Buffer
-	err = json.Indent(&text, b, "", " ") // as Jupyter writes it
-	return text.Bytes(), err
+	var b bytes.Buffer
+	b.Grow(size)
+	if json.Indent(&b, text, "", " ") != nil {
+		return text
+	}
+	return b.Bytes()
+}
+
+// indentedSize is the size of JSON that is indented by one space for each level, in bytes. The text has no spaces between
+// its values.
+func indentedSize(text []byte) (size int) {
+	depth, quoted, begun := 0, false, false // begun: a list or an object has begun, and has no value yet
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		size++
+		switch {
+		case quoted && c == '\\':
+			i++
+			size++
+			continue
+		case quoted && c != '"':
+			continue
+		case begun && c != ']' && c != '}':
+			depth++
+			size += 1 + depth
+			begun = false
+		}
+		switch c {
+		case '"':
+			quoted = !quoted
+		case '{', '[':
+			begun = true
+		case ',':
+			size += 1 + depth
+		case ':':
+			size++
+		case '}', ']':
+			if !begun {
+				depth--
+				size += 1 + depth
+			}
+			begun = false
+		}
+	}
+	return size
 }
