@@ -147,7 +147,7 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 	defer root.Close()
 	list, err := s.list(ctx, box)
 	if err == nil {
-		err = s.grow(at, list.bytes)
+		err = s.grow(at, list.size)
 	}
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 type listing struct {
 	order []hutch.FileInfo
 	has   map[string]bool
-	bytes int64
+	size
 }
 
 func (s *Server) list(ctx context.Context, box string) (*listing, error) {
@@ -180,6 +180,7 @@ func (s *Server) list(ctx context.Context, box string) (*listing, error) {
 		if f.Type == hutch.OtherFile || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.HasPrefix(name, scratch) {
 			return nil // a pipe, or a record that no honest agent sends
 		}
+		l.entries++
 		if f.Type == hutch.RegularFile {
 			l.bytes += f.Size
 		}

@@ -111,11 +111,12 @@ func (s *Server) kept(folder string, withOwner bool) Kept {
 
 // bytesOf is the size of a conversation that the accounts know, or else of its files.
 func (s *Server) bytesOf(folder string) int64 {
-	s.accounts.mu.Lock()
-	n, known := s.accounts.bytes[ownerIn(folder)][folder]
-	s.accounts.mu.Unlock()
-	if known {
-		return n
+	a := s.accounts.of(ownerIn(folder))
+	a.mu.Lock()
+	z, known := a.kept[folder]
+	a.mu.Unlock()
+	if !known {
+		z = sizeOf(s.root, filesOf(folder))
 	}
-	return sizeOf(s.root, filesOf(folder))
+	return z.bytes
 }

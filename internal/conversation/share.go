@@ -14,11 +14,41 @@ import (
 	"hutch/internal/problem"
 )
 
-// accounts track how much the conversations of each owner keep, so that one owner does not fill the disk. An owner's
-// total is read at its first use.
+// accounts track how much the conversations of each owner keep, so that one owner does not fill the disk.
 type accounts struct {
-	mu    sync.Mutex
-	bytes map[string]map[string]int64 // by owner, as in names of folders, and by folder
+	mu  sync.Mutex
+	all map[string]*account // by owner, as in names of folders
+}
+
+// account is that of one owner. It is read from the disk at the owner's first use, which takes long for many files and
+// delays no other owner.
+type account struct {
+	mu   sync.Mutex
+	kept map[string]size // by folder; nil before the first use
+}
+
+// size is the size of a conversation.
+type size struct {
+	bytes   int64 // in files
+	entries int64 // files, folders and links
+}
+
+// entryCost is what an entry takes on the disk beside the bytes of its file: its inode, and the rest of its last block.
+const entryCost = 4 << 10
+
+// charged is how much of an owner's room a conversation takes, in bytes.
+func (z size) charged() int64 { return z.bytes + z.entries*entryCost }
+
+func (a *accounts) of(owner string) *account {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[string]*account{}
+	}
+	if a.all[owner] == nil {
+		a.all[owner] = &account{}
+	}
+	return a.all[owner]
 }
 
 // ownerIn returns the owner in the name of a folder; "" for the server's own.
@@ -27,97 +57,94 @@ func ownerIn(folder string) string {
 	return owner
 }
 
-// ofLocked returns the bytes of an owner's conversations, by folder.
-func (a *accounts) ofLocked(root *os.Root, owner string) (map[string]int64, error) {
-	if list := a.bytes[owner]; list != nil {
-		return list, nil
+// readLocked reads the sizes of an owner's conversations.
+func (a *account) readLocked(root *os.Root, owner string) error {
+	if a.kept != nil {
+		return nil
 	}
 	top, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer top.Close()
 	entries, err := top.ReadDir(-1)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := map[string]int64{}
+	a.kept = map[string]size{}
 	for _, entry := range entries {
 		if entry.IsDir() && ownerIn(entry.Name()) == owner {
-			list[entry.Name()] = sizeOf(root, filesOf(entry.Name()))
+			a.kept[entry.Name()] = sizeOf(root, filesOf(entry.Name()))
 		}
 	}
-	if a.bytes == nil {
-		a.bytes = map[string]map[string]int64{}
-	}
-	a.bytes[owner] = list
-	return list, nil
+	return nil
 }
 
-// sizeOf is how many bytes the files below a folder have.
-func sizeOf(root *os.Root, folder string) (n int64) {
+// sizeOf is the size of what is below a folder.
+func sizeOf(root *os.Root, folder string) (z size) {
 	dir, err := root.OpenRoot(folder)
 	if err != nil {
-		return 0
+		return z
 	}
 	defer dir.Close()
 	walk(dir, ".", func(name string, _ fs.DirEntry) error {
+		z.entries++
 		if info, err := dir.Lstat(name); err == nil && info.Mode().IsRegular() {
-			n += info.Size()
+			z.bytes += info.Size()
 		}
 		return nil
 	})
-	return n
+	return z
 }
 
 // admit refuses a conversation that would exceed an owner's limits: a new one beyond the number, or any if the total is
 // full.
 func (s *Server) admit(at place) error {
-	s.accounts.mu.Lock()
-	defer s.accounts.mu.Unlock()
-	list, err := s.accounts.ofLocked(s.root, ownerIn(at.folder()))
-	if err != nil {
+	a := s.accounts.of(ownerIn(at.folder()))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.readLocked(s.root, ownerIn(at.folder())); err != nil {
 		return err
 	}
-	if _, known := list[at.folder()]; known {
+	if _, known := a.kept[at.folder()]; known {
 		return nil
 	}
-	if s.most > 0 && len(list) >= s.most {
-		return hutch.Errorf(hutch.Exhausted, "there are %d conversations, the limit of one owner: delete some with DELETE /conversations/NAME, or start the server with a higher --conversations-per-token", len(list)).With("limit", "conversations")
+	if s.most > 0 && len(a.kept) >= s.most {
+		return hutch.Errorf(hutch.Exhausted, "there are %d conversations, the limit of one owner: delete some with DELETE /conversations/NAME, or start the server with a higher --conversations-per-token", len(a.kept)).With("limit", "conversations")
 	}
-	if err := s.roomLocked(list, at, 1); err != nil {
+	if err := s.roomLocked(a, at, size{entries: 1}); err != nil {
 		return err
 	}
-	list[at.folder()] = 0
+	a.kept[at.folder()] = size{}
 	return nil
 }
 
 // grow records the size of a conversation, if its owner's limit allows it.
-func (s *Server) grow(at place, bytes int64) error {
-	s.accounts.mu.Lock()
-	defer s.accounts.mu.Unlock()
-	list, err := s.accounts.ofLocked(s.root, ownerIn(at.folder()))
-	if err != nil {
+func (s *Server) grow(at place, z size) error {
+	a := s.accounts.of(ownerIn(at.folder()))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.readLocked(s.root, ownerIn(at.folder())); err != nil {
 		return err
 	}
-	if bytes > list[at.folder()] { // becoming smaller is always allowed
-		if err := s.roomLocked(list, at, bytes); err != nil {
+	if z.charged() > a.kept[at.folder()].charged() { // becoming smaller is always allowed
+		if err := s.roomLocked(a, at, z); err != nil {
 			return err
 		}
 	}
-	list[at.folder()] = bytes
+	a.kept[at.folder()] = z
 	return nil
 }
 
-func (s *Server) roomLocked(list map[string]int64, at place, bytes int64) error {
+func (s *Server) roomLocked(a *account, at place, z size) error {
 	others := int64(0)
-	for folder, n := range list {
+	for folder, other := range a.kept {
 		if folder != at.folder() {
-			others += n
+			others += other.charged()
 		}
 	}
-	if s.room > 0 && others+bytes > s.room {
-		return hutch.Errorf(hutch.Exhausted, "the conversations of one owner may keep %d MiB together, and the others keep %d MiB: nothing of this run was kept. Delete files under /data, or conversations with DELETE /conversations/NAME, or start the server with a higher --conversation-room", s.room>>20, others>>20).
+	if s.room > 0 && others+z.charged() > s.room {
+		return hutch.Errorf(hutch.Exhausted, "the conversations of one owner may keep %d MiB together, with 4 KiB for each file, and the others keep %d MiB: nothing of this run was kept. Delete files under /data, or conversations with DELETE /conversations/NAME, or start the server with a higher --conversation-room", s.room>>20, others>>20).
 			With("limit", "disk of conversations")
 	}
 	return nil
@@ -139,9 +166,10 @@ func (s *Server) Remove(ctx context.Context, conversation string) error {
 	if err := s.root.RemoveAll(at.folder()); err != nil {
 		return err
 	}
-	s.accounts.mu.Lock()
-	defer s.accounts.mu.Unlock()
-	delete(s.accounts.bytes[ownerIn(at.folder())], at.folder())
+	a := s.accounts.of(ownerIn(at.folder()))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.kept, at.folder())
 	return nil
 }
 

@@ -55,6 +55,29 @@ func TestConversationsOfAnOwnerAreBounded(t *testing.T) {
 	}
 }
 
+// TestEntriesAreCharged: files without content, folders and links take space on the server's disk, too.
+func TestEntriesAreCharged(t *testing.T) {
+	t.Parallel()
+	engine := hutchtest.Engine(t, "native", nil)
+	s, folder := open(t, engine, conversation.Options{Room: 1 << 20})
+	run := func(s *conversation.Server, id, code string) error {
+		_, err := s.Run(t.Context(), conversation.Request{ConversationID: id, Language: "bash", Code: code}, nil)
+		return err
+	}
+	for name, code := range map[string]string{"files": ": > $i", "folders": "mkdir $i", "links": "ln -s x $i"} {
+		if err := run(s, name, "for i in {1..300}; do "+code+"; done"); !errors.Is(err, hutch.Exhausted) {
+			t.Errorf("300 %s: %v", name, err)
+		}
+	}
+	if err := run(s, "files", "rm -r *; for i in {1..150}; do : > $i; done"); err != nil {
+		t.Errorf("150 files: %v", err)
+	}
+	s, _ = open(t, engine, conversation.Options{Room: 1 << 20, Folder: folder})
+	if err := run(s, "more", "for i in {1..150}; do : > $i; done"); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("150 more, after a restart: %v", err)
+	}
+}
+
 func TestListOfConversations(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
