@@ -10,6 +10,7 @@ import (
 
 	"hutch/internal/backup"
 	"hutch/internal/conversation"
+	"hutch/internal/datadir"
 	"hutch/internal/docker"
 	"hutch/internal/objects"
 )
@@ -47,7 +48,7 @@ func (d *Daemon) openConversations(ctx context.Context) (err error) {
 		}
 	}
 	d.talks, err = conversation.New(d.policy, conversation.Options{
-		Folder: cmp.Or(c.Folder, d.cfg.Data.Path("conversations")), Own: c.Folder == "", Secret: []byte(secret),
+		Folder: cmp.Or(c.Folder, d.cfg.Data.Path(datadir.Conversations)), Own: c.Folder == "", Secret: []byte(secret),
 		BaseURL: d.BaseURL(), LinkLife: c.LinkLife, Most: c.Max, Room: c.Room, API: d.APIPage(), Images: d.images, Log: d.log,
 	})
 	if err != nil {

@@ -34,6 +34,9 @@ const (
 	Embedded     = "embedded"
 )
 
+// Conversations is the folder of the files that conversations keep.
+const Conversations = "conversations"
+
 // OCI is the folder of the images of registries.
 const OCI = "oci"
 

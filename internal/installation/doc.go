@@ -13,7 +13,8 @@
 // open. Sandboxes need more, because a sandbox is a record
 // in the store and files beside it. Write reads the store before and after it opens the files. The files of a sandbox that slept both
 // times, with the same record, belong to that record. The files of other sleeping sandboxes are opened again, until nothing has changed. The
-// store in the backup is the one that was read last.
+// store in the backup is the one that was read last. Files of conversations are opened when they are copied: there can be millions of them, and
+// each is complete by itself.
 //
 // What changes whenever it is read is left out, each part for itself, and named in the manifest: otherwise one owner could make every backup
 // fail. Parts are sandboxes, volumes, records of images and records of backups of folders.

@@ -284,6 +284,43 @@ func TestDamaged(t *testing.T) {
 	refused("of another date", later, key)
 }
 
+// TestManyFilesOfConversations: programs that write many files into conversations do not keep an administrator from making a
+// backup. It is not parallel, because it limits the open files of the process.
+func TestManyFilesOfConversations(t *testing.T) {
+	data, _ := example(t)
+	const files = 400
+	for i := range files {
+		write(t, data, fmt.Sprintf("conversations/chat-%d/files/f", i), fmt.Sprint("of ", i))
+	}
+	if err := os.Symlink("/etc/passwd", data.Path("conversations/chat-1/files/link")); err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := was
+	few.Cur = 200
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	key := newKey(t)
+	path, m := backUp(t, data, key, false)
+	if want := "conversations/chat-1/files/link"; !slices.Contains(m.Skipped, want) || m.Files < files {
+		t.Errorf("%d files; skipped: %q", m.Files, m.Skipped)
+	}
+	to := folder(t)
+	if _, err := Restore(t.Context(), path, key, to); err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		if text, err := os.ReadFile(to.Path(fmt.Sprintf("conversations/chat-%d/files/f", i))); err != nil || string(text) != fmt.Sprint("of ", i) {
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+}
+
 // A backup without its key is verified with the key of the data folder if that opens it.
 func TestVerifyWithTheKeyOfTheFolder(t *testing.T) {
 	data, _ := example(t)

@@ -155,6 +155,7 @@ type backupContent struct {
 	data     datadir.Folder
 	folders  []string
 	open     map[string]*os.File // by path below the data folder
+	later    map[string]int64    // sizes of the files that are opened when they are copied, by path below the data folder
 	stores   map[string][]byte   // by path below the data folder
 	manifest Manifest
 	dump     func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
@@ -167,7 +168,7 @@ func (g *backupContent) close() {
 }
 
 func (g *backupContent) gather(ctx context.Context) error {
-	g.stores, g.manifest.Awake = map[string][]byte{}, []string{}
+	g.later, g.stores, g.manifest.Awake = map[string]int64{}, map[string][]byte{}, []string{}
 	var servers []*server
 	for _, name := range []string{datadir.Server, datadir.Conversation} {
 		s, err := g.server(ctx, name)
@@ -220,6 +221,8 @@ func (g *backupContent) walkUnless(name string, skip func(rel string) bool) erro
 		case !e.Type().IsRegular():
 			g.manifest.Skipped = append(g.manifest.Skipped, rel)
 			return nil
+		case isIn(rel, datadir.Conversations):
+			return g.addLater(rel, e)
 		}
 		return g.add(rel)
 	})
@@ -273,6 +276,19 @@ func (g *backupContent) add(rel string) error {
 	return err
 }
 
+// addLater adds a file that is opened when it is copied: programs decide how many files conversations have, and that can be
+// more than a process can open. Each of them is complete, and belongs to no other.
+func (g *backupContent) addLater(rel string, e fs.DirEntry) error {
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		g.later[rel] = info.Size()
+	}
+	return err
+}
+
 // isIn reports whether a path is another one, or below it.
 func isIn(name, rel string) bool { return name == rel || strings.HasPrefix(name, rel+"/") }
 
@@ -291,7 +307,10 @@ func (g *backupContent) drop(rel string) {
 
 // archive writes everything, and counts it.
 func (g *backupContent) archive(ctx context.Context, w io.Writer, m *Manifest) error {
-	m.Files = len(g.open) + len(g.stores)
+	m.Files = len(g.open) + len(g.later) + len(g.stores)
+	for _, size := range g.later {
+		m.Bytes += size
+	}
 	for _, image := range g.stores {
 		m.Bytes += int64(len(image))
 	}
@@ -328,7 +347,31 @@ func (g *backupContent) archive(ctx context.Context, w io.Writer, m *Manifest) e
 			return fmt.Errorf("back up %s: %w", rel, err)
 		}
 	}
+	for rel := range g.later {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := g.putLater(out, rel); err != nil {
+			return fmt.Errorf("back up %s: %w", rel, err)
+		}
+	}
 	return out.Close()
+}
+
+// putLater writes a file that is not open yet. One that is gone meanwhile is left out.
+func (g *backupContent) putLater(out *tar.Writer, rel string) error {
+	f, err := os.OpenFile(g.data.Path(rel), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return putFile(out, rel, f)
 }
 
 func put(out *tar.Writer, name string, content []byte) error {
