@@ -36,6 +36,8 @@ const (
 	// to run.
 	retention = 30 * 24 * time.Hour
 	maxFile   = 256 << 20
+	// maxRedactors is how many owners' redactors are kept.
+	maxRedactors = 1000
 )
 
 // Vault holds secrets. It implements hutch.Secrets for the owner in the context. Its methods are safe for concurrent
@@ -49,10 +51,15 @@ type Vault struct {
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
+	// changing is held for one change of the secrets at a time. It is written to the disk, and its redactor is made, without
+	// mu: both take long, and calls of all owners need that. Then the change holds both.
+	changing sync.Mutex
+	opening  bool // while OpenShared reads the documents of all owners
+
 	mu        sync.RWMutex
-	kept      document
-	opening   bool                 // while OpenShared reads the documents of all owners
+	kept      document             // its lists never change
 	redactors map[string]*Redactor // by owner, created on request
+	changes   map[string]int       // by owner: how often the secrets have changed
 	all       *Redactor
 	// answers are for answers of hosts, by a digest of the credentials that were sent. answersSize is their memory.
 	answers     map[[sha256.Size]byte]*Redactor
@@ -80,8 +87,8 @@ const version = 1
 
 // Given returns a vault in memory with only the server's secrets.
 func Given(values map[string]string) *Vault {
-	v := &Vault{given: values}
-	v.changedLocked()
+	v := &Vault{given: values, redactors: map[string]*Redactor{}, changes: map[string]int{}}
+	v.replace(document{}, "")
 	return v
 }
 
@@ -97,10 +104,11 @@ func Open(path string, key *Key, given map[string]string) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open secrets: %w", err)
 	}
-	if v.kept, err = unseal(sealed, key); err != nil {
+	kept, err := unseal(sealed, key)
+	if err != nil {
 		return nil, fmt.Errorf("open secrets in %s: %w", path, err)
 	}
-	v.changedLocked()
+	v.replace(kept, "")
 	return v, nil
 }
 
@@ -112,10 +120,10 @@ func OpenShared(ctx context.Context, collection *store.Collection, given map[str
 	if v.stored, err = store.OpenMirror(ctx, collection, v.apply); err != nil {
 		return nil, fmt.Errorf("open secrets: %w", err)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.changing.Lock()
+	defer v.changing.Unlock()
 	v.opening = false
-	v.changedLocked()
+	v.replace(v.kept, "")
 	return v, nil
 }
 
@@ -136,13 +144,16 @@ func (v *Vault) apply(key string, doc []byte) error {
 	others := func(list []entry) []entry {
 		return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return documentKey(e.Owner) == key })
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.kept.Secrets = append(others(v.kept.Secrets), d.Secrets...)
-	v.kept.Retired = append(others(v.kept.Retired), d.Retired...)
-	if !v.opening { // OpenShared does it once, for all owners
-		v.changedLocked()
+	v.changing.Lock()
+	defer v.changing.Unlock()
+	next := document{v.kept.Version, append(others(v.kept.Secrets), d.Secrets...), append(others(v.kept.Retired), d.Retired...)}
+	if v.opening { // OpenShared makes the redactors once, for all owners
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.kept = next
+		return nil
 	}
+	v.replace(next, strings.TrimPrefix(key, documentKey("")))
 	return nil
 }
 
@@ -321,17 +332,28 @@ func (v *Vault) Redactor(ctx context.Context) *Redactor {
 	if owner.ID == "" {
 		return v.All()
 	}
-	v.mu.RLock()
-	r, known := v.redactors[owner.ID]
-	v.mu.RUnlock()
-	if known {
-		return r
+	for {
+		v.mu.RLock()
+		r, known := v.redactors[owner.ID]
+		kept, change := v.kept, v.changes[owner.ID]
+		v.mu.RUnlock()
+		if known {
+			return r
+		}
+		r = v.redactor(kept, func(e entry) bool { return e.Owner == owner.ID })
+		v.mu.Lock()
+		current := v.changes[owner.ID] == change // otherwise a secret can be missing that a program has by now
+		if current {
+			if len(v.redactors) >= maxRedactors {
+				clear(v.redactors)
+			}
+			v.redactors[owner.ID] = r
+		}
+		v.mu.Unlock()
+		if current {
+			return r
+		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	r = v.redactorLocked(func(e entry) bool { return e.Owner == owner.ID })
-	v.redactors[owner.ID] = r
-	return r
 }
 
 // All replaces the secrets of all owners.
@@ -341,12 +363,13 @@ func (v *Vault) All() *Redactor {
 	return v.all
 }
 
-func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
+// redactor returns a redactor of the server's secrets and of some of a document.
+func (v *Vault) redactor(d document, of func(entry) bool) *Redactor {
 	values := map[string][]string{}
 	for name, value := range v.given {
 		values[name] = []string{value}
 	}
-	for _, e := range slices.Concat(v.kept.Secrets, v.kept.Retired) {
+	for _, e := range slices.Concat(d.Secrets, d.Retired) {
 		if of(e) {
 			values[e.Name] = append(values[e.Name], e.Value)
 		}
@@ -354,10 +377,16 @@ func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
 	return NewRedactor(values)
 }
 
-// changedLocked drops redactors of the old secrets.
-func (v *Vault) changedLocked() {
-	v.redactors, v.answers, v.answersSize = map[string]*Redactor{}, map[[sha256.Size]byte]*Redactor{}, 0
-	v.all = v.redactorLocked(func(entry) bool { return true })
+// replace puts other secrets in place of the present ones, of which those of one owner differ. The caller holds changing,
+// or has the only reference.
+func (v *Vault) replace(d document, owner string) {
+	all := v.redactor(d, func(entry) bool { return true })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept, v.all = d, all
+	v.changes[owner]++
+	delete(v.redactors, owner)
+	v.answers, v.answersSize = map[[sha256.Size]byte]*Redactor{}, 0
 }
 
 // change makes a change of an owner's secrets, which takes effect only when it is stored.
@@ -378,8 +407,8 @@ func (v *Vault) change(ctx context.Context, owner string, f func(*document) erro
 	case v.path == "":
 		return hutch.Errorf(hutch.Unsupported, "there is no place to keep secrets here: run a server")
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.changing.Lock()
+	defer v.changing.Unlock()
 	d := document{Version: version, Secrets: slices.Clone(v.kept.Secrets), Retired: slices.Clone(v.kept.Retired)}
 	if err := d.change(f); err != nil {
 		return err
@@ -387,8 +416,7 @@ func (v *Vault) change(ctx context.Context, owner string, f func(*document) erro
 	if err := d.save(v.path, v.key); err != nil {
 		return fmt.Errorf("save secrets: %w", err)
 	}
-	v.kept = d
-	v.changedLocked()
+	v.replace(d, owner)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -232,5 +233,46 @@ func TestKilledWhileItSaves(t *testing.T) {
 		if err != nil || got < "number "+last {
 			t.Fatalf("%q was confirmed, and %q is there: %v", last, got, err)
 		}
+	}
+}
+
+// TestChangesDelayNoOtherOwner: while the secrets of an owner are changed, which takes long for many lines, calls of others
+// do not wait.
+func TestChangesDelayNoOtherOwner(t *testing.T) {
+	t.Parallel()
+	v := safe{t.TempDir()}.open(t, nil)
+	var lines strings.Builder
+	for i := 0; lines.Len() < hutch.MaxSecret-32; i++ {
+		fmt.Fprintf(&lines, "%06d <a line of a secret>\n", i)
+	}
+	for i := range 4 {
+		if _, err := v.SetSecret(owner("eve"), fmt.Sprint("LINES", i), hutch.SecretRequest{Value: fmt.Sprint(i, lines.String())}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	least := 1.0
+	for i := range 3 {
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			_, err := v.SetSecret(owner("eve"), "ONE", hutch.SecretRequest{Value: fmt.Sprint("another value ", i)})
+			done <- err
+		}()
+		longest := time.Duration(0)
+		for ended := false; !ended; {
+			asked := time.Now()
+			v.Redactor(owner("ada"))
+			longest = max(longest, time.Since(asked))
+			select {
+			case err := <-done:
+				if ended = true; err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(time.Millisecond):
+			}
+		}
+		least = min(least, longest.Seconds()/time.Since(began).Seconds())
+	}
+	if least > 0.5 {
+		t.Errorf("another owner waits for %.0f %% of the change, at least", 100*least)
 	}
 }
