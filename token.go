@@ -3,7 +3,6 @@ package hutch
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -22,15 +21,6 @@ const (
 	// ScopeAdmin is for managing the server, above all its tokens.
 	ScopeAdmin Scope = "admin"
 )
-
-// scopeNames are scopes in a sentence.
-func scopeNames(list []Scope) string {
-	names := make([]string, len(list))
-	for i, s := range list {
-		names[i] = string(s)
-	}
-	return strings.Join(names, ", ")
-}
 
 // Scopes lists all scopes.
 var Scopes = []Scope{ScopeRead, ScopeExec, ScopeFiles, ScopePorts, ScopeAdmin}
@@ -82,7 +72,7 @@ func (r TokenRequest) Check() error {
 	}
 	for _, s := range r.Scopes {
 		if !slices.Contains(Scopes, s) {
-			return Errorf(Invalid, "there is no scope %.40q: use one or more of %s", s, scopeNames(Scopes)).Naming(AboutField, "scopes")
+			return Errorf(Invalid, "there is no scope %.40q: use one or more of %s", s, JoinNames(Scopes, "and")).Naming(AboutField, "scopes")
 		}
 	}
 	if min(r.Limits.Requests, r.Limits.Operations, r.Limits.Sandboxes) < Unlimited {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"hutch"
@@ -40,7 +39,7 @@ func (p *Principal) Has(scopes ...hutch.Scope) bool {
 // Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a challenge
 // (RFC 6750).
 func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
-	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs %s: ask for a token that has it", p.Name, scopeNames(p.Scopes, "scopes", "and"), verb, scopeNames(scopes, "scope", "or")).
+	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs %s: ask for a token that has it", p.Name, scopesOf(p.Scopes), verb, "the scope "+hutch.JoinNames(scopes, "or")).
 		With("needs", scopes)
 	if p.Metadata == "" {
 		return err.With("scope", string(scopes[0]))
@@ -48,19 +47,15 @@ func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
 	return err.With("scope", ScopePrefix+string(scopes[0])).With("resourceMetadata", p.Metadata)
 }
 
-// scopeNames are scopes in a sentence.
-func scopeNames(list []hutch.Scope, several, word string) string {
-	names := make([]string, len(list))
-	for i, s := range list {
-		names[i] = string(s)
-	}
-	switch last := len(names) - 1; {
-	case last < 0:
+// scopesOf says which scopes a token has.
+func scopesOf(list []hutch.Scope) string {
+	switch len(list) {
+	case 0:
 		return "no scope"
-	case last == 0:
-		return "the scope " + names[0]
+	case 1:
+		return "the scope " + string(list[0])
 	default:
-		return "the " + several + " " + strings.Join(names[:last], ", ") + " " + word + " " + names[last]
+		return "the scopes " + hutch.JoinNames(list, "and")
 	}
 }
 
