@@ -128,6 +128,8 @@ var layers = []layer{
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
 	{"hutch/internal/problem", []string{"hutch"}},
+	{"hutch/internal/jsonfault", []string{"hutch"}},
+	{"hutch/internal/yamlfault", nil},
 	{"hutch/internal/guesses", nil},
 	{"hutch/internal/tunnel", nil},
 	{"hutch/internal/preview", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/problem"}},
@@ -142,7 +144,7 @@ var layers = []layer{
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/sshkeys", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "golang.org/x/crypto/ssh"}},
@@ -168,17 +170,17 @@ var layers = []layer{
 	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/watchlink", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/store"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "hutch/internal/watchlink", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "hutch/internal/watchlink", "github.com/coder/websocket"}},
 
 	// Questions become programs that a hutch.Service runs.
-	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "hutch/internal/text", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "hutch/internal/text", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// The APIs of others, translated.
 	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
-	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
-	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/text"}},
+	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
+	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/text"}},
 	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
-	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/history", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/history", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/turn", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},
@@ -189,16 +191,16 @@ var layers = []layer{
 	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "github.com/coder/websocket", sys}},
 	{"hutch/internal/compat/ragflow", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/execute", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio"}},
-	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio"}},
+	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 
 	// Agents of others, whose tools run here.
-	{"hutch/internal/worker", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/files", "github.com/anthropics/anthropic-sdk-go/..."}},
+	{"hutch/internal/worker", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// Objects of Kubernetes become sandboxes of any service.
 	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/room"}},
-	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
+	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
 	// Several machines as one: a service over the services of all of them.
 	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
@@ -211,7 +213,7 @@ var layers = []layer{
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/kubernetes", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
-	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
@@ -223,7 +225,7 @@ var layers = []layer{
 
 	// Coding agents, made of the verbs.
 	{"hutch/internal/patch", []string{"hutch"}},
-	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/patch", "hutch/internal/problem", "hutch/internal/text", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/patch", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},

@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/runner"
+	"hutch/internal/yamlfault"
 )
 
 // Components are texts for prompts, each a Markdown file with front matter: agents are instructions to the model,
@@ -166,7 +167,7 @@ func parseComponent(b []byte) (c component, err error) {
 			}
 		}
 		if err := parseHead(head, &c); err != nil {
-			return c, hutch.Errorf(hutch.Invalid, "its front matter is not YAML: %v", err)
+			return c, hutch.Errorf(hutch.Invalid, "its front matter cannot be read as YAML: %.500s", yamlfault.Words(err, map[string]string{"ask.component": "component"}))
 		}
 		b = body
 	}

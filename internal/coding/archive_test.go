@@ -224,7 +224,7 @@ func TestBadForms(t *testing.T) {
 		{"tries 0", "/agents/tries", [][2]string{request(`,"tries":0`), archive}, "tries is 0"},
 		{"tries -1", "/agents/tries", [][2]string{request(`,"tries":-1`), archive}, "tries is -1"},
 		{"tries 1000", "/agents/tries", [][2]string{request(`,"tries":1000`), archive}, "1 to 16"},
-		{"tries 1.5", "/agents/tries", [][2]string{request(`,"tries":1.5`), archive}, "JSON"},
+		{"tries 1.5", "/agents/tries", [][2]string{request(`,"tries":1.5`), archive}, "cannot be the number 1.5: give a whole number"},
 	} {
 		body, kind := formed(c.parts...)
 		r := httptest.NewRequest("POST", c.path, body)

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hutch"
+	"hutch/internal/yamlfault"
 )
 
 // Definition says how the command line of a coding agent is used without a person.
@@ -87,12 +88,12 @@ func Named(name string) (Definition, error) {
 // ParseDefinition reads a definition in YAML. An unknown field is an error.
 func ParseDefinition(text []byte) (d Definition, err error) {
 	if len(text) > maxDefinition {
-		return d, hutch.Errorf(hutch.Invalid, "the definition of the agent has %d bytes, over the limit of %d", len(text), maxDefinition)
+		return d, hutch.Errorf(hutch.Invalid, "the definition of the agent has %d bytes, over the limit of %d: move long scripts into the image", len(text), maxDefinition)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
-		return d, hutch.Errorf(hutch.Invalid, "the definition of the agent cannot be read: %v", err)
+		return d, hutch.Errorf(hutch.Invalid, "the definition of the agent cannot be read: %.500s", yamlfault.Words(err, map[string]string{"coding.Definition": "definition", "coding.Key": "key"}))
 	}
 	return d, d.check()
 }

@@ -34,7 +34,7 @@ func TestBadDefinitions(t *testing.T) {
 		"name: x":                           "command",
 		"name: ../x\ncommand: y":            "name",
 		"name: x\ncommand: '  '":            "command",
-		"name: x\ncommand: y\nb: 1":         "field b not found",
+		"name: x\ncommand: y\nb: 1":         "a definition has no field \"b\"",
 		"name: x\ncommand: y\nformat: html": "format",
 		"name: x\ncommand: y\nmemory: -1":   "memory",
 		"name: x\ncommand: y\nallow: ['*']": "*",

@@ -18,6 +18,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 	"hutch/internal/problem"
 )
 
@@ -99,10 +100,10 @@ func decode(b []byte, to any) error {
 	dec.DisallowUnknownFields()
 	err := dec.Decode(to)
 	if err == nil && dec.More() {
-		err = errors.New("there is something behind it")
+		return hutch.Errorf(hutch.Invalid, "the body continues after the end of its JSON value: send one value")
 	}
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the body cannot be read as JSON: %.300s", err.Error())
+		return jsonfault.Explain(b, to, err)
 	}
 	return nil
 }

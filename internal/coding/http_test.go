@@ -104,7 +104,7 @@ func TestBadRequests(t *testing.T) {
 		word               string
 	}{
 		{"POST", "/agents", "", 400, "JSON"},
-		{"POST", "/agents", "[]", 400, "JSON"},
+		{"POST", "/agents", "[]", 400, "cannot be an array: give an object"},
 		{"POST", "/agents", `{"prompt":"x",` + repo + `} {}`, 400, "JSON"},
 		{"POST", "/agents", `{"prompt":"x",` + repo + `,"sudo":true}`, 400, "sudo"},
 		{"POST", "/agents", `{` + repo + `}`, 400, "prompt"},

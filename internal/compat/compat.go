@@ -10,13 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 )
 
 // Stall is how long a client can leave data unread, or send none, before it is disconnected.
@@ -69,16 +69,16 @@ func Decode(b []byte, v any) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return hutch.Errorf(hutch.Invalid, "the field %.80q cannot be a %s", e.Field, e.Value).Naming(hutch.AboutField, e.Field)
+	if own, ok := errors.AsType[*hutch.Error](err); ok {
+		return own // from a value that checks itself
 	}
-	if e, ok := errors.AsType[*hutch.Error](err); ok {
-		return e // from a value that checks itself
+	switch f := jsonfault.Find(b, v, err); {
+	case f == nil:
+		return hutch.Errorf(hutch.Invalid, "Invalid JSON body")
+	case f.Unknown:
+		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.200q: leave it out", f.Path).Naming(hutch.AboutField, f.Path)
 	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.80s: leave it out", name).Naming(hutch.AboutField, strings.Trim(name, `"`))
-	}
-	return hutch.Errorf(hutch.Invalid, "Invalid JSON body")
+	return jsonfault.Explain(b, v, err)
 }
 
 // Calls are the requests that a surface is answering, which end with the server.

@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/controller/router"
+	"hutch/internal/jsonfault"
 )
 
 // program is the container's program.
@@ -306,7 +307,7 @@ func readNetwork(text string) (n hutch.Network, err error) {
 		return n, nil
 	}
 	if err := json.Unmarshal([]byte(text), &n); err != nil {
-		return n, hutch.Errorf(hutch.Invalid, "the annotation %s is not a network in JSON, such as {\"mode\": \"open\"}: %v", networkRules, err)
+		return n, hutch.Errorf(hutch.Invalid, "the annotation %s is not a network in JSON, such as {\"mode\": \"open\"}: %s", networkRules, strings.Replace(jsonfault.Explain([]byte(text), &n, err).Message, "the body", "it", 1))
 	}
 	if len(n.Links) > 0 {
 		// All sandboxes of the controller have one owner, so a link would lead into other namespaces.

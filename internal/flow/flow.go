@@ -10,11 +10,9 @@ package flow
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hutch"
+	"hutch/internal/yamlfault"
 )
 
 // The most that a workflow can have.
@@ -140,18 +139,12 @@ func refuseAliases(content []byte) error {
 	return nil
 }
 
-var unknownField = regexp.MustCompile(`field (\S+) not found in type flow\.(\w+)`)
-
 // explained is an error of the YAML decoder without the names of Go's types.
 func explained(err error) error {
 	if e, ok := errors.AsType[*hutch.Error](err); ok {
 		return e
 	}
-	text := unknownField.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "yaml: "), func(s string) string {
-		m := unknownField.FindStringSubmatch(s)
-		return fmt.Sprintf("a %s has no field %q", map[string]string{"Flow": "workflow", "Step": "step", "Sandbox": "sandbox"}[m[2]], m[1])
-	})
-	text = strings.ReplaceAll(strings.TrimPrefix(text, "unmarshal errors:\n  "), "flow.", "")
+	text := yamlfault.Words(err, map[string]string{"flow.Flow": "workflow", "flow.Step": "step", "flow.Sandbox": "sandbox"})
 	return hutch.Errorf(hutch.Invalid, "the workflow cannot be read: %.500s", text).Because(err)
 }
 

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/jsonfault"
 )
 
 // reply is a tool's answer: text for models, and the same facts as data for programs.
@@ -75,12 +76,12 @@ func decode[In any](raw json.RawMessage, tool string, names []string) (in In, er
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		return in, explain(err, raw, tool, names)
+		return in, explain(err, raw, &in, tool, names)
 	}
 	return in, nil
 }
 
-func explain(err error, raw json.RawMessage, tool string, names []string) error {
+func explain(err error, raw json.RawMessage, in any, tool string, names []string) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(raw, &given) != nil {
 		return hutch.Errorf(hutch.Invalid, "the arguments of %s must be an object with %s", tool, list(names))
@@ -90,9 +91,16 @@ func explain(err error, raw json.RawMessage, tool string, names []string) error 
 			return hutch.Errorf(hutch.Invalid, "%s has no argument %.40q: it takes %s", tool, name, list(names)).Naming(hutch.AboutField, name)
 		}
 	}
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field, _, _ := strings.Cut(wrong.Field, ".")
-		return hutch.Errorf(hutch.Invalid, "the argument %s of %s is a JSON %s and must be %s", wrong.Field, tool, wrong.Value, jsonType(wrong)).Naming(hutch.AboutField, field)
+	if f := jsonfault.Find(raw, in, err); f != nil {
+		argument, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
+		switch {
+		case f.Unknown:
+			return hutch.Errorf(hutch.Invalid, "%s has no argument %.200q: leave it out, or look at tools/list", tool, f.Path).Naming(hutch.AboutField, argument)
+		case f.Inside:
+			return hutch.Errorf(hutch.Invalid, "the argument %s of %s has %s in it: give %s there", f.Path, tool, f.Found, f.Want).Naming(hutch.AboutField, argument)
+		case f.Found != "":
+			return hutch.Errorf(hutch.Invalid, "the argument %s of %s is %s and must be %s", f.Path, tool, f.Found, f.Want).Naming(hutch.AboutField, argument)
+		}
 	}
 	if _, ok := errors.AsType[*time.ParseError](err); ok {
 		return hutch.Errorf(hutch.Invalid, "a time given to %s is not in ISO 8601: write it as 2026-01-31T15:04:05Z", tool)
@@ -101,21 +109,6 @@ func explain(err error, raw json.RawMessage, tool string, names []string) error 
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }
-
-func jsonType(e *json.UnmarshalTypeError) string {
-	switch kind := e.Type.Kind().String(); {
-	case strings.HasPrefix(kind, "float"), strings.HasPrefix(kind, "int"):
-		return "a number"
-	case kind == "bool":
-		return "true or false"
-	case kind == "string":
-		return "a string"
-	case kind == "map", kind == "struct":
-		return "an object"
-	default:
-		return "an array"
-	}
-}
 
 // need refuses a required argument that is missing.
 func need(name, value, what string) error {

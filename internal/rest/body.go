@@ -6,15 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 	"hutch/internal/stream"
 )
 
@@ -66,26 +65,19 @@ func decode(b []byte, v any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if err == nil && d.InputOffset() < int64(len(bytes.TrimRight(b, " \t\r\n"))) {
-		return hutch.Errorf(hutch.Invalid, "the body continues after the end of its JSON value, at byte %d", d.InputOffset())
+		return hutch.Errorf(hutch.Invalid, "the body continues after the end of its JSON value, at byte %d: send one value", d.InputOffset())
 	}
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		name := jsonPath(e.Field)
-		return hutch.Errorf(hutch.Invalid, "the field %q cannot be a %s", name, e.Value).Naming(hutch.AboutField, name)
-	}
-	if unknown := unknownField(b, reflect.TypeOf(v)); unknown != nil {
-		return unknown
-	}
-	return hutch.Errorf(hutch.Invalid, "the body is not the JSON it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return jsonfault.Explain(b, v, err)
 }
 
 // query returns the parameters, and refuses any that is not in allowed.
 func query(r *http.Request, allowed ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
+		return nil, errQuery(err)
 	}
 	for name, values := range q {
 		if !slices.Contains(allowed, name) {
@@ -98,12 +90,16 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	return q, nil
 }
 
+func errQuery(err error) error {
+	return hutch.Errorf(hutch.Invalid, "the query of the URL cannot be read (%v): encode names and values, with %%25 for a percent sign", err)
+}
+
 // instead lists the allowed parameters for an error.
 func instead(allowed []string) string {
 	if len(allowed) == 0 {
 		return "this call takes none"
 	}
-	return "use " + oneOf(allowed)
+	return "use " + hutch.JoinNames(allowed, "or")
 }
 
 // repeated removes the parameter that can be given more than once: it returns the rest of the request, and the
@@ -111,7 +107,7 @@ func instead(allowed []string) string {
 func repeated(r *http.Request, name string) (*http.Request, []string, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, nil, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
+		return nil, nil, errQuery(err)
 	}
 	values := q[name]
 	q.Del(name)

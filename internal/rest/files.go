@@ -2,9 +2,11 @@ package rest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
@@ -58,7 +61,11 @@ func (p *params) texts(name string) (values map[string]string) {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &values); err != nil && p.err == nil {
-		p.err = hutch.Errorf(hutch.Invalid, "%s is a JSON object whose values are strings, such as {\"author\": \"ada\"}: %v", name, err).Naming(hutch.AboutField, name)
+		wrong := "it is not JSON"
+		if f := jsonfault.Find([]byte(text), &values, err); f != nil {
+			wrong = fmt.Sprintf("%s is %s", cmp.Or(f.Path, "it"), f.Found)
+		}
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s cannot be read, because %s: give a JSON object whose values are strings, such as {\"author\": \"ada\"}", name, wrong).Naming(hutch.AboutField, name)
 	}
 	return values
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 
 	"hutch"
+	"hutch/internal/jsonfault"
 )
 
 // maxText is the most text of one result, in bytes.
@@ -60,7 +62,7 @@ func (t *tool[In]) Execute(ctx context.Context, raw json.RawMessage) ([]anthropi
 func (t *tool[In]) call(ctx context.Context, raw json.RawMessage) (string, error) {
 	var in In
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return "", fmt.Errorf("the input of %s is wrong: %s", t.name, inputProblem(err))
+		return "", fmt.Errorf("the input of %s is wrong: %s", t.name, inputProblem(raw, &in, err))
 	}
 	if err := t.prepare(ctx); err != nil {
 		return "", fmt.Errorf("the sandbox of this session could not be prepared: %s", hutch.AsError(err))
@@ -76,11 +78,11 @@ func (t *tool[In]) call(ctx context.Context, raw json.RawMessage) (string, error
 }
 
 // inputProblem describes an error of a JSON decoder without the names of Go's types.
-func inputProblem(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s is a JSON %s", wrong.Field, wrong.Value)
+func inputProblem(raw json.RawMessage, in any, err error) string {
+	if f := jsonfault.Find(raw, in, err); f != nil && f.Found != "" {
+		return fmt.Sprintf("%s is %s and must be %s", cmp.Or(f.Path, "it"), f.Found, f.Want)
 	}
-	return err.Error()
+	return jsonfault.Explain(raw, in, err).Message
 }
 
 // clip bounds a text, and makes it valid UTF-8.

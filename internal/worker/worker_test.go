@@ -135,7 +135,7 @@ func TestHostileInput(t *testing.T) {
 		"a pattern with ..":     {"glob", map[string]any{"pattern": "../*"}, `has a part ".."`},
 		"a pattern not closed":  {"glob", map[string]any{"pattern": "[a"}, "glob: "},
 		"a wrong expression":    {"grep", map[string]any{"pattern": "("}, "grep: "},
-		"a wrong type":          {"read", map[string]any{"file_path": 7}, "the input of read is wrong: file_path is a JSON number"},
+		"a wrong type":          {"read", map[string]any{"file_path": 7}, "the input of read is wrong: file_path is a number and must be a string"},
 		"no command":            {"bash", map[string]any{}, "command is required"},
 		"a path with a zero":    {"write", map[string]any{"file_path": "a\x00b", "content": ""}, "write: "},
 		"a time limit":          {"bash", map[string]any{"command": "echo before; sleep 100", "timeout_ms": 300}, "before"},

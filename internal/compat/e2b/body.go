@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/jsonfault"
 )
 
 // maxBody is the longest request of the control plane, in bytes.
@@ -35,7 +36,7 @@ func decode(body []byte, into any) error {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return hutch.Errorf(hutch.Invalid, "the request is not a JSON object: %v", err)
+		return jsonfault.Explain(body, &fields, err)
 	}
 	known := names(reflect.TypeOf(into).Elem())
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -43,12 +44,8 @@ func decode(body []byte, into any) error {
 			return unsupported(name)
 		}
 	}
-	err := json.Unmarshal(body, into)
-	if refused, ok := errors.AsType[*hutch.Error](err); ok { // of a type that reads itself
-		return refused
-	}
-	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the request cannot be understood: %v", err)
+	if err := json.Unmarshal(body, into); err != nil {
+		return jsonfault.Explain(body, into, err)
 	}
 	return nil
 }

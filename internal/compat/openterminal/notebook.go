@@ -324,13 +324,12 @@ func (c *call) notebook(path string) (nb notebook, err error) {
 		Format int               `json:"nbformat"`
 		Cells  []json.RawMessage `json:"cells"`
 	}
-	err = json.Unmarshal(b, &nb.fields)
-	if err == nil {
-		err = json.Unmarshal(b, &head)
+	if json.Unmarshal(b, &nb.fields) != nil {
+		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s is not a JSON object", path)
 	}
-	switch {
+	switch err = json.Unmarshal(b, &head); {
 	case err != nil:
-		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s is not JSON: %v", path, err)
+		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s has no number nbformat, or no list of cells", path)
 	case head.Format != 4:
 		return nb, hutch.Errorf(hutch.Invalid, "Invalid notebook: %s has the format %d: save it in Jupyter's format 4", path, head.Format)
 	}
@@ -355,7 +354,7 @@ func (nb notebook) cell(i int) (c cell, err error) {
 		err = json.Unmarshal(c.fields["source"], &source)
 	}
 	if c.source = string(source); err != nil {
-		err = hutch.Errorf(hutch.Invalid, "Invalid notebook: the cell %d is not a cell: %v", i, err)
+		err = hutch.Errorf(hutch.Invalid, "Invalid notebook: the cell %d is not an object whose source is a string or a list of strings", i)
 	}
 	return c, err
 }

@@ -4913,10 +4913,10 @@ export interface components {
                  *       "type": "about:blank",
                  *       "title": "Bad Request",
                  *       "status": 400,
-                 *       "detail": "there is no field \"mem\" here: use cpu, memory, disk, pids or processes",
+                 *       "detail": "there is no field \"limits.mem\" here: use cpu, memory, disk, pids or processes",
                  *       "kind": "invalid",
                  *       "data": {
-                 *         "field": "mem"
+                 *         "field": "limits.mem"
                  *       }
                  *     }
                  */

@@ -18,6 +18,7 @@ import (
 	"hutch"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 )
 
 // The Connect protocol, as specified by https://connectrpc.com/docs/protocol, with the JSON codec and without
@@ -258,7 +259,7 @@ func decode(b []byte, message any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(message)
 	if err == nil && d.More() {
-		err = errors.New("more follows the message")
+		return rpcErrorf(invalidArgument, "the message continues after the end of its JSON value: send one value")
 	}
 	if e, own := errors.AsType[*rpcError](err); own {
 		return e
@@ -269,7 +270,7 @@ func decode(b []byte, message any) error {
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		return rpcErrorf(unimplemented, "this server does not have the field %.100s", strings.TrimPrefix(err.Error(), "json: unknown field "))
 	}
-	return rpcErrorf(invalidArgument, "the message cannot be read: %.200s", err)
+	return rpcErrorf(invalidArgument, "the message cannot be read: %.300s", jsonfault.Explain(b, message, err))
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -24,6 +24,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/httpio"
+	"hutch/internal/jsonfault"
 )
 
 // Options configure a handler; the zero value works.
@@ -167,7 +168,7 @@ func decode(b []byte, v any) (status int, message string) {
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if err == nil && d.More() {
-		err = errors.New("more follows the object")
+		return http.StatusUnprocessableEntity, "the body continues after the end of its JSON value: send one value"
 	}
 	if err == nil {
 		return 0, ""
@@ -175,7 +176,7 @@ func decode(b []byte, v any) (status int, message string) {
 	if field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return http.StatusNotImplemented, "this server does not have the field " + field
 	}
-	return http.StatusUnprocessableEntity, "the body cannot be read: " + err.Error()
+	return http.StatusUnprocessableEntity, jsonfault.Explain(b, v, err).Message
 }
 
 // defaultHome is the folder in which E2B's contexts begin.
