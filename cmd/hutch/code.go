@@ -180,9 +180,9 @@ func (r *repl) value(v hutch.CodeResult) error {
 
 func (r *repl) table(form json.RawMessage) (bool, error) {
 	var t struct {
-		Columns []string `json:"columns"`
-		Rows    [][]any  `json:"rows"`
-		Total   int      `json:"total"`
+		Columns []string            `json:"columns"`
+		Rows    [][]json.RawMessage `json:"rows"`
+		Total   int                 `json:"total"`
 	}
 	if json.Unmarshal(form, &t) != nil || len(t.Columns) == 0 {
 		return false, nil
@@ -197,7 +197,7 @@ func (r *repl) table(form json.RawMessage) (bool, error) {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			fmt.Fprint(w, text.Line(fmt.Sprint(v)))
+			fmt.Fprint(w, text.Line(cell(v)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -208,6 +208,18 @@ func (r *repl) table(form json.RawMessage) (bool, error) {
 		fmt.Fprintf(r.std.out, "… %d more rows\n", more)
 	}
 	return true, nil
+}
+
+// cell is a JSON value for a table: a text without quotes, nothing for null, and other values as they are in JSON.
+func cell(value json.RawMessage) string {
+	var s *string
+	switch {
+	case json.Unmarshal(value, &s) != nil:
+		return string(value)
+	case s == nil:
+		return ""
+	}
+	return *s
 }
 
 // image shows an image, or saves it.

@@ -58,7 +58,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetVersionTemplate("hutch {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+		return usageError{fmt.Errorf("%s; see `%s --help`", flagProblem(err), c.CommandPath())}
 	})
 	var h home
 	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -22,5 +23,17 @@ func TestTablesDoNotSteerTheTerminal(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if strings.ContainsFunc(strings.Join(lines, ""), text.Steers) || len(lines) != 4 { // the head, one row, an error of two lines
 		t.Errorf("the terminal is shown %q", lines)
+	}
+}
+
+// TestCells: values of a table are shown as JSON has them, and not as Go prints them.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		`"a b"`: "a b", `1234567`: "1234567", `0.5`: "0.5", `true`: "true", `null`: "", `{"a":[1,2]}`: `{"a":[1,2]}`,
+	} {
+		if got := cell(json.RawMessage(value)); got != want {
+			t.Errorf("%s: %q, want %q", value, got, want)
+		}
 	}
 }

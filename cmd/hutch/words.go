@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // groups are the commands as the help of hutch lists them.
@@ -69,6 +72,41 @@ func wrongArgs(c *cobra.Command, check cobra.PositionalArgs, args []string) erro
 		}
 	}
 	return usageError{fmt.Errorf("%s\nusage: %s", problem, c.UseLine())}
+}
+
+// flagProblem describes a wrong flag without the words of Go's packages.
+func flagProblem(err error) string {
+	if lacks, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Sprintf("--%s needs a value", lacks.GetFlag().Name)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() != "" {
+		return fmt.Sprintf("unknown flag: -%s in -%s", unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+	}
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	f, fits := bad.GetFlag(), ""
+	switch f.Value.Type() {
+	case "bool":
+		fits = "true or false"
+	case "int", "int64":
+		fits = "a whole number"
+	case "float64":
+		fits = "a number"
+	case "intSlice":
+		fits = "whole numbers with commas between them"
+	case "stringToString":
+		fits = "NAME=VALUE"
+	case "stringSlice":
+		fits = "texts with commas between them, or the flag several times"
+	default: // a flag of ours, whose error says what it takes
+		return fmt.Sprintf("--%s: %v", f.Name, bad.Unwrap())
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		fits = "a smaller number"
+	}
+	return fmt.Sprintf("--%s is %q: give %s", f.Name, bad.GetValue(), fits)
 }
 
 var (

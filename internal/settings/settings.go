@@ -165,6 +165,10 @@ func needs(f *pflag.Flag, err error) string {
 		return "is not a whole number"
 	case "float64":
 		return "is not a number"
+	case "stringToString":
+		return "is not NAME=VALUE"
+	case "stringSlice":
+		return "is not a list of texts with commas between them"
 	}
 	return "is refused: " + err.Error()
 }
