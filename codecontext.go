@@ -53,7 +53,7 @@ func (r ContextRequest) Check() error {
 		return err
 	}
 	if longest := Seconds(1e8); !(r.IdleTimeout >= 0 && r.IdleTimeout <= longest) {
-		return Errorf(Invalid, "idleTimeout is %v s: give up to %v, or leave it out for %v", r.IdleTimeout, longest, ContextIdle.Seconds()).Naming(AboutField, "idleTimeout")
+		return Errorf(Invalid, "idleTimeout is %v s: give up to %v, or leave it out for %v", r.IdleTimeout, longest, InSeconds(ContextIdle)).Naming(AboutField, "idleTimeout")
 	}
 	return checkSurroundings(r.Dir, r.Env, r.Secrets)
 }

@@ -66,7 +66,7 @@ func (r GitCloneRequest) Check() error {
 	case r.Depth < 0 || r.Depth > 1<<30:
 		return Errorf(Invalid, "depth is %d: give the number of commits, or leave it out for all", r.Depth).Naming(AboutField, "depth")
 	case !(r.Timeout >= 0):
-		return Errorf(Invalid, "timeout is %v s: it may not be negative; leave it out for %v", r.Timeout, GitCloneTime.Seconds()).Naming(AboutField, "timeout")
+		return Errorf(Invalid, "timeout is %v s: it may not be negative; leave it out for %v", r.Timeout, InSeconds(GitCloneTime)).Naming(AboutField, "timeout")
 	}
 	return nil
 }

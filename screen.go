@@ -3,6 +3,7 @@ package hutch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net"
 	"net/url"
 	"strings"
@@ -306,7 +307,8 @@ func regionOf(corners []int) (Region, error) {
 
 func checkPoint(name string, p []int) error {
 	if p != nil && (len(p) != 2 || p[0] < 0 || p[1] < 0 || p[0] >= MaxScreenWidth || p[1] >= MaxScreenHeight) {
-		return Errorf(Invalid, "%s is %v: give x and y on the screen, from 0", name, p)
+		text, _ := json.Marshal(p) // numbers
+		return Errorf(Invalid, "%s is %.80s: give [x, y], with x below %d and y below %d, from 0", name, text, MaxScreenWidth, MaxScreenHeight)
 	}
 	return nil
 }

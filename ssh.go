@@ -78,7 +78,7 @@ type SSHSignRequest struct {
 // Check refuses an invalid request. Whether the key is one is found by the server.
 func (r SSHSignRequest) Check() error {
 	if r.Lifetime < 0 || r.Lifetime > MaxSSHLifetime {
-		return Errorf(Invalid, "the lifetime is %v seconds: give at most %v, which is 30 days", float64(r.Lifetime), float64(MaxSSHLifetime)).Naming(AboutField, "lifetime")
+		return Errorf(Invalid, "the lifetime is %v seconds: give at most %v, which is 30 days", r.Lifetime, MaxSSHLifetime).Naming(AboutField, "lifetime")
 	}
 	return checkSSHKey(r.Key)
 }

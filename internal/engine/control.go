@@ -124,7 +124,7 @@ func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp
 		return 0, nil, err
 	}
 	if !(req.Timeout >= 0 && req.Timeout <= longest) {
-		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, waitTime.Seconds()).Naming(hutch.AboutField, "timeout")
+		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, hutch.InSeconds(waitTime)).Naming(hutch.AboutField, "timeout")
 	}
 	limit := min(waitTime, e.opt.MaxTimeout)
 	if req.Timeout > 0 {

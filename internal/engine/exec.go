@@ -81,7 +81,7 @@ func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
 	switch {
 	case !(asked >= 0 && asked <= longest):
-		return 0, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", asked, longest, usual.Seconds())
+		return 0, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", asked, longest, hutch.InSeconds(usual))
 	case asked > 0:
 		return max(asked.Duration(), time.Millisecond), nil
 	}

@@ -17,7 +17,7 @@ import (
 func (e *Engine) GitClone(ctx context.Context, id string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
 	cmd, dir, err := git.Clone(req)
 	if err == nil && cmd.Timeout > e.opt.MaxTimeout {
-		err = hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for 600", req.Timeout, e.opt.MaxTimeout.Seconds())
+		err = hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for 600", req.Timeout, hutch.InSeconds(e.opt.MaxTimeout))
 	}
 	if err != nil {
 		return hutch.GitRepository{}, err

@@ -18,7 +18,7 @@ const (
 // CheckLinkTime refuses a lifetime that a link cannot have.
 func CheckLinkTime(lifetime hutch.Seconds) error {
 	if !(lifetime >= 0 && lifetime.Duration() <= maxLinkTime) {
-		return hutch.Errorf(hutch.Invalid, "a lifetime of %v s: give seconds, up to %v, or leave it out for %v", lifetime, maxLinkTime.Seconds(), linkTime.Seconds()).Naming(hutch.AboutField, "lifetime")
+		return hutch.Errorf(hutch.Invalid, "a lifetime of %v s: give seconds, up to %v, or leave it out for %v", lifetime, hutch.InSeconds(maxLinkTime), hutch.InSeconds(linkTime)).Naming(hutch.AboutField, "lifetime")
 	}
 	return nil
 }

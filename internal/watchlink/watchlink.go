@@ -173,7 +173,7 @@ func (l *Links) recorded(ctx context.Context, verb, sandbox, process string, do 
 // Create makes a link to a terminal of the caller's own, and returns it with its secret.
 func (l *Links) Create(ctx context.Context, sandbox, process string, lifetime hutch.Seconds) (shared hutch.SharedTerminal, err error) {
 	if !(lifetime >= 0 && lifetime.Duration() <= maxTime) {
-		return shared, hutch.Errorf(hutch.Invalid, "a lifetime of %v s: give seconds, up to %v, or leave it out for %v", lifetime, maxTime.Seconds(), usualTime.Seconds()).Naming(hutch.AboutField, "lifetime")
+		return shared, hutch.Errorf(hutch.Invalid, "a lifetime of %v s: give seconds, up to %v, or leave it out for %v", lifetime, hutch.InSeconds(maxTime), hutch.InSeconds(usualTime)).Naming(hutch.AboutField, "lifetime")
 	}
 	err = l.recorded(ctx, "ShareTerminal", sandbox, process, func(ctx context.Context, who *caller.Principal) error {
 		p, err := l.opt.Processes.Process(ctx, sandbox, process)
@@ -232,7 +232,7 @@ func (l *Links) add(ctx context.Context, e *entry) error {
 			}
 		}
 		if count >= maxLinks {
-			return hutch.Errorf(hutch.Exhausted, "there are %d links to terminals of this token, its limit: take some back, or wait until they expire", maxLinks).With("limit", "links")
+			return hutch.Errorf(hutch.Exhausted, "there are %d links to terminals of this token, its limit: revoke some, or wait until they expire", maxLinks).With("limit", "links")
 		}
 		d.Put(e.name(), doc)
 		return nil

@@ -170,7 +170,7 @@ func (c created) life(req *hutch.CreateRequest, timeout float64) error {
 // checkTimeout returns a timeout in our form, in which 0 would mean none.
 func checkTimeout(seconds float64) (hutch.Seconds, error) {
 	if !(seconds >= 0) {
-		return 0, hutch.Errorf(hutch.Invalid, "the timeout is %v: give seconds, from 0 up", seconds).Naming(hutch.AboutField, "timeout")
+		return 0, hutch.Errorf(hutch.Invalid, "the timeout is %v: give seconds, from 0 up", hutch.Seconds(seconds)).Naming(hutch.AboutField, "timeout")
 	}
 	return hutch.Seconds(max(seconds, 0.001)), nil
 }

@@ -271,7 +271,7 @@ func (c *call) number(name string, usual, least, most float64) (float64, error) 
 	}
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(n >= least && n <= most) {
-		return 0, hutch.Errorf(hutch.Invalid, "%s must be a number from %v to %v", name, least, most)
+		return 0, hutch.Errorf(hutch.Invalid, "%s must be a number from %.0f to %.0f", name, least, most)
 	}
 	return n, nil
 }

@@ -114,9 +114,9 @@ func checkTimes(stage string, limit, usual, cpu float64, longest time.Duration) 
 	case limit < 0 || cpu < 0:
 		return hutch.Errorf(hutch.Invalid, "%s_timeout and %[1]s_cpu_time must be non-negative", stage)
 	case limit > most:
-		return hutch.Errorf(hutch.Invalid, "%s_timeout cannot exceed the configured limit of %v", stage, most)
+		return hutch.Errorf(hutch.Invalid, "%s_timeout cannot exceed the configured limit of %.0f", stage, most)
 	case cpu > 0 && cpu < orUsual(limit, usual):
-		return hutch.Errorf(hutch.Unsupported, "%s_cpu_time: this server limits the time of a clock; use %[1]s_timeout, which is %v", stage, orUsual(limit, usual))
+		return hutch.Errorf(hutch.Unsupported, "%s_cpu_time: this server limits the time of a clock; use %[1]s_timeout, which is %.0f", stage, orUsual(limit, usual))
 	}
 	return nil
 }

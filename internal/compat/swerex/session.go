@@ -57,7 +57,7 @@ func (h *Handler) limit(given *float64, usual time.Duration) (time.Duration, err
 	case given == nil:
 		return usual, nil
 	case *given > h.longest.Seconds():
-		return 0, hutch.Errorf(hutch.Invalid, "timeout is %g s: give up to %g", *given, h.longest.Seconds())
+		return 0, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v", hutch.Seconds(*given), hutch.InSeconds(h.longest))
 	}
 	return max(hutch.Seconds(max(*given, 0)).Duration(), time.Millisecond), nil
 }
