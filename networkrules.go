@@ -19,7 +19,7 @@ func (rules NetworkRules) Changed(add, remove NetworkRules) (NetworkRules, error
 		before := len(rules)
 		rules = slices.DeleteFunc(rules, func(have NetworkRule) bool { return have == rule })
 		if len(rules) == before {
-			return rules, Errorf(NotFound, "there is no rule %s to take back: show the network to see those that there are", rule)
+			return rules, Errorf(NotFound, "there is no rule %s to remove: show the network to see all rules", rule)
 		}
 	}
 	return rules, nil

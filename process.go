@@ -353,7 +353,7 @@ func (r LogsRequest) Check() error { return CheckCursor(r.Cursor) }
 // CheckCursor refuses a cursor that is not a position in output.
 func CheckCursor(cursor int64) error {
 	if cursor < 0 {
-		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", cursor)
+		return Errorf(Invalid, "cursor is %d: give a number of bytes, from 0", cursor)
 	}
 	return nil
 }

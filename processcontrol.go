@@ -96,7 +96,7 @@ func (r WaitRequest) Check() error {
 	case strings.ContainsAny(r.Text, "\r\n"):
 		return Errorf(Invalid, "the text goes over several lines: wait for one line").Naming(AboutField, "text")
 	case r.Cursor < 0:
-		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", r.Cursor).Naming(AboutField, "cursor")
+		return Errorf(Invalid, "cursor is %d: give a number of bytes, from 0", r.Cursor).Naming(AboutField, "cursor")
 	}
 	return nil
 }

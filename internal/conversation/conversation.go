@@ -91,17 +91,17 @@ type Server struct {
 // New returns a server of the conversations in a folder, which it creates if missing. Close ends it.
 func New(svc hutch.Service, opt Options) (*Server, error) {
 	if len(opt.Secret) == 0 {
-		return nil, hutch.Errorf(hutch.Invalid, "there is no secret to sign links with")
+		return nil, hutch.Errorf(hutch.Invalid, "there is no secret to sign links with: give one")
 	}
 	if err := os.MkdirAll(opt.Folder, 0o700); err != nil {
-		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be made: %v", err)
+		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be made: %v; correct its permissions, or choose another data folder", err)
 	}
 	if err := upgrade(opt.Folder, opt.Own); err != nil {
 		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be brought to today's layout, in which the files of each are in CONVERSATION/files: %v", err)
 	}
 	root, err := os.OpenRoot(opt.Folder)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be opened: %v", err)
+		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be opened: %v; correct its permissions, or choose another data folder", err)
 	}
 	s := &Server{
 		svc: svc, log: opt.Log, root: root, events: newFeed(), began: time.Now(),

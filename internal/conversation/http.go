@@ -41,7 +41,7 @@ func (s *Server) Routes(mux *http.ServeMux) {
 // stream sends events as server-sent events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if who := caller.From(r.Context()).Principal; who != nil && !who.Has(hutch.ScopeRead, hutch.ScopeExec) {
-		problem.Write(w, hutch.Errorf(hutch.Denied, "the token %q may not follow runs: ask for one with the scope read or exec", who.Name))
+		problem.Write(w, who.Lack("following runs", []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec}))
 		return
 	}
 	owner := ownerOf(r.Context())
@@ -64,10 +64,10 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist):
-		problem.Write(w, hutch.Errorf(hutch.NotFound, "the file is no longer there: a later run removed it"))
+		problem.Write(w, hutch.Errorf(hutch.NotFound, "the file does not exist any more, because a later run removed it: run the code again to make a new one"))
 	default: // usually a link that leads out of the conversation
 		s.log.Info("a file of a conversation cannot be served", "conversation", folder, "err", err)
-		problem.Write(w, hutch.Errorf(hutch.Denied, "this file cannot be downloaded"))
+		problem.Write(w, hutch.Errorf(hutch.Denied, "this file cannot be downloaded: if it is a link that leads out of the conversation, save a copy of the file instead"))
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	all, err := strconv.ParseBool(cmp.Or(q.Get("all"), "false"))
 	if err != nil {
-		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: it is true or false", q.Get("all")).Naming(hutch.AboutField, "all"))
+		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: give true or false", q.Get("all")).Naming(hutch.AboutField, "all"))
 		return
 	}
 	if err := mayList(caller.From(r.Context()).Principal, all); err != nil {
@@ -68,9 +68,9 @@ func mayList(who *caller.Principal, all bool) error {
 	case who == nil:
 		return nil
 	case all && !who.Has(hutch.ScopeAdmin):
-		return who.Lack("list the conversations of every owner", []hutch.Scope{hutch.ScopeAdmin})
+		return who.Lack("listing the conversations of every owner", []hutch.Scope{hutch.ScopeAdmin})
 	case !who.Has(hutch.ScopeRead, hutch.ScopeExec):
-		return who.Lack("list conversations", []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec})
+		return who.Lack("listing conversations", []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec})
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (s *Server) Remove(ctx context.Context, conversation string) error {
 // remove answers DELETE /conversations/{conversation}.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
 	if who := caller.From(r.Context()).Principal; who != nil && !who.Has(hutch.ScopeExec) {
-		problem.Write(w, who.Lack("delete a conversation", []hutch.Scope{hutch.ScopeExec}))
+		problem.Write(w, who.Lack("deleting a conversation", []hutch.Scope{hutch.ScopeExec}))
 		return
 	}
 	if err := s.Remove(caller.WithSurface(r.Context(), "conversation"), r.PathValue("conversation")); err != nil {

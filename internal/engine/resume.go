@@ -39,7 +39,7 @@ func (e *Engine) execResumable(ctx context.Context, id string, req hutch.ExecReq
 // ResumeExec implements hutch.Service.
 func (e *Engine) ResumeExec(ctx context.Context, id, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if cursor < 0 {
-		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", cursor)
+		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "cursor is %d: give a number of bytes, from 0", cursor)
 	}
 	s, err := e.find(ctx, id)
 	if err != nil {

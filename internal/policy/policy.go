@@ -189,7 +189,7 @@ func (p *Policy) admit(ctx context.Context, who *caller.Principal, c verb.Call) 
 	}
 	switch {
 	case who == nil || !known:
-		return ctx, hutch.Errorf(hutch.Denied, "this needs a token")
+		return ctx, hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
 	case !who.Has(v.Scopes...):
 		return ctx, who.Lack(c.Verb, v.Scopes)
 	case v.About == verb.Server:

@@ -121,7 +121,7 @@ func (l *grants) add(ctx context.Context, g grant) error {
 		case again && old.Owner != g.Owner:
 			return hutch.Errorf(hutch.Conflict, "the token %q has been granted another sandbox %q: share one with another id", g.TokenName, g.SandboxID)
 		case !again && l.count >= mostGrants:
-			return hutch.Errorf(hutch.Exhausted, "there are %d grants, which is the most: take some back", mostGrants).With("limit", "grants")
+			return hutch.Errorf(hutch.Exhausted, "there are %d grants, which is the most: end some", mostGrants).With("limit", "grants")
 		}
 		doc, err := json.Marshal(g)
 		d.Put(g.key(), doc)
@@ -242,7 +242,7 @@ func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error)
 	t, err := p.opt.Tokens.Token(ctx, token)
 	switch {
 	case err != nil || !t.Live(time.Now()):
-		return hutch.Token{}, hutch.Errorf(hutch.NotFound, "there is no live token %.80q to share with: ask whom you share with for its name", token).With("token", token)
+		return hutch.Token{}, hutch.Errorf(hutch.NotFound, "there is no live token %.80q to share with: ask its owner for the name of the token", token).With("token", token)
 	case t.ID == caller.From(ctx).Principal.ID:
 		return hutch.Token{}, hutch.Errorf(hutch.Invalid, "the token %q is your own: it may use the sandbox already", t.Name)
 	}

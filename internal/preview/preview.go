@@ -283,7 +283,7 @@ func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	label, _, _ := strings.Cut(addr, ":")
 	p, ok := h.opt.Sandboxes.Preview(label)
 	if !ok {
-		return nil, hutch.Errorf(hutch.NotFound, "the port is no longer exposed")
+		return nil, hutch.Errorf(hutch.NotFound, "the port is no longer exposed: expose it again")
 	}
 	return h.opt.Sandboxes.DialPort(caller.WithOwner(ctx, caller.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
 }

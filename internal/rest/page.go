@@ -56,7 +56,7 @@ func pageOf(q url.Values) (p page, err error) {
 	if v := q.Get("cursor"); v != "" {
 		var ok bool
 		if p.after, ok = parsePlace(v); !ok {
-			return p, hutch.Errorf(hutch.Invalid, "the cursor %.80q is none of ours: use the one in the Link header of the answer before", v).Naming(hutch.AboutField, "cursor")
+			return p, hutch.Errorf(hutch.Invalid, "the cursor %.80q is not from this list: use the one in the Link header of the previous answer", v).Naming(hutch.AboutField, "cursor")
 		}
 	}
 	return p, nil

@@ -84,7 +84,7 @@ func cursorOf(r *http.Request, q url.Values) (int64, error) {
 	}
 	cursor, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || cursor < 0 {
-		return 0, hutch.Errorf(hutch.Invalid, "the cursor is %.80q: it counts bytes from 0", text)
+		return 0, hutch.Errorf(hutch.Invalid, "the cursor is %.80q: give a number of bytes, from 0", text)
 	}
 	return cursor, nil
 }
@@ -103,7 +103,7 @@ func (s *socket) awaitClose() error {
 	if _, _, err := s.conn.Reader(s.ctx); err != nil {
 		return errGone
 	}
-	return hutch.Errorf(hutch.Invalid, "who reads logs has nothing to send: write to a process at input or terminal")
+	return hutch.Errorf(hutch.Invalid, "this WebSocket sends logs and takes no messages: write to the process at input or terminal")
 }
 
 func (h *Handler) logEvents(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest) {

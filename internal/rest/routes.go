@@ -102,7 +102,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 }
 
 func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
-	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
+	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have this part of the API: use a server that `hutch serve` runs"))
 }
 
 // others are the routes that belong to no verb or to several. The documents need no token: a browser sends none, and they

@@ -125,7 +125,7 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 	for _, label := range labels {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok || name == "" {
-			return f, p, hutch.Errorf(hutch.Invalid, "the label %.80q is not NAME=VALUE", label).Naming(hutch.AboutField, "label")
+			return f, p, hutch.Errorf(hutch.Invalid, "the label %.80q is not NAME=VALUE: give one such as team=web", label).Naming(hutch.AboutField, "label")
 		}
 		if f.Labels == nil {
 			f.Labels = map[string]string{}

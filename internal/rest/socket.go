@@ -18,7 +18,7 @@ import (
 	"hutch/internal/window"
 )
 
-var errCancelled = hutch.Errorf(hutch.Conflict, "it was cancelled, and stopped")
+var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped")
 
 // socket runs one command for the client at the other end of a WebSocket. Package stream specifies the messages.
 func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
