@@ -61,7 +61,7 @@ func newAgentAttach(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "attach [flags] SESSION", Short: "Follow what an agent does, from the beginning of its last prompt",
-		Long: "Follow what an agent does, from the beginning of its last prompt, until it has ended. The agent\nworks on when this command ends.\n" + remoteHelp,
+		Long: "Follow what an agent does, from the beginning of its last prompt, until it has ended. The agent\ncontinues when this command ends.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: onSession(h, &file, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
 			p, err := s.Last(ctx)
@@ -109,7 +109,7 @@ func newAgentResume(h *home, std streams) *cobra.Command {
 	f.StringVarP(&prompt, "prompt", "p", "", "what the agent is to do; - reads it from the standard input")
 	f.StringVar(&file, "definition", "", definitionUsage)
 	positiveDurationVar(f, &timeout, "timeout", "t", 0, "end the agent after this time (default 1h)")
-	f.BoolVarP(&detach, "detach", "d", false, "let the agent work alone")
+	f.BoolVarP(&detach, "detach", "d", false, "return at once; the agent continues in the background")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON, with the difference in it")
 	return c
 }
@@ -168,8 +168,8 @@ func newAgentFork(h *home, std streams) *cobra.Command {
 	var count int
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "fork [flags] SESSION", Short: "Make sessions that begin with what one is now, and print their ids",
-		Long: "Make sessions that begin with what one is now, and print their ids: the repository and what\nthe agent remembers are the same.\n" + remoteHelp, Args: cobra.ExactArgs(1),
+		Use: "fork [flags] SESSION", Short: "Make copies of a session, and print their ids",
+		Long: "Make copies of a session, and print their ids: the repository and what\nthe agent remembers are the same.\n" + remoteHelp, Args: cobra.ExactArgs(1),
 		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
 			if count < 1 || count > hutch.MaxForks {
 				return usageError{fmt.Errorf("--count is %d: give 1 to %d", count, hutch.MaxForks)}

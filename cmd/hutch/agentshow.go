@@ -129,5 +129,5 @@ func checkTries(tries []hutch.AgentTry) error {
 			return nil
 		}
 	}
-	return hutch.Errorf(hutch.Conflict, "none of the %d tries succeeded", len(tries))
+	return hutch.Errorf(hutch.Conflict, "none of the %d tries succeeded: see what the agent did with `hutch agent attach SESSION`", len(tries))
 }

@@ -57,8 +57,11 @@ func (a *askFlags) set(q *daemon.Questions) (err error) {
 		return nil
 	}
 	b, err := os.ReadFile(a.keyFile)
-	if q.Key = strings.TrimSpace(string(b)); err != nil || q.Key == "" {
-		return usageError{fmt.Errorf("--ask-key-file: %s cannot be read or is empty: %w", a.keyFile, cmp.Or(err, error(io.ErrUnexpectedEOF)))}
+	if err != nil {
+		return usageError{fmt.Errorf("--ask-key-file: %w: give the path of a file with the key", err)}
+	}
+	if q.Key = strings.TrimSpace(string(b)); q.Key == "" {
+		return usageError{fmt.Errorf("--ask-key-file: the file %s is empty: write the key into it", a.keyFile)}
 	}
 	return nil
 }
@@ -295,7 +298,7 @@ func (a *asker) saveFiles(files []hutch.QuestionFile, std streams) error {
 			continue
 		}
 		if err := saveFile(root, f); err != nil {
-			return hutch.Errorf(hutch.Invalid, "the file %q cannot be saved below %s: %v", f.Path, a.save, err)
+			return hutch.Errorf(hutch.Invalid, "the file %q cannot be saved below %s: %v; ask in a conversation, and copy it with `hutch cp`", f.Path, a.save, err)
 		}
 		if !a.quiet && !a.asJSON {
 			fmt.Fprintf(std.err, "hutch: saved %s\n", text.Line(filepath.Join(a.save, f.Path)))

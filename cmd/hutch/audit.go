@@ -60,7 +60,7 @@ like 2026-01-31T15:04:05Z. It needs a token with the scope admin.
 	f.StringVar(&q.Sandbox, "sandbox", "", "only about that sandbox")
 	f.StringVar(&q.Verb, "verb", "", "only that verb, such as exec or writeFile")
 	f.StringVar(&q.Result, "result", "", "only with that result: ok, denied, not_found, interrupted ...")
-	f.IntVarP(&q.Limit, "limit", "n", 0, "at most so many")
+	f.IntVarP(&q.Limit, "limit", "n", 0, "most entries to print")
 	f.BoolVar(&q.Running, "running", false, "what is under way, in place of what has ended")
 	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
 	f.BoolVarP(&follow, "follow", "f", false, "keep printing new operations")
@@ -113,7 +113,7 @@ func newAuditVerify(h *home, std streams) *cobra.Command {
 	var head string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FOLDER]", Short: "Look whether the audit log is as it was written",
+		Use: "verify [FOLDER]", Short: "Check that the audit log is unchanged",
 		Long: `Look whether the audit log in the data folder, or in a folder, is as it was
 written: no line changed, taken out, put in or moved. The server may be running.
 

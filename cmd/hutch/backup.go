@@ -46,7 +46,7 @@ programs change meanwhile may be in the copy or not.
 		}),
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "a name for people")
-	positiveDurationVar(c.Flags(), &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(c.Flags(), &ttl, "ttl", "", 0, "delete it after this time (default: never)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -72,7 +72,7 @@ func newBackupList(h *home, std streams) *cobra.Command {
 
 func newBackupRestore(h *home, std streams) *cobra.Command {
 	return tellsJSON(&cobra.Command{
-		Use: "restore SANDBOX BACKUP [FOLDER]", Short: "Make a folder what it was",
+		Use: "restore SANDBOX BACKUP [FOLDER]", Short: "Restore a folder from a backup",
 		Long: `Put a backup in a folder of a sandbox: the one that it came from, if none is named.
 What is in that folder goes, once the backup has arrived whole and undamaged;
 if it has not, the folder is left as it was.

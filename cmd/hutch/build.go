@@ -127,7 +127,7 @@ func (f *buildFlags) write(ctx context.Context, svc *client.Client, id string) e
 // dockerfileFlags describe the build.
 func (f *buildFlags) dockerfileFlags(s *pflag.FlagSet) {
 	s.StringVarP(&f.file, "file", "f", "", "the Dockerfile (default: Dockerfile in the folder; - is the standard input)")
-	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
 	s.StringVar(&f.req.Target, "target", "", "the stage to build (default: the last)")
 	s.BoolVar(&f.req.NoCache, "no-cache", false, "do all steps again")
 }
@@ -221,11 +221,11 @@ func buildSecrets(list []string) (map[string]string, error) {
 		if file != "" {
 			b, err := os.ReadFile(file)
 			if err != nil {
-				return nil, hutch.Errorf(hutch.NotFound, "the secret %s: %v", id, err)
+				return nil, hutch.Errorf(hutch.NotFound, "the secret %s: %v: name a file with src=, or a variable with env=", id, err)
 			}
 			value = string(b)
 		} else if _, ok := os.LookupEnv(variable); !ok {
-			return nil, hutch.Errorf(hutch.NotFound, "the secret %s: the environment has no variable %s", id, variable)
+			return nil, hutch.Errorf(hutch.NotFound, "the secret %s: the environment has no variable %s: set it, or name a file with src=", id, variable)
 		}
 		all[id] = value
 	}

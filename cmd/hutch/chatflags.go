@@ -19,10 +19,10 @@ func (fl *serveFlags) chatFlags(f *pflag.FlagSet) {
 	durationVar(f, &fl.Chats.Keep, "chat-keep", "", 7*24*time.Hour, "how long the files and sandboxes of a user or a conversation of a chat front end stay without use")
 	f.StringVar(&fl.Chats.LibreChat.Issuer, "librechat-issuer", "librechat", "issuer of the tokens (JWT) that LibreChat signs for its users")
 	f.StringVar(&fl.Chats.LibreChat.Audience, "librechat-audience", "codeapi", "audience of these tokens")
-	f.StringVar(&fl.libreChat.key, "librechat-key-file", "", "file with what these tokens are verified with: a public key in PEM, a JSON Web Key Set, or a secret; without it none are accepted")
-	f.StringVar(&fl.libreChat.token, "librechat-token-file", "", "file with the token that what LibreChat's users ask for is done with")
+	f.StringVar(&fl.libreChat.key, "librechat-key-file", "", "file with the key that verifies these tokens: a public key in PEM, a JSON Web Key Set, or a secret; without it none is accepted")
+	f.StringVar(&fl.libreChat.token, "librechat-token-file", "", "file with the token for the calls of LibreChat's users")
 	f.StringVar(&fl.Chats.RAGFlow, "ragflow-listen", "", "another address and port, on loopback or a private network, where RAGFlow runs code without a token, e.g. 127.0.0.1:9385; it needs --ragflow-token-file")
-	f.StringVar(&fl.ragflowToken, "ragflow-token-file", "", "file with the token that runs at --ragflow-listen are made with")
+	f.StringVar(&fl.ragflowToken, "ragflow-token-file", "", "file with the token for runs at --ragflow-listen")
 }
 
 // completeChats reads the files that these flags name.

@@ -58,7 +58,7 @@ func (k *kubernetesController) run(ctx context.Context, h *home, std streams) er
 		return usageError{fmt.Errorf("--router-auth is %q: use token or none", k.auth)}
 	}
 	if (k.cert == "") != (k.key == "") {
-		return usageError{fmt.Errorf("--tls-cert and --tls-key go together")}
+		return usageError{fmt.Errorf("--tls-cert and --tls-key go together: give both")}
 	}
 	k.Log, k.Identity = workerLog(std, k.verbose), hutch.NewID("controller")
 	var err error

@@ -47,11 +47,11 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 	}
 	f := c.Flags()
 	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "runtime: gvisor, native, docker or kubernetes (default: the first that works)")
-	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "conversations that have a sandbox at once; the one silent the longest makes room")
+	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "most conversations with a sandbox at once; a new one takes the place of the one that was used least recently")
 	// One token serves all chats, and a run is several operations.
-	f.IntVar(&fl.Limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
-	f.IntVar(&fl.Limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
-	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are good for, 0 for ever (default)")
+	f.IntVar(&fl.Limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests, -1 for no limit")
+	f.IntVar(&fl.Limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, -1 for no limit; a run is several")
+	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are valid, 0 for ever (default)")
 	fl.conversationFlags(f, 0, 0)
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
 	c.AddCommand(newConversationList(h, std), newConversationRemove(h, std))

@@ -73,7 +73,7 @@ func parseDuration(text string) (time.Duration, error) {
 	for part := longUnits.FindStringSubmatch(rest); part != nil; part = longUnits.FindStringSubmatch(rest) {
 		n, err := strconv.ParseFloat(part[1], 64)
 		if err != nil || n > 1e5 {
-			return 0, fmt.Errorf("%q is too long a time", text)
+			return 0, fmt.Errorf("%q is too long a time: give at most 100000d", text)
 		}
 		unit := 24 * time.Hour
 		if part[2] == "w" {

@@ -64,8 +64,8 @@ func newFSList(h *home, std streams) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&req.Recursive, "recursive", "r", false, "and all folders below")
 	f.BoolVarP(&req.Hidden, "all", "a", false, "names that begin with a dot, too")
-	f.IntVar(&req.Limit, "limit", 0, "files at most (default 10000)")
-	f.BoolVar(&asJSON, "json", false, "print JSON, an object a line")
+	f.IntVar(&req.Limit, "limit", 0, "most files to print (default 10000)")
+	f.BoolVar(&asJSON, "json", false, "print JSON, one object in each line")
 	return c
 }
 
@@ -89,8 +89,8 @@ func newFSFind(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&req.Hidden, "all", "a", false, "names that begin with a dot, too")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "files at most (default 10000)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
+	c.Flags().IntVar(&req.Limit, "limit", 0, "most files to print (default 10000)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object in each line")
 	return c
 }
 
@@ -141,8 +141,8 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 	}
 	c.Flags().StringVarP(&req.Glob, "glob", "g", "", "only in files that match this pattern, such as '*.go'")
 	c.Flags().BoolVarP(&req.Hidden, "all", "a", false, "names that begin with a dot, too")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "matches at most (default 1000)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
+	c.Flags().IntVar(&req.Limit, "limit", 0, "most matches to print (default 1000)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object in each line")
 	return c
 }
 
@@ -182,7 +182,7 @@ func newFSCat(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().Int64Var(&req.Offset, "offset", 0, "bytes to skip; negative counts from the end")
-	c.Flags().Int64Var(&req.Length, "length", 0, "bytes at most")
+	c.Flags().Int64Var(&req.Length, "length", 0, "most bytes to print")
 	c.Flags().IntVar(&req.FirstLine, "first-line", 0, "begin at this line, counted from 1")
 	c.Flags().IntVar(&req.LastLine, "last-line", 0, "end with this line")
 	return c
@@ -205,7 +205,7 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&req.Append, "append", false, "append to the file")
-	c.Flags().BoolVar(&req.Create, "create", false, "fail when it is there already")
+	c.Flags().BoolVar(&req.Create, "create", false, "fail if the file exists")
 	c.Flags().StringVarP(&mode, "mode", "m", "", "permissions in octal (default 0644, or what it has)")
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })
 }
@@ -231,7 +231,7 @@ func newFSMkdir(h *home, std streams) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().BoolVarP(&parents, "parents", "p", false, "and those above; one that is there is no error")
+	c.Flags().BoolVarP(&parents, "parents", "p", false, "make missing parent folders, too; an existing folder is not an error")
 	return tellsJSON(c, std, onPaths)
 }
 
@@ -247,7 +247,7 @@ func newFSMove(h *home, std streams, verb string) *cobra.Command {
 			return svc.Move(ctx, args[0], args[1], args[2], force)
 		}),
 	}
-	c.Flags().BoolVarP(&force, "force", "f", false, "in place of what is there")
+	c.Flags().BoolVarP(&force, "force", "f", false, "replace an existing file")
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "from": args[1], "to": args[2]} })
 }
 
@@ -315,6 +315,6 @@ func newWatch(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in folders below, too")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object in each line")
 	return c
 }

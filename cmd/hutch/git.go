@@ -92,7 +92,7 @@ func password(fromStdin bool, stdin io.Reader) (string, error) {
 	}
 	word := strings.TrimRight(string(b), "\r\n")
 	if word == "" {
-		return "", usageError{errors.New("--password-stdin: the standard input is empty")}
+		return "", usageError{errors.New("--password-stdin: the standard input is empty: pipe the password in")}
 	}
 	return word, nil
 }

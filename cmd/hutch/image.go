@@ -267,7 +267,7 @@ func newImageSave(h *home, std streams) *cobra.Command {
 func newImageLogin(h *home, std streams) *cobra.Command {
 	var user string
 	return tellsJSON(withFlags(&cobra.Command{
-		Use: "login REGISTRY", Short: "Keep what signs you in to a registry",
+		Use: "login REGISTRY", Short: "Save your login to a registry",
 		Long: `Keep a user name and a password, or token, for a registry. The server uses it for
 your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
 ` + "`hutch secret rm`" + ` removes it.

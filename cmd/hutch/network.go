@@ -112,11 +112,11 @@ type networkChange struct {
 func (c *networkChange) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.mode, "mode", "", "none, allow-list or open")
 	f.StringSliceVar(&c.allow, "allow", nil, "add a rule")
-	f.StringSliceVar(&c.deny, "deny", nil, "take a rule back, as it is listed")
+	f.StringSliceVar(&c.deny, "deny", nil, "remove a rule, as it is listed")
 	f.StringSliceVar(&c.block, "block", nil, "block an address or net, such as 203.0.113.7 or 0.0.0.0/0:25")
-	f.StringSliceVar(&c.unblock, "unblock", nil, "take a block back, as it is listed")
+	f.StringSliceVar(&c.unblock, "unblock", nil, "remove a block, as it is listed")
 	f.StringSliceVar(&c.link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
-	f.StringSliceVar(&c.unlink, "unlink", nil, "take a link back, by its name")
+	f.StringSliceVar(&c.unlink, "unlink", nil, "remove a link, by its name")
 	f.StringVar(&c.header, "header", "", "set a header of requests to a host, as HOST:NAME; the value is asked for or read from standard input")
 	f.StringSliceVar(&c.unset, "unset-header", nil, "do not set a header any more, as HOST:NAME")
 	f.StringVar(&c.proxy, "proxy", "", "send TCP connections through a SOCKS5 server, as HOST:PORT or USER@HOST:PORT; the password of USER is asked for or read from standard input")
@@ -169,7 +169,7 @@ func (c *networkChange) apply(n hutch.Network) (hutch.Network, error) {
 	}
 	switch user, address := cutProxy(c.proxy); {
 	case c.unsetProxy && n.Proxy == nil:
-		return n, hutch.Errorf(hutch.NotFound, "the sandbox has no proxy to take back")
+		return n, hutch.Errorf(hutch.NotFound, "the sandbox has no proxy to remove")
 	case c.unsetProxy:
 		n.Proxy = nil
 	case user != "":
@@ -211,7 +211,7 @@ func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HeaderValue,
 	for _, text := range unset {
 		host, name := cutHeader(text)
 		if _, ok := all[host][name]; !ok {
-			return nil, hutch.Errorf(hutch.NotFound, "there is no header %s to take back: those that there are, are listed without flags", text)
+			return nil, hutch.Errorf(hutch.NotFound, "there is no header %s to remove: without flags, the command lists all headers", text)
 		}
 		delete(all[host], name)
 	}
@@ -237,7 +237,7 @@ func changeLinks(links, more hutch.NetworkLinks, less []string) (hutch.NetworkLi
 		before := len(links)
 		links = slices.DeleteFunc(links, func(l hutch.NetworkLink) bool { return l.Name == name })
 		if len(links) == before {
-			return nil, hutch.Errorf(hutch.NotFound, "there is no link %s to take back: those that there are, are listed without flags", name)
+			return nil, hutch.Errorf(hutch.NotFound, "there is no link %s to remove: without flags, the command lists all links", name)
 		}
 	}
 	return links, nil
@@ -294,7 +294,7 @@ func newNetworkLog(h *home, std streams) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "keep printing new connections")
 	f.BoolVar(&denied, "denied", false, "only what was denied")
-	f.IntVarP(&q.Limit, "limit", "n", 100, "lines at most, the newest")
+	f.IntVarP(&q.Limit, "limit", "n", 100, "most lines to print, the newest")
 	f.BoolVar(&asJSON, "json", false, "print a line of JSON for each")
 	return c
 }

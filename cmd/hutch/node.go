@@ -79,7 +79,7 @@ func newNodeToken(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "token", Short: "Print a token with which one machine can join",
-		Long: "Print a token with which one machine can join the fleet, once. Who has it gets the database's URL\nand the key of the secrets: send it as you would send those.\n" + nodeHelp,
+		Long: "Print a token with which one machine can join the fleet, once. It contains the database's URL\nand the key of the secrets: keep it as secret as those.\n" + nodeHelp,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if life <= 0 {
@@ -98,7 +98,7 @@ func newNodeToken(h *home, std streams) *cobra.Command {
 			})
 		},
 	}
-	durationVar(c.Flags(), &life, "expires", "", time.Hour, "how long the token is good")
+	durationVar(c.Flags(), &life, "expires", "", time.Hour, "how long the token is valid")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -156,8 +156,8 @@ Then start it with hutch serve --fleet-listen ADDRESS.`,
 func newNodeList(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List nodes, with what they are promised",
-		Long: "List nodes, with what sandboxes that are awake were promised there, and how many sandboxes each holds.\n" + nodeHelp,
+		Use: "list", Aliases: []string{"ls"}, Short: "List nodes, with what their sandboxes can use",
+		Long: "List nodes, with the memory and the cores of their awake sandboxes, and how many sandboxes each has.\n" + nodeHelp,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return h.onFleet(c.Context(), func(d *fleet.Directory, id *fleet.Identity) error {

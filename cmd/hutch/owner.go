@@ -28,8 +28,8 @@ secrets stay. These commands need a token with the scope admin.
 func newOwnerList(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List owners, with how much they have",
-		Long: "List owners, with how much they have. An owner whose token has ended has no TOKEN that is\nvalid.\n" + remoteHelp,
+		Use: "list", Aliases: []string{"ls"}, Short: "List owners, with what they have",
+		Long: "List owners, with what they have. An owner whose token has ended has no TOKEN that is\nvalid.\n" + remoteHelp,
 		Args: cobra.NoArgs,
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
 			list, err := svc.Owners(ctx)

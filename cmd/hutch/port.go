@@ -48,7 +48,7 @@ TCP port that the image of the sandbox names (EXPOSE).
 				ports = []int{port}
 			}
 			if private && public {
-				return usageError{errors.New("--private and --public exclude each other")}
+				return usageError{errors.New("--private and --public exclude each other: give one of them")}
 			}
 			if private {
 				req.Access = hutch.PrivatePort
@@ -101,7 +101,7 @@ TCP port that the image of the sandbox names (EXPOSE).
 	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
 	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
 	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked; --https=false ends it")
-	positiveDurationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
+	positiveDurationVar(c.Flags(), &link, "link", "", 0, "print a signed link that opens it for this long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -133,7 +133,7 @@ func parsePort(text string) (int, error) {
 
 func newUnexpose(h *home, std streams) *cobra.Command {
 	return tellsJSON(&cobra.Command{
-		Use: "unexpose SANDBOX PORT", Short: "Take the URL of a port back, and cut who is connected by it", Args: cobra.ExactArgs(2),
+		Use: "unexpose SANDBOX PORT", Short: "Remove the URL of a port, and close its connections", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			port, err := parsePort(args[1])
 			if err != nil {
@@ -154,8 +154,8 @@ func newUnexpose(h *home, std streams) *cobra.Command {
 func newPorts(h *home, std streams) *cobra.Command {
 	var follow, asJSON bool
 	c := &cobra.Command{
-		Use: "ports SANDBOX", Short: "List the exposed ports, or tell of servers as they come and go",
-		Long: "List the exposed ports of a sandbox and their URLs or, with --follow, tell of\nevery server that begins to listen or stops.\n" + remoteHelp,
+		Use: "ports SANDBOX", Short: "List the exposed ports, or report servers as they start and stop",
+		Long: "List the exposed ports of a sandbox and their URLs or, with --follow, report\nevery server that begins to listen or stops.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			if follow {
@@ -173,7 +173,7 @@ func newPorts(h *home, std streams) *cobra.Command {
 			return offerPorts(ctx, svc, args[0], list, std.err)
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "tell of servers as they come and go")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "report servers as they start and stop")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

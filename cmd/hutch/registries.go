@@ -39,7 +39,8 @@ func (fl *imageFlags) set(c *daemon.Images) error {
 	c.Allowed, c.Registries = fl.allowed, map[string]oci.Registry{}
 	c.Limits.Bytes, c.Limits.Room, c.Keep = fl.most<<20, fl.room<<20, fl.keep
 	if c.Keep != 0 && c.Keep < leastKeep {
-		return usageError{fmt.Errorf("--image-keep %v: give at least %v, or 0 to keep images for ever", c.Keep, leastKeep)}
+		given, least := duration(c.Keep), duration(leastKeep)
+		return usageError{fmt.Errorf("--image-keep is %s: give at least %s, or 0 to keep images for ever", &given, &least)}
 	}
 	if fl.proxy != "" {
 		u, err := url.Parse(fl.proxy)

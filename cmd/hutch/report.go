@@ -45,7 +45,7 @@ func newMonitor(h *home, std streams) *cobra.Command {
 	a := asker{quiet: true}
 	c := &cobra.Command{
 		Use:   "monitor [flags] [QUESTION...]",
-		Short: "Report how the server does, and what it takes to answer a question",
+		Short: "Report the state of the server, and what it takes to answer a question",
 		Long: `Print a report: the system, the health of the server and its sandboxes and, with a
 question, how long the model took and how many tokens, how long the program took,
 and how much memory and processor time its sandbox used.

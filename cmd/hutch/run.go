@@ -45,7 +45,7 @@ func (j *job) flags(c *cobra.Command) {
 	f.StringVarP(&j.code, "code", "c", "", "the source text itself, instead of a file")
 	f.StringVarP(&j.dir, "cwd", "w", "", "working directory inside (default /workspace)")
 	userVar(f, &j.user, "who the command runs as")
-	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
+	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME with the value that it has here; may be repeated")
 	f.StringArrayVar(&j.secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
 	positiveDurationVar(f, &j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")

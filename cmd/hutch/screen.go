@@ -36,7 +36,7 @@ func newScreenStart(h *home, std streams) *cobra.Command {
 	var size string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "start SANDBOX", Short: "Start a screen, or give it another size, and print its size and the pointer's place",
+		Use: "start SANDBOX", Short: "Start a screen, or give it another size, and print its size and the pointer's position",
 		Example: "  hutch screen start desk --size 1280x800",
 		Args:    cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
@@ -89,7 +89,7 @@ func newScreenshot(h *home, std streams) *cobra.Command {
 			var req hutch.ScreenshotRequest
 			if region != nil {
 				if len(region) != 4 {
-					return usageError{errors.New("--region is X,Y,WIDTH,HEIGHT")}
+					return usageError{fmt.Errorf("--region has %d numbers: give X,Y,WIDTH,HEIGHT, such as 0,0,400,300", len(region))}
 				}
 				req.Region = &hutch.Region{X: region[0], Y: region[1], Width: region[2], Height: region[3]}
 			}
@@ -117,7 +117,7 @@ func newScreenshot(h *home, std streams) *cobra.Command {
 // acts makes a command that does actions, and prints the pointer's position.
 func acts(h *home, std streams, c *cobra.Command, actions func(args []string) ([]hutch.ScreenAction, error)) *cobra.Command {
 	asJSON := false
-	c.Flags().BoolVar(&asJSON, "json", false, "print the size of the screen and the pointer's place as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the size of the screen and the pointer's position as JSON")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		list, err := actions(args[1:])
 		if err != nil {
@@ -160,7 +160,7 @@ func newScreenClick(h *home, std streams) *cobra.Command {
 		case a.Action == "":
 			return nil, fmt.Errorf("there is no button %q: use left, middle or right", button)
 		case double && button != "left":
-			return nil, errors.New("--double is for the left button")
+			return nil, fmt.Errorf("--double is for the left button: leave out --button %s", button)
 		case double:
 			a.Action = hutch.DoubleClick
 		}
@@ -224,7 +224,7 @@ func newScreenKey(h *home, std streams) *cobra.Command {
 		Example: "  hutch screen key desk ctrl+s\n  hutch screen key desk Down Down Return",
 		Args:    cobra.MinimumNArgs(2),
 	}
-	positiveDurationVar(c.Flags(), &hold, "hold", "", 0, "hold the keys for so long")
+	positiveDurationVar(c.Flags(), &hold, "hold", "", 0, "hold the keys for this long")
 	return acts(h, std, c, func(args []string) ([]hutch.ScreenAction, error) {
 		a := hutch.ScreenAction{Action: hutch.PressKey, Text: strings.Join(args, " ")}
 		if hold > 0 {
@@ -262,7 +262,7 @@ func newScreenOpen(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "open SANDBOX URL", Short: "Open a page in a browser on the screen",
-		Long:    "Open a page in a browser on the screen: Chromium, whose DevTools then listen on\nport 9222 of the sandbox, or whichever there is.\n" + remoteHelp,
+		Long:    "Open a page in a browser on the screen: Chromium, whose DevTools then listen on\nport 9222 of the sandbox, or another browser of the image.\n" + remoteHelp,
 		Example: "  hutch screen open desk https://example.com",
 		Args:    cobra.ExactArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {

@@ -16,7 +16,7 @@ import (
 
 func newSecret(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
-		Use: "secret", Short: "Keep secrets that sandboxes can use and nobody can read",
+		Use: "secret", Short: "Keep secrets that sandboxes can use and no caller can read",
 		Long: `Keep secrets on the server, encrypted. A sandbox, command or process that asks
 for one gets it in its environment; what it prints has [redacted:NAME] in its
 place. Values are never shown again.

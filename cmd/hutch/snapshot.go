@@ -15,9 +15,9 @@ import (
 
 func newSnapshot(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
-		Use: "snapshot", Short: "Keep what a sandbox is, with its memory where the runtime can",
-		Long: `Keep what a sandbox is at a moment, to make others that begin so: its files and, on
-gvisor, its processes, their memory and its code contexts. The sandbox runs on.
+		Use: "snapshot", Short: "Save the state of sandboxes, with memory where the runtime can",
+		Long: `Save the state of a sandbox at one moment, to make others that start in it: the files
+and, on gvisor, the processes, their memory and the code contexts. The sandbox continues.
 ` + remoteHelp,
 		Example: `  hutch snapshot create demo --name before
   hutch snapshot diff before
@@ -33,8 +33,8 @@ func newSnapshotCreate(h *home, std streams) *cobra.Command {
 	var ttl time.Duration
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "create SANDBOX", Short: "Keep what a sandbox is now, and print the snapshot's id",
-		Long: "Keep what a sandbox is now, and print the snapshot's id. With memory it waits some\nseconds for a moment at which no command is under way.\n" + remoteHelp,
+		Use: "create SANDBOX", Short: "Make a snapshot of a sandbox, and print its id",
+		Long: "Make a snapshot of a sandbox, and print its id. With memory it waits some\nseconds for a moment at which no command is under way.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.TTL = hutch.InSeconds(ttl)
@@ -43,9 +43,9 @@ func newSnapshotCreate(h *home, std streams) *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&req.Name, "name", "", "a name, like no other of yours")
+	f.StringVar(&req.Name, "name", "", "a name, which no other snapshot of yours has")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "leave memory out")
-	positiveDurationVar(f, &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(f, &ttl, "ttl", "", 0, "delete it after this time (default: never)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -61,7 +61,7 @@ func printSnapshot(std streams, snap hutch.Snapshot, filesOnly, asJSON bool, err
 func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List them, the oldest first", Long: "List them, the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List snapshots, the oldest first", Long: "List snapshots, the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
 			all, err := svc.Snapshots(ctx)
 			if err != nil {
@@ -144,7 +144,7 @@ func newRestore(h *home, std streams) *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "take only the files")
-	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
 	return c
 }
 
@@ -193,7 +193,7 @@ func newFork(h *home, std streams) *cobra.Command {
 	}
 	c.Flags().IntVarP(&req.Count, "count", "n", 1, "how many")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable of the copies, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable of the copies, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
 	return c
 }
 

@@ -177,7 +177,7 @@ server keeps no record of it: it ends with its time, or with your token.
 			return err
 		},
 	}
-	positiveDurationVar(c.Flags(), &lifetime, "lifetime", "", time.Hour, "how long it is good for, at most 720h")
+	positiveDurationVar(c.Flags(), &lifetime, "lifetime", "", time.Hour, "how long it is valid, at most 720h")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

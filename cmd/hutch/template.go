@@ -91,13 +91,13 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.StringVar(&fl.folder, "build", "", "make the image of the Dockerfile in this folder first, as hutch build does")
 	fl.build.dockerfileFlags(f)
 	fl.build.network.flags(f, "build-network", "build-allow", "a step of the build")
-	f.StringArrayVarP(&fl.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
-	f.StringArrayVar(&r.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
+	f.StringArrayVarP(&fl.env, "env", "e", nil, "environment variable of all programs inside, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
+	f.StringArrayVar(&r.Secrets, "secret", nil, "secret for all programs inside, `NAME` or VARIABLE=NAME; may be repeated")
 	f.StringVar(&r.Snapshot, "snapshot", "", "begin as this snapshot, by its id or name")
 	f.BoolVar(&r.Replace, "replace", false, "replace the template of that name")
-	f.BoolVar(&r.Shared, "shared", false, "let everybody on the server make sandboxes of it (for administrators)")
+	f.BoolVar(&r.Shared, "shared", false, "let all owners make sandboxes of it (for administrators)")
 	f.BoolVar(&r.FilesOnly, "files-only", false, "leave memory out: each sandbox runs the start command again")
-	positiveDurationVar(f, &fl.ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
+	positiveDurationVar(f, &fl.ttl, "ttl", "", 0, "delete it after this time (default: never)")
 }
 
 func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {

@@ -57,7 +57,7 @@ keeps its audit log. Only the owner of a sandbox can see its timeline.
 	f.StringVar(&q.Text, "text", "", "only what contains this text")
 	f.Int64Var(&q.ID, "id", 0, "only the entry of that number")
 	f.Int64Var(&q.After, "after", 0, "only what comes after that cursor")
-	f.IntVarP(&q.Limit, "limit", "n", 0, "at most so many, the newest (default 100)")
+	f.IntVarP(&q.Limit, "limit", "n", 0, "most entries to print, the newest (default 100)")
 	f.BoolVarP(&q.Follow, "follow", "f", false, "continue with what happens from now on")
 	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
 	return c

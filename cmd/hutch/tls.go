@@ -29,7 +29,7 @@ func checkTLS(c daemon.TLS) error {
 	case c.Own != "" && !domainName.MatchString(c.Own):
 		return usageError{fmt.Errorf("--tls-own: %q is not a domain: give a name in lower case such as hutch.example.com, or localhost", c.Own)}
 	case c.Directory != "" && c.Domain == "":
-		return usageError{errors.New("--acme-directory is for --tls-auto")}
+		return usageError{errors.New("--acme-directory is for --tls-auto: give that, too")}
 	}
 	return nil
 }

@@ -264,7 +264,7 @@ func newShare(h *home, std streams) *cobra.Command {
 	var to string
 	var read, write, end, asJSON bool
 	c := &cobra.Command{
-		Use: "share SANDBOX", Short: "Share a sandbox of one's own with another token",
+		Use: "share SANDBOX", Short: "Share a sandbox of yours with another token",
 		Long: `Share a sandbox with another token, to read or to write, or list with whom it
 is shared. The other uses it by its id. Only its owner can destroy or share it.
 ` + remoteHelp,
@@ -305,7 +305,7 @@ is shared. The other uses it by its id. Only its owner can destroy or share it.
 	f.StringVar(&to, "to", "", "the other token's name or id")
 	f.BoolVar(&read, "read", false, "let it see: records, output, files")
 	f.BoolVar(&write, "write", false, "let it do all but destroy and share")
-	f.BoolVar(&end, "end", false, "share it no longer")
+	f.BoolVar(&end, "end", false, "stop sharing it")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -33,7 +33,7 @@ variables that they have.
 	f.StringVar(&onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy")
 	durationVar(f, &lifetime, "lifetime", "", 0, "destroy it this long after now, 0 for never")
 	f.StringToStringVar(&req.Labels, "label", nil, "labels in place of all it has, `KEY=VALUE`; may be repeated")
-	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
 	f.StringArrayVar(&unset, "unset-env", nil, "remove the environment variable `NAME`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {

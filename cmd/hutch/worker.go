@@ -67,7 +67,7 @@ time of --drain, and hands its sessions back.
 	durationVar(f, &w.Idle, "idle", "", time.Minute, "how long a session waits for its next turn before it gives its place to another")
 	durationVar(f, &w.Drain, "drain", "", time.Minute, "how long calls that run can continue after SIGTERM")
 	f.StringVar(&w.Outputs, "outputs", "", "folder of this machine that gets what sessions leave in "+worker.OutputsDir)
-	f.BoolVar(&w.local, "local", false, "make the sandboxes in this process, without a server; they go when it ends")
+	f.BoolVar(&w.local, "local", false, "make the sandboxes in this process, without a server; they are destroyed when it ends")
 	f.BoolVarP(&w.verbose, "verbose", "v", false, "log more")
 	w.sandbox.flags(c)
 	return c

@@ -76,7 +76,7 @@ export function agentPrompt(prompt: string, options: AgentPromptOptions): AgentP
 }
 
 /**
- * Makes a request, and reports each step; the last one is `complete`. The agent works on when the loop is left, when the signal is aborted and
+ * Makes a request, and reports each step; the last one is `complete`. The agent continues when the loop is left, when the signal is aborted and
  * when the connection is lost.
  */
 export async function* streamAgents<T>(connection: Connection, method: "GET" | "POST", path: string, call: Call, read: (data: unknown) => T): AsyncGenerator<Step<T>, void, undefined> {

@@ -122,7 +122,7 @@ export class Hutch extends Operations {
     return lastOf(this.runAgentStream(repository, prompt, options))
   }
 
-  /** The same, with each step as it happens. The agent works on when the loop is left: see {@link followAgent} and {@link stopAgent}. */
+  /** The same, with each step as it happens. The agent continues when the loop is left: see {@link followAgent} and {@link stopAgent}. */
   runAgentStream(repository: AgentSource, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
     return streamAgents(this.connection, "POST", "/agents", agentCall(repository, prompt, options), agentResult)
   }

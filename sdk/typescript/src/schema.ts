@@ -155,7 +155,7 @@ export interface paths {
         put?: never;
         /**
          * Let a coding agent work on a repository, in a new sandbox.
-         * @description Answered when the agent has ended; with detach, at once, with the first two fields. With Accept text/event-stream the events are session with {"sandboxId", "agent"}, event with an AgentEvent for each thing that the agent does, and last end with the result, or error with a Problem. The agent works on when the client leaves, and the session stays. An agent that fails has a result; it is no error. A form has an archive with the files in place of a repository to clone, in the part after the request; settings of git and hooks in it are left out. Needs the scopes exec and files.
+         * @description Answered when the agent has ended; with detach, at once, with the first two fields. With Accept text/event-stream the events are session with {"sandboxId", "agent"}, event with an AgentEvent for each thing that the agent does, and last end with the result, or error with a Problem. The agent continues when the client leaves, and the session stays. An agent that fails has a result; it is no error. A form has an archive with the files in place of a repository to clone, in the part after the request; settings of git and hooks in it are left out. Needs the scopes exec and files.
          */
         post: operations["runAgent"];
         delete?: never;

@@ -329,7 +329,7 @@ class AsyncHutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AsyncAgentStream:
-        """The same, with what the agent does as it happens. It works on when the stream is left: see `follow_agent` and `stop_agent`."""
+        """The same, with what the agent does as it happens. It continues when the stream is left: see `follow_agent` and `stop_agent`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,

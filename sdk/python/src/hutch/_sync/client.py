@@ -330,7 +330,7 @@ class Hutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AgentStream:
-        """The same, with what the agent does as it happens. It works on when the stream is left: see `follow_agent` and `stop_agent`."""
+        """The same, with what the agent does as it happens. It continues when the stream is left: see `follow_agent` and `stop_agent`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,

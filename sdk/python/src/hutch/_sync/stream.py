@@ -217,7 +217,7 @@ class AnswerStream(Stream[AnswerEvent]):
 
 
 class AgentStream(Stream[AgentEvent]):
-    """What a coding agent does as it happens; then `result` is what came of it. The agent works on when the stream is left."""
+    """What a coding agent does as it happens; then `result` is what came of it. The agent continues when the stream is left."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
