@@ -23,7 +23,7 @@ import (
 	"hutch/internal/image"
 )
 
-// lab is Hutch twice over: an engine in this process, and a server.
+// lab has two instances of Hutch: an engine in this process, and a server.
 type lab struct {
 	plan
 	dir      string

@@ -86,8 +86,8 @@ func makeNetwork() {
 	if _, err := unix.FcntlInt(contract.NetworkFD, unix.F_GETFD, 0); err == nil {
 		return // this process has executed itself again
 	}
-	// The network namespace belongs to this sandbox. If the kernel still forbids this to ordinary users, the queue has
-	// 10.
+	// The setting belongs to the network namespace, which is this sandbox's own. A kernel that does not let ordinary
+	// users change it leaves the queue at 10 messages.
 	_ = os.WriteFile("/proc/sys/net/unix/max_dgram_qlen", []byte(strconv.Itoa(queue)), 0)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

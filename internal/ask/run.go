@@ -304,7 +304,7 @@ func (b *box) files(ctx context.Context) (map[string]fileMark, error) {
 		return nil
 	})
 	if errors.Is(err, errMany) || errors.Is(err, hutch.Exhausted) || errors.Is(err, hutch.NotFound) {
-		err = nil // more files than anybody reads, or the program removed the folder
+		err = nil // too many files to list, or the program removed the folder
 	}
 	return found, err
 }

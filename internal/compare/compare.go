@@ -380,7 +380,7 @@ func (s *scan) remember(e *entry) error {
 	return nil
 }
 
-// link gives the second name of a file what its first name, which comes before it in an archive, has.
+// link gives a hard link the content and attributes of its target, which comes earlier in the archive.
 func (s *scan) link(e *entry, h *tar.Header) error {
 	target := path.Clean("/" + h.Linkname)
 	e.content.none = hutch.LinkedFile
@@ -417,7 +417,7 @@ func (s *scan) content(e *entry, h *tar.Header) error {
 		e.content.none = hutch.LargeFile
 	}
 	for {
-		if err := context.Cause(s.ctx); err != nil { // holes are read from nowhere
+		if err := context.Cause(s.ctx); err != nil { // reading a hole reads no source, whose end would stop the loop
 			return err
 		}
 		n, err := s.in.Read(s.buffer)

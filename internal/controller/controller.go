@@ -247,7 +247,7 @@ func (c *Controller) enqueue(r schema.GroupVersionResource, object any) {
 	}
 }
 
-// enqueueOwned queues the Sandboxes of a claim or pool that is gone or going.
+// enqueueOwned queues the Sandboxes of a claim or pool that is deleted or is being deleted.
 func (c *Controller) enqueueOwned(r schema.GroupVersionResource, by *unstructured.Unstructured) {
 	if by.GetDeletionTimestamp() == nil && c.reported(r, by.GetNamespace(), by.GetName()) != nil {
 		return

@@ -111,7 +111,7 @@ func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir 
 	return inst.Copy(ctx, dir)
 }
 
-// asCheckpoint is the record of a lost running sandbox, changed to sleep in the state of a checkpoint.
+// asCheckpoint changes the record of a running sandbox that is lost: the sandbox sleeps in the state of its checkpoint.
 func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v := &rec.Sandbox
 	v.Status, v.Paused = hutch.Hibernated, false

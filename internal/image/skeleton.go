@@ -66,7 +66,7 @@ var environment = []string{
 	// The user may install: below its home, as /usr is read only.
 	"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	"NPM_CONFIG_PREFIX=" + Home + "/.local", "NPM_CONFIG_UPDATE_NOTIFIER=false", "NPM_CONFIG_FUND=false",
-	// Another Go than this one would have to be downloaded.
+	// Without it, Go would download the version that a module asks for.
 	"GOTOOLCHAIN=local",
 }
 

@@ -145,7 +145,8 @@ var left = []string{
 	"images", datadir.Embedded, restoring, restored, lostFound, "oci/tmp", "oci/partial",
 }
 
-// leftOfServer are those of a server's folder. Its store is copied apart.
+// leftOfServer are such parts of the folder of a server. Its store is not among the copied files: it is copied
+// separately.
 var leftOfServer = []string{
 	"lock", "address", "trash", "gvisor", "native", "docker", "kubernetes", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
 }

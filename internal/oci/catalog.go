@@ -245,7 +245,7 @@ func (s *Store) Use(owner, digest string) (release func()) {
 	}
 }
 
-// usedEvery is how exactly the time of the last use is on disk.
+// usedEvery is the precision of the time of the last use on disk.
 const usedEvery = 10 * time.Minute
 
 func (s *Store) touch(k key) {

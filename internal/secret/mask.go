@@ -61,7 +61,7 @@ func (m *mask) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (m *mask) Close() error {
-	m.start.Do(func() {}) // and never more
+	m.start.Do(func() {}) // a later Read does not start the work
 	m.end.Do(func() { close(m.done) })
 	err := m.src.Close()
 	m.work.Wait()

@@ -125,8 +125,8 @@ func (s *Snapshot) seal() error {
 	return errors.Join(durable.Create(filepath.Join(s.Dir, manifestFile), text), durable.Sync(s.Memory()))
 }
 
-// Change calls change, which can replace files of a snapshot, and then writes what these are now into the manifest. If it is interrupted, it has
-// to be repeated before the snapshot is used.
+// Change calls change, which can replace files of a snapshot, and then writes their new sizes and digests into the
+// manifest. If it is interrupted, it has to be repeated before the snapshot is used.
 func (s *Snapshot) Change(change func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

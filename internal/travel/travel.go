@@ -133,8 +133,8 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 }
 
 // Unseal passes read the content that Seal has written. Each byte is verified before it is passed, and the end, too, before Unseal
-// succeeds. If a later part fails, the caller must discard what it has read. The error of what was cut off, changed or sealed with
-// another key is ErrForged.
+// succeeds. If a later part fails, the caller must discard what it has read. The error for content that was cut off, changed or
+// sealed with another key is ErrForged.
 func Unseal(r io.Reader, key []byte, of string, read func(io.Reader) error) error {
 	opened, err := newOpener(r, key, of)
 	if err != nil {

@@ -50,8 +50,8 @@ type Boot struct {
 	// process can.
 	Filter []byte    `json:"filter,omitempty"`
 	Pass   [2]uint64 `json:"pass"`
-	// Apart says that commands live in a user namespace of their own, in which they can be root, and the agent has
-	// the id AgentID.
+	// Apart is true if commands are in a separate user namespace, in which they can be root, and the agent has the id
+	// AgentID.
 	Apart bool `json:"apart,omitempty"`
 	// Namespace is a descriptor of that user namespace, which the agent's program makes at its start.
 	Namespace int `json:"-"`

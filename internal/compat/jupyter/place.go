@@ -212,7 +212,7 @@ type known struct {
 	box   hutch.Sandbox
 }
 
-// all lists the kernels that a user can see, or every user.
+// all lists the kernels of a user; without one, those of every user.
 func (h *Handler) all(ctx context.Context, user string) ([]known, error) {
 	f := hutch.Filter{Labels: map[string]string{markLabel: mark}, Brief: true}
 	if user != "" {

@@ -82,7 +82,7 @@ func confine(c *core.Container, capabilities []core.Capability) {
 	s.Capabilities = &core.Capabilities{Drop: []core.Capability{"ALL"}, Add: capabilities}
 }
 
-// resources are processors, and bytes of memory.
+// resources are limits of CPU, in cores, and of memory, in bytes.
 func resources(cpu float64, memory int64) core.ResourceList {
 	return core.ResourceList{
 		core.ResourceCPU:    *resource.NewMilliQuantity(int64(cpu*1000), resource.DecimalSI),

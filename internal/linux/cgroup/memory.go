@@ -120,7 +120,7 @@ func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 // Events reports whether the kernel signals when the group crosses the soft limit.
 func (w *MemoryWatch) Events() bool { return w.events != nil }
 
-// SetSoft changes from where on the kernel slows the group down. Version 1 does not support this.
+// SetSoft changes the use of memory from which the kernel slows the group down. Version 1 does not support this.
 func (w *MemoryWatch) SetSoft(bytes int64) error {
 	if w.group.tree.v1() {
 		return nil

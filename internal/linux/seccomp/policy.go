@@ -209,7 +209,7 @@ func internet() []bpf.Instruction {
 		unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6))
 }
 
-// setsockopt refuses to make another protocol of a TCP connection.
+// setsockopt refuses to add a protocol of the kernel, such as TLS, to a TCP connection.
 func setsockopt() []bpf.Instruction {
 	options := unless(2, unix.ENOPROTOOPT, unix.TCP_ULP)
 	return slices.Concat([]bpf.Instruction{

@@ -57,7 +57,7 @@ func protect() error {
 		err = unix.Mount(socketDir, to, "", unix.MS_MOVE, "")
 	}
 	if err == nil {
-		err = os.Chown(socketDir, agentID, agentID) // the empty folder that it covered
+		err = os.Chown(socketDir, agentID, agentID) // this is now the empty folder that the mount covered
 	}
 	if err == nil { // a mount, which root cannot move
 		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
