@@ -119,7 +119,7 @@ func (n Network) refuseHidden(of string) error {
 	case len(n.Headers) > 0:
 		return badHeader(inRules, "%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
 	case n.Proxy != nil:
-		return badProxy("%s cannot have a proxy, because it would keep its password: give it to each sandbox, in network.proxy of its create or of PUT /v1/sandboxes/ID/network", of)
+		return badProxy(inProxy, "%s cannot have a proxy, because it would keep its password: give it to each sandbox, in network.proxy of its create or of PUT /v1/sandboxes/ID/network", of)
 	}
 	return nil
 }

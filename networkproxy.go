@@ -28,18 +28,30 @@ func (p NetworkProxy) Rule() NetworkRule { return readNetworkRule(p.Address) }
 func (p NetworkProxy) canonical() (*NetworkProxy, error) {
 	rule, err := ParseNetworkRule(p.Address)
 	if err != nil || rule.Port == 0 || rule.Below || rule.Net.IsValid() && !rule.Net.IsSingleIP() {
-		return nil, badProxy("network.proxy.address is %.300q: give the name or address of a SOCKS5 server and its port, such as proxy.example.com:1080; the host's own and link-local addresses are never reached", p.Address)
+		return nil, badProxy(inProxyAddress, "network.proxy.address is %.300q: give the name or address of a SOCKS5 server and its port, such as proxy.example.com:1080; the host's own and link-local addresses are never reached", p.Address)
 	}
 	p.Address = rule.String()
-	switch {
-	case len(p.Username) > MaxProxyCredential || len(p.Password) > MaxProxyCredential:
-		return nil, badProxy("the user name or the password of the proxy has more than %d bytes, which SOCKS5 cannot send: give shorter ones", MaxProxyCredential)
-	case strings.ContainsFunc(p.Username+string(p.Password), unicode.IsControl):
-		return nil, badProxy("the user name or the password of the proxy has a line break or another control character: give them without")
-	case p.Username == "" && p.Password != "":
-		return nil, badProxy("network.proxy has a password and no user name: give both, or neither")
+	if p.Username == "" && p.Password != "" {
+		return nil, badProxy(inProxyUsername, "the proxy has a password and no user name: give both, or neither")
+	}
+	if err := checkCredential(inProxyUsername, "user name", p.Username); err != nil {
+		return nil, err
+	}
+	if err := checkCredential(inProxyPassword, "password", string(p.Password)); err != nil {
+		return nil, err
 	}
 	return &p, nil
+}
+
+// checkCredential refuses a user name or a password that SOCKS5 cannot send. Its error does not quote the text.
+func checkCredential(field, what, text string) error {
+	switch {
+	case len(text) > MaxProxyCredential:
+		return badProxy(field, "the %s of the proxy has %d bytes, and SOCKS5 can send %d: give a shorter one", what, len(text), MaxProxyCredential)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return badProxy(field, "the %s of the proxy has a line break or another control character: give it without", what)
+	}
+	return nil
 }
 
 // shown returns the proxy without its password.
@@ -59,6 +71,14 @@ func (p *NetworkProxy) completed(have *NetworkProxy) *NetworkProxy {
 	return have
 }
 
-func badProxy(format string, args ...any) *Error {
-	return Errorf(Invalid, format, args...).Naming(AboutField, "network.proxy")
+// Errors about the proxy name one of these fields, so that a form can show the error at its input.
+const (
+	inProxy         = "network.proxy"
+	inProxyAddress  = "network.proxy.address"
+	inProxyUsername = "network.proxy.username"
+	inProxyPassword = "network.proxy.password"
+)
+
+func badProxy(field, format string, args ...any) *Error {
+	return Errorf(Invalid, format, args...).Naming(AboutField, field)
 }

@@ -27,27 +27,33 @@ func TestNetworkProxy(t *testing.T) {
 		"", "proxy", "proxy.example.com", "203.0.113.7", "2001:db8::1", "proxy.example.com:", "proxy.example.com:0", "proxy.example.com:65536", "proxy.example.com:*", "*.example.com:1080",
 		"203.0.113.0/24:1080", "socks5://proxy.example.com:1080", "ann@proxy.example.com:1080", "127.0.0.1:1080", "[::1]:1080", "169.254.169.254:80", "0.0.0.0:1080", "a b:1080", strings.Repeat("a", 300) + ":1080",
 	} {
-		badProxy(t, text, hutch.NetworkProxy{Address: text})
+		badProxy(t, text, "address", hutch.NetworkProxy{Address: text})
 	}
 	const at = "proxy.example.com:1080"
-	for what, p := range map[string]hutch.NetworkProxy{
-		"a password alone":            {Address: at, Password: "the-password"},
-		"a long user name":            {Address: at, Username: strings.Repeat("u", 256)},
-		"a long password":             {Address: at, Username: "u", Password: hutch.HeaderValue(strings.Repeat("the-password", 22))},
-		"a line break in a name":      {Address: at, Username: "a\nb"},
-		"a line break in a password":  {Address: at, Username: "u", Password: "the-password\r\n"},
-		"a zero byte in the password": {Address: at, Username: "u", Password: "the-password\x00"},
+	for _, c := range []struct {
+		what, field string
+		proxy       hutch.NetworkProxy
+	}{
+		{"a password alone", "username", hutch.NetworkProxy{Address: at, Password: "the-password"}},
+		{"a long user name", "username", hutch.NetworkProxy{Address: at, Username: strings.Repeat("u", 256)}},
+		{"a long password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: hutch.HeaderValue(strings.Repeat("the-password", 22))}},
+		{"a line break in a name", "username", hutch.NetworkProxy{Address: at, Username: "a\nb"}},
+		{"a line break in a password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: "the-password\r\n"}},
+		{"a zero byte in the password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: "the-password\x00"}},
 	} {
-		badProxy(t, what, p)
+		badProxy(t, c.what, c.field, c.proxy)
 	}
 }
 
-func badProxy(t *testing.T, what string, p hutch.NetworkProxy) {
+// badProxy checks that a proxy is refused, that the error names the field of the proxy, and that no text has the password.
+func badProxy(t *testing.T, what, field string, p hutch.NetworkProxy) {
 	t.Helper()
 	n := hutch.Network{Proxy: &p}
 	_, err := n.Canonical()
 	if !errors.Is(err, hutch.Invalid) || strings.Contains(err.Error(), "the-password") {
 		t.Errorf("%s: %v", what, err)
+	} else if about, name := hutch.AsError(err).About(); about != hutch.AboutField || name != "network.proxy."+field {
+		t.Errorf("%s: the error names %s %s, not %s", what, about, name, field)
 	}
 	if text := fmt.Sprintf("%v %+v %q", n, p, p); strings.Contains(text, "the-password") {
 		t.Errorf("%s is printed as %s", what, text)

@@ -96,6 +96,30 @@ export async function signInAs(page: Page, token: string): Promise<void> {
   await page.context().addCookies([{ name: "hutch_session", value, url: consoleURL, httpOnly: true, sameSite: "Strict" }])
 }
 
+/** Presses a button that removes something, and confirms it. While the dialog is open, nothing else has a role. */
+export async function remove(page: Page, button: string): Promise<void> {
+  await page.getByRole("button", { name: button }).press("Enter")
+  const dialog = page.getByRole("alertdialog")
+  await checkAccessibility(page)
+  await dialog.getByRole("button", { name: "Remove" }).press("Enter")
+  await expect(dialog).toBeHidden()
+}
+
+/** Collects the bodies of answers, and how often a text was in the body of a request. */
+export function record(page: Page) {
+  const answers: Promise<string>[] = [], sent: string[] = []
+  page.on("request", (request) => sent.push(request.postData() ?? ""))
+  page.on("requestfinished", (request: Request) => answers.push(request.response().then((r) => r?.text() ?? "").catch(() => ""))) // the body of a page that is gone is gone
+  return { answers: () => Promise.all(answers), sentWith: (text: string) => sent.filter((body) => body.includes(text)).length }
+}
+
+/** All that a page shows and keeps. */
+export function contentOf(page: Page): Promise<string> {
+  return page.evaluate(() => JSON.stringify([
+    document.documentElement.outerHTML, [...document.querySelectorAll("input")].map((i) => i.value), { ...localStorage }, { ...sessionStorage }, location.href,
+  ]))
+}
+
 export { adminToken }
 
 /** Checks a page by WCAG's levels A and AA, in light and in dark. */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
-import type { Page, Request } from "@playwright/test"
-import { api, checkAccessibility, expect, idOf, open, test } from "../fixture"
+import type { Page } from "@playwright/test"
+import { api, checkAccessibility, contentOf, expect, idOf, open, record, remove, test } from "../fixture"
 
 /** A host that answers with the SHA-256 of the header Authorization that it got; empty where it is missing. */
 const outside = process.env["HUTCH_OUTSIDE"] ?? ""
@@ -17,30 +17,6 @@ async function setHeader(page: Page, host: string, name: string, value: string):
   await field(page, "Header").fill(name)
   await field(page, "Value").fill(value)
   await page.keyboard.press("Enter")
-}
-
-/** Presses a button that removes something, and confirms it. While the dialog is open, nothing else has a role. */
-async function remove(page: Page, button: string): Promise<void> {
-  await page.getByRole("button", { name: button }).press("Enter")
-  const dialog = page.getByRole("alertdialog")
-  await checkAccessibility(page)
-  await dialog.getByRole("button", { name: "Remove" }).press("Enter")
-  await expect(dialog).toBeHidden()
-}
-
-/** Collects the bodies of answers, and how often a text was in the body of a request. */
-function record(page: Page) {
-  const answers: Promise<string>[] = [], sent: string[] = []
-  page.on("request", (request) => sent.push(request.postData() ?? ""))
-  page.on("requestfinished", (request: Request) => answers.push(request.response().then((r) => r?.text() ?? "").catch(() => ""))) // the body of a page that is gone is gone
-  return { answers: () => Promise.all(answers), sentWith: (text: string) => sent.filter((body) => body.includes(text)).length }
-}
-
-/** All that a page shows and keeps. */
-function contentOf(page: Page): Promise<string> {
-  return page.evaluate(() => JSON.stringify([
-    document.documentElement.outerHTML, [...document.querySelectorAll("input")].map((i) => i.value), { ...localStorage }, { ...sessionStorage }, location.href,
-  ]))
 }
 
 test("requests from inside get a header that the page sets, replaces and removes", async ({ page, makeSandbox }) => {

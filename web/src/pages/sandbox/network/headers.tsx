@@ -1,7 +1,8 @@
 import { KeyRound, Plus, Trash2 } from "lucide-react"
-import { useEffect, useRef, useState, type Ref, type SyntheticEvent } from "react"
+import { useRef, useState, type SyntheticEvent } from "react"
 import type { HeaderRule, Network } from "hutch"
-import { Badge, Button, Confirm, Dialog, DialogActions, errorAt, ErrorNote, Field, IconButton, Input, plainLine, Section, useAction } from "../../../ui"
+import { Badge, Button, Confirm, Dialog, DialogActions, errorAt, Field, IconButton, Input, plainLine, Section, useAction } from "../../../ui"
+import { HiddenField, OtherError, useInvalidFocus } from "./fields"
 import { withHeader, withoutHeader, withoutHeaders } from "./rules"
 
 interface HeaderRulesProps {
@@ -97,11 +98,11 @@ function SetHeader({ onChange }: Change) {
           <Field label="Header" hint="Such as Authorization" error={errorAt(error, fields.name)}>
             {(ids) => <Input {...ids} className="mono" value={draft.name} onChange={(e) => setDraft({ ...draft, name: e.target.value })} />}
           </Field>
-          <ValueField label="Value" value={draft.value} error={error} onChange={(value) => setDraft({ ...draft, value })} />
+          <HiddenField label="Value" hint={valueHint} value={draft.value} error={errorAt(error, fields.value)} onChange={(value) => setDraft({ ...draft, value })} />
         </div>
         <div><Button type="submit" icon={Plus} busy={busy} disabled={host === "" || name === "" || value === ""}>Set the header</Button></div>
       </form>
-      <OtherError error={error} />
+      <OtherError error={error} fields={fields} />
     </>
   )
 }
@@ -118,8 +119,8 @@ function ReplaceValue({ host, name, onClose, onChange }: Required<Target> & Chan
   return (
     <Dialog open onClose={onClose} initialFocus={input} title={`Replace the value of ${plainLine(name)}`} description={`Requests to ${plainLine(host)} get the new value as soon as the server has it.`}>
       <form className="fields" onSubmit={replace} ref={form}>
-        <ValueField label="New value" value={value} error={error} onChange={setValue} ref={input} />
-        <OtherError error={error} />
+        <HiddenField label="New value" hint={valueHint} value={value} error={errorAt(error, fields.value)} onChange={setValue} ref={input} />
+        <OtherError error={error} fields={fields} />
         <DialogActions>
           <Button onClick={onClose}>Cancel</Button>
           <Button type="submit" look="primary" busy={busy} disabled={value === ""}>Replace</Button>
@@ -141,31 +142,4 @@ function Remove({ host, name, onClose, onChange }: Target & Change & { onClose: 
 /** The fields that the server's errors about header rules name. */
 const fields = { host: "network.headers.host", name: "network.headers.name", value: "network.headers.value" } as const
 
-interface ValueFieldProps {
-  label: string
-  value: string
-  error: unknown
-  onChange: (value: string) => void
-  ref?: Ref<HTMLInputElement>
-}
-
-function ValueField({ label, value, error, onChange, ref }: ValueFieldProps) {
-  return (
-    <Field label={label} hint="Such as Bearer TOKEN. It is not shown again." error={errorAt(error, fields.value)}>
-      {(ids) => <Input {...ids} type="password" autoComplete="new-password" value={value} onChange={(e) => onChange(e.target.value)} ref={ref} />}
-    </Field>
-  )
-}
-
-/** Shows an error that is about none of the fields. */
-function OtherError({ error }: { error: unknown }) {
-  const shown = Object.values(fields).some((field) => errorAt(error, field) !== undefined)
-  return error !== undefined && !shown && <ErrorNote error={error} />
-}
-
-/** A ref for a form. Its input that the server has refused gets the focus. */
-function useInvalidFocus(error: unknown) {
-  const form = useRef<HTMLFormElement>(null)
-  useEffect(() => { if (error !== undefined) form.current?.querySelector<HTMLInputElement>("[aria-invalid=true]")?.focus() }, [error])
-  return form
-}
+const valueHint = "Such as Bearer TOKEN. It is not shown again."

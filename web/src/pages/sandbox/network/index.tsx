@@ -6,6 +6,7 @@ import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, plainLine, Sea
 import type { TabProps } from "../tabs"
 import { Rules } from "./editor"
 import { HeaderRules } from "./headers"
+import { Proxy } from "./proxy"
 import { ruleFor, withRule } from "./rules"
 import { useLog } from "./use-log"
 
@@ -42,6 +43,7 @@ export default function NetworkTab({ sandbox }: TabProps) {
         <Section title="Traffic"><Traffic traffic={traffic} /></Section>
       </div>
       <HeaderRules network={network} editable={can("SetNetwork")} onChange={send} />
+      <Proxy network={network} editable={can("SetNetwork")} onChange={send} />
       <Log log={log} network={network} busy={busy} onAllow={allow} />
     </>
   )

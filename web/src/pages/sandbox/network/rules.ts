@@ -1,4 +1,4 @@
-import type { HeaderRule, Network, NetworkConnection } from "hutch"
+import type { HeaderRule, Network, NetworkConnection, NetworkProxy } from "hutch"
 
 /** The rule that allows what a line of the log was denied, or undefined when no rule is the answer. It is the rule that the server names. */
 export function ruleFor(line: NetworkConnection): string | undefined {
@@ -36,6 +36,18 @@ export function withoutHeader(network: Network, host: string, name: string): Net
 /** A network without the header rule for a host. */
 export function withoutHeaders(network: Network, host: string): Network {
   return { ...network, headers: (network.headers ?? []).filter((r) => r.host !== host) }
+}
+
+/** A network with a proxy. */
+export function withProxy(network: Network, proxy: NetworkProxy): Network {
+  return { ...network, proxy }
+}
+
+/** A network without its proxy. */
+export function withoutProxy(network: Network): Network {
+  const rest = { ...network }
+  delete rest.proxy
+  return rest
 }
 
 /** Whether a host that was typed is the host of a rule, which is in the server's form. */
