@@ -15,19 +15,7 @@ type HeaderRule struct {
 	// 443.
 	Host string `json:"host"`
 	// Headers are the headers by name. Each replaces a header of the request.
-	Headers map[string]HeaderValue `json:"headers"`
-}
-
-// HeaderValue is the value of a header. It is empty in every answer. In a request, an empty value stands for the one
-// that the sandbox has already, so that a network that was read can be changed and sent back.
-type HeaderValue string
-
-// String returns no value, so that none is in a log or an error.
-func (v HeaderValue) String() string {
-	if v == "" {
-		return ""
-	}
-	return "[redacted]"
+	Headers map[string]HiddenValue `json:"headers"`
 }
 
 // HeaderRules are the header rules of a sandbox. For a request the rule with its exact host counts, or else the longest
@@ -115,7 +103,7 @@ func (rules HeaderRules) checkSize() error {
 }
 
 // value returns the value of a header in the rule for exactly this host.
-func (rules HeaderRules) value(host, name string) HeaderValue {
+func (rules HeaderRules) value(host, name string) HiddenValue {
 	if i := slices.IndexFunc(rules, func(r HeaderRule) bool { return r.Host == host }); i >= 0 {
 		return rules[i].Headers[name]
 	}
@@ -154,7 +142,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 	if n := len(r.Headers); n == 0 || n > MaxRuleHeaders {
 		return r, badHeader(inRules, "the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
 	}
-	headers := make(map[string]HeaderValue, len(r.Headers))
+	headers := make(map[string]HiddenValue, len(r.Headers))
 	for name, value := range r.Headers {
 		if err := checkHeader(host, name, string(value)); err != nil {
 			return r, err

@@ -10,9 +10,9 @@ import (
 )
 
 func headers(host string, pairs ...string) hutch.HeaderRule {
-	r := hutch.HeaderRule{Host: host, Headers: map[string]hutch.HeaderValue{}}
+	r := hutch.HeaderRule{Host: host, Headers: map[string]hutch.HiddenValue{}}
 	for i := 0; i < len(pairs); i += 2 {
-		r.Headers[pairs[i]] = hutch.HeaderValue(pairs[i+1])
+		r.Headers[pairs[i]] = hutch.HiddenValue(pairs[i+1])
 	}
 	return r
 }
@@ -116,7 +116,7 @@ func TestHeaderValuesAreKept(t *testing.T) {
 	}
 	full := hutch.Network{Headers: hutch.HeaderRules{headers("a.example.com")}}
 	for i := range hutch.MaxHeaderValues / hutch.MaxHeaderValue {
-		full.Headers[0].Headers[fmt.Sprint("X-", i)] = hutch.HeaderValue(strings.Repeat("x", hutch.MaxHeaderValue))
+		full.Headers[0].Headers[fmt.Sprint("X-", i)] = hutch.HiddenValue(strings.Repeat("x", hutch.MaxHeaderValue))
 	}
 	more := full.Shown()
 	if _, err := more.Completed(full); err != nil {

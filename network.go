@@ -98,6 +98,18 @@ func (n Network) Canonical() (Network, error) {
 	return n, err
 }
 
+// HiddenValue is the value of a header or the password of a proxy. It is empty in every answer. In a request, an empty value
+// stands for the one that the sandbox has already, so that a network that was read can be changed and sent back.
+type HiddenValue string
+
+// String returns no value, so that none is in a log or an error.
+func (v HiddenValue) String() string {
+	if v == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
 // Shown returns n without its hidden values: those of header rules, and the password of its proxy.
 func (n Network) Shown() Network {
 	n.Headers, n.Proxy = n.Headers.names(), n.Proxy.shown()

@@ -15,7 +15,7 @@ type NetworkProxy struct {
 	Username string `json:"username,omitempty"`
 	// Password is empty in every answer. In a request, an empty password stands for the one that the sandbox has already
 	// for the same address and user name.
-	Password HeaderValue `json:"password,omitempty"`
+	Password HiddenValue `json:"password,omitempty"`
 }
 
 // MaxProxyCredential is the longest user name and password of a proxy, in bytes (RFC 1929).

@@ -36,7 +36,7 @@ func TestNetworkProxy(t *testing.T) {
 	}{
 		{"a password alone", "username", hutch.NetworkProxy{Address: at, Password: "the-password"}},
 		{"a long user name", "username", hutch.NetworkProxy{Address: at, Username: strings.Repeat("u", 256)}},
-		{"a long password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: hutch.HeaderValue(strings.Repeat("the-password", 22))}},
+		{"a long password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: hutch.HiddenValue(strings.Repeat("the-password", 22))}},
 		{"a line break in a name", "username", hutch.NetworkProxy{Address: at, Username: "a\nb"}},
 		{"a line break in a password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: "the-password\r\n"}},
 		{"a zero byte in the password", "password", hutch.NetworkProxy{Address: at, Username: "u", Password: "the-password\x00"}},
@@ -66,7 +66,7 @@ func TestProxyPasswordIsKept(t *testing.T) {
 	have := hutch.Network{Proxy: &hutch.NetworkProxy{Address: "a.example.com:1", Username: "ann", Password: "one"}}
 	for _, c := range []struct {
 		asked hutch.NetworkProxy
-		want  hutch.HeaderValue
+		want  hutch.HiddenValue
 	}{
 		{hutch.NetworkProxy{Address: "a.example.com:1", Username: "ann"}, "one"},
 		{hutch.NetworkProxy{Address: "a.example.com:1", Username: "ann", Password: "two"}, "two"},

@@ -106,7 +106,7 @@ type networkChange struct {
 	header, proxy                                    string
 	unsetProxy                                       bool
 
-	value hutch.HeaderValue // of the header, or the password of the proxy
+	value hutch.HiddenValue // of the header, or the password of the proxy
 }
 
 func (c *networkChange) flags(f *pflag.FlagSet) {
@@ -143,7 +143,7 @@ func (c *networkChange) readHidden(ctx context.Context, std streams) (err error)
 	case user != "":
 		var password string
 		password, err = readSecret(ctx, std, "password of "+user)
-		c.value = hutch.HeaderValue(password)
+		c.value = hutch.HiddenValue(password)
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func (c *networkChange) apply(n hutch.Network) (hutch.Network, error) {
 }
 
 // headerValue reads the value for HOST:NAME.
-func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderValue, error) {
+func headerValue(ctx context.Context, std streams, header string) (hutch.HiddenValue, error) {
 	host, name := cutHeader(header)
 	if host == "" || name == "" {
 		return "", usageError{fmt.Errorf("--header is %q: give HOST:NAME, such as api.example.com:Authorization", header)}
@@ -191,7 +191,7 @@ func headerValue(ctx context.Context, std streams, header string) (hutch.HeaderV
 	if err == nil && value == "" {
 		err = hutch.Errorf(hutch.Invalid, "the value of %s is empty: type it, or pipe it in; to remove the header, use --unset-header %s", name, header)
 	}
-	return hutch.HeaderValue(value), err
+	return hutch.HiddenValue(value), err
 }
 
 // cutHeader splits HOST:NAME, into the forms that the server lists. A host can have a port.
@@ -203,8 +203,8 @@ func cutHeader(text string) (host, name string) {
 
 // changeHeaders sets one header of the rules and removes others. The values of those that it keeps are empty: the server
 // has them.
-func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HeaderValue, unset []string) (hutch.HeaderRules, error) {
-	all := map[string]map[string]hutch.HeaderValue{}
+func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HiddenValue, unset []string) (hutch.HeaderRules, error) {
+	all := map[string]map[string]hutch.HiddenValue{}
 	for _, r := range rules {
 		all[r.Host] = r.Headers
 	}
@@ -217,7 +217,7 @@ func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HeaderValue,
 	}
 	if host, name := cutHeader(set); name != "" {
 		if all[host] == nil {
-			all[host] = map[string]hutch.HeaderValue{}
+			all[host] = map[string]hutch.HiddenValue{}
 		}
 		all[host][name] = value
 	}

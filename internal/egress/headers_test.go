@@ -16,7 +16,7 @@ import (
 const ruleToken = "Bearer rule-0a1b2c3d4e5f"
 
 func ruleFor443(host string) hutch.HeaderRules {
-	return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HeaderValue{"Authorization": ruleToken}}}
+	return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"Authorization": ruleToken}}}
 }
 
 // withHeaders is a program without secrets whose sandbox has header rules.
@@ -183,12 +183,12 @@ func TestHeaderRulesChange(t *testing.T) {
 	ask(none)
 	set(ruleFor443(allowedName))
 	ask(got(allowedName))
-	other := hutch.HeaderRules{{Host: allowedName, Headers: map[string]hutch.HeaderValue{"Authorization": "Bearer " + apiKey}}}
+	other := hutch.HeaderRules{{Host: allowedName, Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer " + apiKey}}}
 	set(other)
 	ask(fmt.Sprintf("200 %s true %q", allowedName, strings.Repeat("*", len("Bearer "+apiKey))))
 	set(nil)
 	ask(none)
-	set(hutch.HeaderRules{{Host: evilName, Headers: map[string]hutch.HeaderValue{"X-Other": "a value"}}})
+	set(hutch.HeaderRules{{Host: evilName, Headers: map[string]hutch.HiddenValue{"X-Other": "a value"}}})
 	ask(none)
 }
 

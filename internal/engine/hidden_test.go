@@ -19,8 +19,8 @@ import (
 
 const hiddenValue = "Bearer a-hidden-value"
 
-func headersFor(host string, value hutch.HeaderValue) hutch.Network {
-	return hutch.Network{Mode: hutch.NetworkOpen, Headers: hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HeaderValue{"Authorization": value}}}}
+func headersFor(host string, value hutch.HiddenValue) hutch.Network {
+	return hutch.Network{Mode: hutch.NetworkOpen, Headers: hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"Authorization": value}}}}
 }
 
 // withExits starts an engine whose gateways note what they are given.
@@ -30,7 +30,7 @@ func withExits(t *testing.T) (*bench, *exits) {
 }
 
 // gateway returns the value that the gateway of a sandbox has for a host.
-func (x *exits) gateway(t *testing.T, b *bench, id, host string) hutch.HeaderValue {
+func (x *exits) gateway(t *testing.T, b *bench, id, host string) hutch.HiddenValue {
 	t.Helper()
 	b.end(t)
 	x.forget()

@@ -64,8 +64,8 @@ func (s *suite) networkAtCreate(t *testing.T) {
 
 // Header rules are shown without their values, which a network that was read keeps when it is sent back.
 func (s *suite) networkHeaders(t *testing.T) {
-	rules := func(host string, value hutch.HeaderValue) hutch.HeaderRules {
-		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HeaderValue{"authorization": value}}}
+	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
+		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
 	}
 	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Headers: rules("API.example.com", "Bearer hidden-value")}})
 	read, err := s.svc.Network(bounded(t), sb.ID)

@@ -123,7 +123,7 @@ func TestDrain(t *testing.T) {
 func drained(t *testing.T, a, b, c *node, id string) {
 	t.Helper()
 	a.sh(t, id, "umask 077; echo kept > /workspace/file; ln -s file /workspace/link; truncate -s 100M /workspace/holes")
-	rules := hutch.HeaderRules{{Host: "api.example.com", Headers: map[string]hutch.HeaderValue{"Authorization": "Bearer a-hidden-value"}}}
+	rules := hutch.HeaderRules{{Host: "api.example.com", Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer a-hidden-value"}}}
 	proxy := &hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann", Password: "a-hidden-value"}
 	if _, err := a.SetNetwork(t.Context(), id, hutch.Network{Headers: rules, Proxy: proxy}); err != nil {
 		t.Fatal(err)

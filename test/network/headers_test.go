@@ -13,7 +13,7 @@ import (
 func TestHeaderRules(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
-		rules := hutch.HeaderRules{{Host: "*.example.com", Headers: map[string]hutch.HeaderValue{"Authorization": "Bearer " + apiKey, "X-Second": "another-hidden-value"}}}
+		rules := hutch.HeaderRules{{Host: "*.example.com", Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer " + apiKey, "X-Second": "another-hidden-value"}}}
 		s := v.sandbox(t, hutch.CreateRequest{Network: hutch.Network{Allow: hutch.Rules(allowed, evil), Headers: rules}})
 		s.run(t, "getent hosts "+evil)
 		for command, want := range map[string]string{

@@ -42,7 +42,7 @@ func TestProxy(t *testing.T) {
 		w := newWorld(t)
 		proxy := w.proxy(t)
 		v := w.vaulted(t, runtime)
-		by := &hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: proxy.User, Password: hutch.HeaderValue(proxy.Password)}
+		by := &hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: proxy.User, Password: hutch.HiddenValue(proxy.Password)}
 		s := v.sandbox(t, hutch.CreateRequest{Secrets: []string{"API_KEY"}, Network: hutch.Network{Allow: hutch.Rules(allowed, address+":443"), Proxy: by}})
 		for command, want := range map[string]string{
 			`curl -sS http://api.example.com/`:                                                     "hello from api.example.com",

@@ -244,8 +244,8 @@ func TestRules(t *testing.T) {
 		"API.example.com":[{"transform":{"headers":{"authorization":"` + value + `","X-One":"first"}}},{"transform":{"headers":{"X-One":"one"}}},{},{"transform":null}],
 		"*.example.com":[{"transform":{"headers":{"X-Two":"two"}}}], "empty.example.com":[]}}}`)
 	want := hutch.HeaderRules{
-		{Host: "*.example.com", Headers: map[string]hutch.HeaderValue{"X-Two": "two"}},
-		{Host: "API.example.com", Headers: map[string]hutch.HeaderValue{"authorization": value, "X-One": "one"}},
+		{Host: "*.example.com", Headers: map[string]hutch.HiddenValue{"X-Two": "two"}},
+		{Host: "API.example.com", Headers: map[string]hutch.HiddenValue{"authorization": value, "X-One": "one"}},
 	}
 	if made := s.svc.Created()[0].Network; !reflect.DeepEqual(made.Headers, want) || made.Mode != "" || len(made.Allow) > 0 {
 		t.Errorf("created with %+v %q", made, made.Headers)

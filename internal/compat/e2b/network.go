@@ -103,7 +103,7 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 	reach, err := n.reach(internet)
 	reach.Headers = headers
 	if p := n.Proxy; p != nil {
-		reach.Proxy = &hutch.NetworkProxy{Address: p.Address, Username: p.Username, Password: hutch.HeaderValue(p.Password)}
+		reach.Proxy = &hutch.NetworkProxy{Address: p.Address, Username: p.Username, Password: hutch.HiddenValue(p.Password)}
 	}
 	return reach, err
 }

@@ -42,7 +42,7 @@ const (
 // translate returns the rules as ours. E2B allows one rule for a host; of several, the last that sets a header counts.
 func (all rules) translate() (list hutch.HeaderRules, err error) {
 	for _, host := range slices.Sorted(maps.Keys(all)) {
-		headers := map[string]hutch.HeaderValue{}
+		headers := map[string]hutch.HiddenValue{}
 		for _, r := range all[host] {
 			if r.Transform == nil {
 				continue
@@ -60,7 +60,7 @@ func (all rules) translate() (list hutch.HeaderRules, err error) {
 	return list, nil
 }
 
-func headerValue(host, name, value string) (hutch.HeaderValue, error) {
+func headerValue(host, name, value string) (hutch.HiddenValue, error) {
 	switch {
 	case value == hidden:
 		return "", nil
@@ -69,7 +69,7 @@ func headerValue(host, name, value string) (hutch.HeaderValue, error) {
 	case strings.Contains(value, placeholder):
 		return "", unsupported("network.rules with a placeholder " + placeholder + "…}")
 	}
-	return hutch.HeaderValue(value), nil
+	return hutch.HiddenValue(value), nil
 }
 
 // rulesOf returns header rules in E2B's form, without their values.
