@@ -1752,7 +1752,7 @@ export interface paths {
         put?: never;
         /**
          * Copy the sandboxes that are awake, for a backup of the data folder.
-         * @description For `hutch installation backup`. The server copies every sandbox that is awake into its data folder, and sends an event named checkpoint, a Checkpoint, for each of them, and one with done when all are done. The copies are there until the client closes the connection. The last event can be error with a Problem. Another call meanwhile is a conflict. In a fleet, these are the sandboxes of the node that gets the call. Needs the scope admin.
+         * @description For `hutch installation backup`. The server copies every sandbox that is awake into its data folder, and sends an event named checkpoint, a Checkpoint, for each of them, and one with done when all are done. After an hour, those that are not copied yet are missing. The copies are there until the client closes the connection. The last event can be error with a Problem. Another call meanwhile is a conflict. In a fleet, these are the sandboxes of the node that gets the call. Needs the scope admin.
          */
         post: operations["checkpointAll"];
         delete?: never;
