@@ -3,16 +3,11 @@ package egress
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,9 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"hutch"
+	"hutch/internal/hutchtest/outside"
 )
 
 // world is the outside: real servers on loopback, which the gateway's dial finds at public-looking addresses, and a
@@ -53,8 +47,10 @@ const (
 )
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, servers: map[string]string{}, names: map[string][]netip.Addr{}}
-	w.certify()
+	w := &world{t: t, servers: map[string]string{}, names: map[string][]netip.Addr{}, roots: x509.NewCertPool()}
+	cert, authority := outside.Certify(t, allowedName, evilName, "*.example.com")
+	w.cert = cert
+	w.roots.AppendCertsFromPEM(authority)
 	w.name(allowedName, shared)
 	w.name(evilName, shared, evilAddr)
 	w.serveDNS()
@@ -140,66 +136,15 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return (&net.Dialer{}).DialContext(ctx, network, server)
 }
 
-func (w *world) certify() {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the world"}, DNSNames: []string{allowedName, evilName, "*.example.com"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	leaf, _ := x509.ParseCertificate(der)
-	w.cert = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	w.roots = x509.NewCertPool()
-	w.roots.AddCert(leaf)
-}
-
 // serveDNS answers for all names; the gateway must query only allowed ones.
 func (w *world) serveDNS() {
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { c.Close() })
-	w.dns = c.LocalAddr().String()
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			c.WriteTo(w.answer(buf[:n]), from)
-		}
-	}()
-}
-
-func (w *world) answer(b []byte) []byte {
-	var m dnsmessage.Message
-	if m.Unpack(b) != nil {
-		return nil
-	}
-	q := m.Questions[0]
-	name := q.Name.String()[:q.Name.Length-1]
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = append(w.asked, name)
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
-	addrs, ok := w.names[name]
-	if !ok {
-		reply.RCode = dnsmessage.RCodeNameError
-	}
-	reply.Answers = resources(q, addrs)
-	packed, err := reply.Pack()
-	if err != nil {
-		w.t.Error(err)
-	}
-	return packed
+	w.dns = outside.ServeNames(w.t, func(name string) ([]netip.Addr, bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.asked = append(w.asked, name)
+		addrs, ok := w.names[name]
+		return addrs, ok
+	})
 }
 
 // inside is a program in a sandbox: it has a resolver and connections, and does not know that there is a gateway.

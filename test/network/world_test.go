@@ -6,16 +6,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,12 +21,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"hutch"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/outside"
 	"hutch/internal/linux/tun"
 )
 
@@ -53,7 +45,7 @@ type world struct {
 	model     http.Handler // answers for modelTo, if a test sets it first
 
 	mu    sync.Mutex
-	dns   net.PacketConn
+	dns   string
 	asked map[string]bool
 }
 
@@ -148,72 +140,26 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-func (w *world) certify(t *testing.T) tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the world"}, DNSNames: []string{allowed, evil, "*.example.com"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+func (w *world) certify(t *testing.T) (cert tls.Certificate) {
+	cert, w.authority = outside.Certify(t, allowed, evil, "*.example.com")
+	return cert
 }
 
 // serveNames answers for every name, so it is the gateway that must not ask.
 func (w *world) serveNames(t *testing.T) {
-	var err error
-	if w.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.dns.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := w.dns.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			if b := w.answer(buf[:n]); b != nil {
-				w.dns.WriteTo(b, from)
-			}
-		}
-	}()
+	w.dns = outside.ServeNames(t, func(name string) ([]netip.Addr, bool) {
+		w.mu.Lock()
+		w.asked[name] = true
+		w.mu.Unlock()
+		return w.where(name), true
+	})
 }
 
-func (w *world) answer(b []byte) []byte {
-	var m dnsmessage.Message
-	if m.Unpack(b) != nil || len(m.Questions) != 1 {
-		return nil
-	}
-	q := m.Questions[0]
-	w.mu.Lock()
-	w.asked[strings.TrimSuffix(q.Name.String(), ".")] = true
-	w.mu.Unlock()
-	m.Response, m.Additionals = true, nil
-	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 5}
-	switch where := w.where(q.Name.String()); q.Type {
-	case dnsmessage.TypeA:
-		m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: where.As4()}}}
-	case dnsmessage.TypeAAAA:
-		if where.String() == address {
-			m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr(six).As16()}}}
-		}
-	}
-	packed, _ := m.Pack()
-	return packed
-}
-
-func (w *world) where(name string) netip.Addr {
+func (w *world) where(name string) []netip.Addr {
 	if strings.HasPrefix(name, "rebind.") {
-		return netip.MustParseAddr("169.254.169.254")
+		return []netip.Addr{netip.MustParseAddr("169.254.169.254")}
 	}
-	return netip.MustParseAddr(address)
+	return []netip.Addr{netip.MustParseAddr(address), netip.MustParseAddr(six)}
 }
 
 func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -226,7 +172,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 
 func (w *world) resolver() *egress.Resolver {
 	return egress.NewResolver(func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", w.dns.LocalAddr().String())
+		return (&net.Dialer{}).DialContext(ctx, "udp", w.dns)
 	})
 }
 
