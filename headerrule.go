@@ -80,7 +80,7 @@ func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 				value = have.value(r.Host, name)
 			}
 			if value == "" {
-				return nil, badHeader(inValue, "the header %s for %s has no value: give one; an empty value keeps an earlier one, and the sandbox has none for this header and host", name, r.Host)
+				return nil, badField(inValue, "the header %s for %s has no value: give one; an empty value keeps an earlier one, and the sandbox has none for this header and host", name, r.Host)
 			}
 			whole[i].Headers[name] = value
 		}
@@ -97,7 +97,7 @@ func (rules HeaderRules) checkSize() error {
 		}
 	}
 	if size > MaxHeaderValues {
-		return badHeader(inValue, "the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
+		return badField(inValue, "the values of the header rules have %d bytes together: give %d at most", size, MaxHeaderValues)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (rules HeaderRules) value(host, name string) HiddenValue {
 // value.
 func (rules HeaderRules) canonical() (HeaderRules, error) {
 	if len(rules) > MaxHeaderRules {
-		return nil, badHeader(inRules, "there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
+		return nil, badField(inRules, "there are header rules for %d hosts: give %d at most", len(rules), MaxHeaderRules)
 	}
 	var done HeaderRules
 	for _, r := range rules {
@@ -123,7 +123,7 @@ func (rules HeaderRules) canonical() (HeaderRules, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(done, func(d HeaderRule) bool { return d.Host == r.Host }) {
-			return nil, badHeader(inHost, "there are two header rules for %s: write one with the headers of both", r.Host)
+			return nil, badField(inHost, "there are two header rules for %s: write one with the headers of both", r.Host)
 		}
 		done = append(done, r)
 	}
@@ -140,7 +140,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 		return r, err
 	}
 	if n := len(r.Headers); n == 0 || n > MaxRuleHeaders {
-		return r, badHeader(inRules, "the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
+		return r, badField(inRules, "the header rule for %s has %d headers: give 1 to %d", host, n, MaxRuleHeaders)
 	}
 	headers := make(map[string]HiddenValue, len(r.Headers))
 	for name, value := range r.Headers {
@@ -149,7 +149,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		if _, twice := headers[name]; twice {
-			return r, badHeader(inName, "the header rule for %s has the header %s twice, in different cases: give it once", host, name)
+			return r, badField(inName, "the header rule for %s has the header %s twice, in different cases: give it once", host, name)
 		}
 		headers[name] = value
 	}
@@ -164,7 +164,7 @@ func ruleHost(text string) (string, error) {
 	}
 	name, port, err := ParseBrokeredHost(below)
 	if err != nil {
-		return "", badHeader(inHost, "%.80q is not a host for a header rule: write a full name, such as api.example.com, or *.example.com for all names below it, and with a port as api.example.com:8443; an address has no rule", text)
+		return "", badField(inHost, "%.80q is not a host for a header rule: write a full name, such as api.example.com, or *.example.com for all names below it, and with a port as api.example.com:8443; an address has no rule", text)
 	}
 	if wild {
 		name = "*" + strings.TrimPrefix(name, "any")
@@ -178,13 +178,13 @@ func ruleHost(text string) (string, error) {
 func checkHeader(host, name, value string) error {
 	switch {
 	case !headerName().MatchString(name):
-		return badHeader(inName, "%.80q in the header rule for %s is not the name of a header: it has 1 to 64 letters, digits and hyphens", name, host)
+		return badField(inName, "%.80q in the header rule for %s is not the name of a header: it has 1 to 64 letters, digits and hyphens", name, host)
 	case slices.Contains(unplaceable, strings.ToLower(name)):
-		return badHeader(inName, "the header rule for %s cannot set %s, which decides how a request is read and where it goes: leave it out", host, name)
+		return badField(inName, "the header rule for %s cannot set %s, which decides how a request is read and where it goes: leave it out", host, name)
 	case len(value) > MaxHeaderValue:
-		return badHeader(inValue, "the value of %s for %s has %d bytes: give %d at most", name, host, len(value), MaxHeaderValue)
+		return badField(inValue, "the value of %s for %s has %d bytes: give %d at most", name, host, len(value), MaxHeaderValue)
 	case !headerText(value) || strings.TrimSpace(value) != value:
-		return badHeader(inValue, "the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
+		return badField(inValue, "the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
 	}
 	return nil
 }
@@ -196,7 +196,3 @@ const (
 	inName  = "network.headers.name"
 	inValue = "network.headers.value"
 )
-
-func badHeader(field, format string, args ...any) *Error {
-	return Errorf(Invalid, format, args...).Naming(AboutField, field)
-}

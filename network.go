@@ -129,9 +129,9 @@ func (n Network) Completed(have Network) (Network, error) {
 func (n Network) refuseHidden(of string) error {
 	switch {
 	case len(n.Headers) > 0:
-		return badHeader(inRules, "%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
+		return badField(inRules, "%s cannot have header rules, because it would keep their values: give them to each sandbox, in network.headers of its create or of PUT /v1/sandboxes/ID/network", of)
 	case n.Proxy != nil:
-		return badProxy(inProxy, "%s cannot have a proxy, because it would keep its password: give it to each sandbox, in network.proxy of its create or of PUT /v1/sandboxes/ID/network", of)
+		return badField(inProxy, "%s cannot have a proxy, because it would keep its password: give it to each sandbox, in network.proxy of its create or of PUT /v1/sandboxes/ID/network", of)
 	}
 	return nil
 }
@@ -244,4 +244,8 @@ func (n Network) Changed(mode NetworkMode, allow, deny NetworkRules) (Network, e
 	var err error
 	n.Allow, err = n.Allow.Changed(allow, deny)
 	return n, err
+}
+
+func badField(field, format string, args ...any) *Error {
+	return Errorf(Invalid, format, args...).Naming(AboutField, field)
 }

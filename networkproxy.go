@@ -28,11 +28,11 @@ func (p NetworkProxy) Rule() NetworkRule { return readNetworkRule(p.Address) }
 func (p NetworkProxy) canonical() (*NetworkProxy, error) {
 	rule, err := ParseNetworkRule(p.Address)
 	if err != nil || rule.Port == 0 || rule.Below || rule.Net.IsValid() && !rule.Net.IsSingleIP() {
-		return nil, badProxy(inProxyAddress, "network.proxy.address is %.300q: give the name or address of a SOCKS5 server and its port, such as proxy.example.com:1080; the host's own and link-local addresses are never reached", p.Address)
+		return nil, badField(inProxyAddress, "network.proxy.address is %.300q: give the name or address of a SOCKS5 server and its port, such as proxy.example.com:1080; the host's own and link-local addresses are never reached", p.Address)
 	}
 	p.Address = rule.String()
 	if p.Username == "" && p.Password != "" {
-		return nil, badProxy(inProxyUsername, "the proxy has a password and no user name: give both, or neither")
+		return nil, badField(inProxyUsername, "the proxy has a password and no user name: give both, or neither")
 	}
 	if err := checkCredential(inProxyUsername, "user name", p.Username); err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ func (p NetworkProxy) canonical() (*NetworkProxy, error) {
 func checkCredential(field, what, text string) error {
 	switch {
 	case len(text) > MaxProxyCredential:
-		return badProxy(field, "the %s of the proxy has %d bytes, and SOCKS5 can send %d: give a shorter one", what, len(text), MaxProxyCredential)
+		return badField(field, "the %s of the proxy has %d bytes, and SOCKS5 can send %d: give a shorter one", what, len(text), MaxProxyCredential)
 	case strings.ContainsFunc(text, unicode.IsControl):
-		return badProxy(field, "the %s of the proxy has a line break or another control character: give it without", what)
+		return badField(field, "the %s of the proxy has a line break or another control character: give it without", what)
 	}
 	return nil
 }
@@ -78,7 +78,3 @@ const (
 	inProxyUsername = "network.proxy.username"
 	inProxyPassword = "network.proxy.password"
 )
-
-func badProxy(field, format string, args ...any) *Error {
-	return Errorf(Invalid, format, args...).Naming(AboutField, field)
-}

@@ -39,7 +39,7 @@ func (p *Principal) Has(scopes ...hutch.Scope) bool {
 // Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a challenge
 // (RFC 6750).
 func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
-	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs %s: ask for a token that has it", p.Name, scopesOf(p.Scopes), verb, "the scope "+hutch.JoinNames(scopes, "or")).
+	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs the scope %s: ask for a token that has it", p.Name, scopesOf(p.Scopes), verb, hutch.JoinNames(scopes, "or")).
 		With("needs", scopes)
 	if p.Metadata == "" {
 		return err.With("scope", string(scopes[0]))

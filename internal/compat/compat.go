@@ -77,8 +77,9 @@ func Decode(b []byte, v any) error {
 		return hutch.Errorf(hutch.Invalid, "Invalid JSON body")
 	case f.Unknown:
 		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.200q: leave it out", f.Path).Naming(hutch.AboutField, f.Path)
+	default:
+		return f.Refusal()
 	}
-	return jsonfault.Explain(b, v, err)
 }
 
 // Calls are the requests that a surface is answering, which end with the server.

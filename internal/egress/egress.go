@@ -31,6 +31,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -173,7 +174,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 			p.cut(v.reason)
 		} else if old != nil && g.headersLocked(old, p) != g.headersLocked(r, p) {
 			p.cut("a header rule for it was set or removed: connect again")
-		} else if old != nil && v.link == "" && !sameProxy(old.proxy, r.proxy) {
+		} else if old != nil && v.link == "" && !reflect.DeepEqual(old.proxy, r.proxy) {
 			p.cut("the proxy of the sandbox was changed: connect again")
 		}
 	}

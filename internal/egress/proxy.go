@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -89,8 +88,4 @@ func (g *Gateway) dialProxy(ctx context.Context, r *rules) (net.Conn, error) {
 		}
 	}
 	return nil, err
-}
-
-func sameProxy(a, b *hutch.NetworkProxy) bool {
-	return a == b || *cmp.Or(a, &hutch.NetworkProxy{}) == *cmp.Or(b, &hutch.NetworkProxy{})
 }

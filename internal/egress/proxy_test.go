@@ -87,7 +87,7 @@ func TestProxyFails(t *testing.T) {
 		proxy hutch.NetworkProxy
 		want  string
 	}{
-		{"nobody listens", hutch.NetworkProxy{Address: proxyAddr + ":1081"}, "the proxy 203.0.113.90:1081 cannot be reached: connection refused"},
+		{"nothing listens", hutch.NetworkProxy{Address: proxyAddr + ":1081"}, "the proxy 203.0.113.90:1081 cannot be reached: connection refused"},
 		{"no such name", hutch.NetworkProxy{Address: "none.example.org:1080"}, "the proxy none.example.org:1080 cannot be reached: "},
 		{"a wrong password", hutch.NetworkProxy{Address: proxyName + ":1080", Username: proxyUser, Password: "other"}, "the proxy proxy.example.org:1080 made no connection: username/password authentication failed"},
 		{"no password", hutch.NetworkProxy{Address: proxyName + ":1080"}, "the proxy proxy.example.org:1080 made no connection: no acceptable authentication methods"},

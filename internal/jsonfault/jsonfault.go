@@ -50,7 +50,7 @@ func Explain(text []byte, into any, err error) *hutch.Error {
 		return own
 	}
 	if f := Find(text, into, err); f != nil {
-		return f.refusal()
+		return f.Refusal()
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return hutch.Errorf(hutch.Invalid, "the body is empty: send JSON")
@@ -69,8 +69,8 @@ func isEarlyEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.HasPrefix(err.Error(), "unexpected end of JSON")
 }
 
-// refusal describes the fault and says what to write instead.
-func (f *Fault) refusal() *hutch.Error {
+// Refusal describes the fault and says what to write instead.
+func (f *Fault) Refusal() *hutch.Error {
 	if own, ok := errors.AsType[*hutch.Error](f.Err); ok {
 		return own
 	}

@@ -32,8 +32,8 @@ func TestMaskedInHeader(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnswers: whoever changes the header rules of a sandbox again and again does not fill the memory of the server
-// with redactors. It is not parallel, because it measures the memory of the process.
+// TestMemoryOfAnswers: a caller that changes the header rules of a sandbox again and again does not fill the memory of the
+// server with redactors. It is not parallel, because it measures the memory of the process.
 func TestMemoryOfAnswers(t *testing.T) {
 	v := Given(nil)
 	var before, after runtime.MemStats

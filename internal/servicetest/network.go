@@ -62,12 +62,9 @@ func (s *suite) networkAtCreate(t *testing.T) {
 	}
 }
 
-// Header rules are shown without their values, which a network that was read keeps when it is sent back.
-func (s *suite) networkHeaders(t *testing.T) {
-	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
-		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
-	}
-	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Headers: rules("API.example.com", "Bearer hidden-value")}})
+// sentBack reads the network of a new sandbox and sends it back unchanged. It returns the network as each answer has it.
+func (s *suite) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.Network {
+	t.Helper()
 	read, err := s.svc.Network(bounded(t), sb.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +73,16 @@ func (s *suite) networkHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, n := range map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network} {
+	return map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network}
+}
+
+// Header rules are shown without their values, which a network that was read keeps when it is sent back.
+func (s *suite) networkHeaders(t *testing.T) {
+	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
+		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
+	}
+	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Headers: rules("API.example.com", "Bearer hidden-value")}})
+	for what, n := range s.sentBack(t, sb) {
 		if h := n.Headers; len(h) != 1 || h[0].Host != "api.example.com" || len(h[0].Headers) != 1 || len(n.Allow) > 0 {
 			t.Errorf("%s: %+v", what, n)
 		} else if value, ok := h[0].Headers["Authorization"]; !ok || value != "" {
@@ -88,7 +94,7 @@ func (s *suite) networkHeaders(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	set, err = s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
+	set, err := s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
 	if err != nil || len(set.Network.Headers) > 0 {
 		t.Errorf("without rules it has %+v, %v", set.Network, err)
 	}
@@ -99,15 +105,7 @@ func (s *suite) networkProxy(t *testing.T) {
 	proxied := func(p hutch.NetworkProxy) hutch.Network { return hutch.Network{Proxy: &p} }
 	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann"}
 	sb := s.make(t, hutch.CreateRequest{Network: proxied(hutch.NetworkProxy{Address: "Proxy.example.com:1080", Username: "ann", Password: "hidden-value"})})
-	read, err := s.svc.Network(bounded(t), sb.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := s.svc.SetNetwork(bounded(t), sb.ID, read.Network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, n := range map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network} {
+	for what, n := range s.sentBack(t, sb) {
 		if n.Proxy == nil || *n.Proxy != want || len(n.Allow) > 0 {
 			t.Errorf("%s: %+v", what, n)
 		}
@@ -117,7 +115,7 @@ func (s *suite) networkProxy(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	set, err = s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
+	set, err := s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{})
 	if err != nil || set.Network.Proxy != nil {
 		t.Errorf("without a proxy it has %+v, %v", set.Network.Proxy, err)
 	}
