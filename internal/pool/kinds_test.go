@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +31,7 @@ func TestKindsAreBounded(t *testing.T) {
 		t.Errorf("it knows of %d kinds", len(p.buckets))
 	}
 	for k, want := range map[Kind]int{usual: 1, used: 2, lately: 4} {
-		if p.buckets[k] == nil || p.wantLocked(k, time.Now()) != want {
+		if p.buckets[k] == nil || p.wantsLocked(time.Now())[k] != want {
 			t.Errorf("of %s it does not want %d", k.Runtime, want)
 		}
 	}
@@ -51,5 +53,47 @@ func TestUsualKindsComeFirst(t *testing.T) {
 	}
 	if len(order) != 8 || order[0] != "usual" || order[1] != "usual" || order[2] != "other" {
 		t.Errorf("they are made in the order %q", order)
+	}
+}
+
+// Whoever creates from a template asks for a copy and, as none is ready, for a vacant instance. In a pool without room
+// for both, the copies get the places, also those that vacant instances took before.
+func TestCopiesComeBeforeVacant(t *testing.T) {
+	t.Parallel()
+	made := Kind{Image: "python", Snapshot: "template", Memory: true, Size: 30 << 20}
+	vacant := Kind{Image: "python", Vacant: true}
+	p := New[*thing](Options{Max: 4, Room: 1 << 30}, map[Kind]int{{Runtime: "usual"}: 1})
+	for range 3 {
+		p.Take(made)
+		p.Take(vacant)
+	}
+	for range 3 {
+		p.Put(vacant, &thing{})
+	}
+	if freed := p.Surplus(func(Kind, *thing) bool { return false }); len(freed) != 3 {
+		t.Errorf("%d vacant instances give up their places, not 3", len(freed))
+	}
+	var order []string
+	for k, ok := p.Lacks(); ok; k, ok = p.Lacks() {
+		order = append(order, k.Runtime+k.Snapshot)
+		if k.Snapshot != "" { // it is made in the background, while the keeper looks for another kind
+			p.Copying(&k)
+			if k, ok := p.Lacks(); ok && k.Vacant {
+				t.Error("a vacant instance takes the place of a copy")
+			}
+			p.Copying(nil)
+		}
+		p.Put(k, &thing{})
+	}
+	if want := []string{"usual", "template", "template", "template"}; !slices.Equal(order, want) {
+		t.Errorf("they are made in the order %q", order)
+	}
+
+	p.Failed(made, errors.New("no such snapshot"))
+	for range 3 {
+		p.Take(made)
+	}
+	if n := p.wantsLocked(time.Now())[vacant]; n != 3 {
+		t.Errorf("copies that cannot be made leave %d places for vacant instances, not 3", n)
 	}
 }

@@ -191,12 +191,32 @@ func (p *Pool[I]) Refuse(runtime string, why error) {
 
 func (p *Pool[I]) short() bool { return p.opt.Short != nil && p.opt.Short() }
 
-// wantLocked is how many of a kind there should be.
-func (p *Pool[I]) wantLocked(k Kind, now time.Time) int {
-	if p.unusable[k.Runtime] != nil {
-		return 0
+// wantsLocked is how many there should be of each kind. Vacant instances get only the places that the others leave: a
+// create waits for those, and a vacant one saves half of its time at most. A kind whose last instance could not be made
+// holds no places.
+func (p *Pool[I]) wantsLocked(now time.Time) map[Kind]int {
+	wants, left := make(map[Kind]int, len(p.buckets)), p.opt.Max
+	for k, b := range p.buckets {
+		if p.unusable[k.Runtime] != nil {
+			wants[k] = 0
+			continue
+		}
+		wants[k] = min(max(b.asked.most(now), p.least[k]), p.opt.Max)
+		switch {
+		case k.Vacant || b.fault != nil:
+			left -= p.least[k]
+		case k.Size > 0: // Room limits them, too
+			left -= int(min(int64(wants[k]), p.opt.Room/k.Size))
+		default:
+			left -= wants[k]
+		}
 	}
-	return min(max(p.buckets[k].asked.most(now), p.least[k]), p.opt.Max)
+	for k, n := range wants {
+		if k.Vacant {
+			wants[k] = min(n, p.least[k]+max(0, left))
+		}
+	}
+	return wants
 }
 
 // hasRoomLocked reports whether the limits allow one more of a kind.
@@ -225,11 +245,12 @@ func (p *Pool[I]) Lacks() (worst Kind, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, most := time.Now(), 0
+	wants := p.wantsLocked(now)
 	for k, b := range p.buckets {
 		if k.Snapshot != "" && p.copying != nil {
 			continue
 		}
-		n := p.wantLocked(k, now) - len(b.ready)
+		n := wants[k] - len(b.ready)
 		if len(b.ready) < p.least[k] {
 			n += p.opt.Max
 		}
@@ -262,8 +283,9 @@ func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	copies := short && p.hasCopiesLocked() // then only copies are freed, which can be enough
 	out := p.withdrawnLocked()
 	now := time.Now()
+	wants := p.wantsLocked(now)
 	for k, b := range p.buckets {
-		kept, want := 0, p.wantLocked(k, now)
+		kept, want := 0, wants[k]
 		if short && (k.Snapshot != "" || !copies) {
 			want = 0
 		}

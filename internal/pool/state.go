@@ -15,13 +15,14 @@ func (p *Pool[I]) State() hutch.PoolState {
 	defer p.mu.Unlock()
 	state := hutch.PoolState{Max: p.opt.Max, Hits: p.hits, Misses: p.misses, Kinds: []hutch.PoolKind{}}
 	now := time.Now()
+	wants := p.wantsLocked(now)
 	for k, b := range p.buckets {
 		v := hutch.PoolKind{
 			Runtime: k.Runtime, Image: k.Image, Limits: k.Limits, Snapshot: k.Snapshot, Memory: k.Memory, Vacant: k.Vacant,
-			Ready: len(b.ready), Wanted: p.wantLocked(k, now), Hits: b.hits, Misses: b.misses,
+			Ready: len(b.ready), Wanted: wants[k], Hits: b.hits, Misses: b.misses,
 		}
 		if v.Ready < v.Wanted || v.Wanted == 0 {
-			v.Why = p.whyLocked(k, b, v.Wanted, short)
+			v.Why = p.whyLocked(k, b, v.Wanted, short, now)
 		}
 		if k.Vacant {
 			state.Vacant += v.Ready
@@ -38,13 +39,15 @@ func (p *Pool[I]) State() hutch.PoolState {
 }
 
 // whyLocked explains why there are fewer of a kind than wanted, or none wanted.
-func (p *Pool[I]) whyLocked(k Kind, b *bucket[I], wanted int, short bool) string {
+func (p *Pool[I]) whyLocked(k Kind, b *bucket[I], wanted int, short bool, now time.Time) string {
 	unfit := p.unusable[k.Runtime]
 	switch {
 	case p.opt.Max == 0:
 		return "the pool is off"
 	case unfit != nil:
 		return unfit.Error()
+	case wanted == 0 && b.asked.most(now) > 0:
+		return "instances of other kinds need all places"
 	case wanted == 0:
 		return "it was not asked for twice within ten minutes"
 	case short:

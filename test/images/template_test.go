@@ -14,7 +14,7 @@ import (
 func TestTemplate(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		b.end()
-		b.cfg.Sandboxes.Pool = 8 // 3 are always of the host, and vacant ones of the image are wanted, too
+		b.cfg.Sandboxes.Pool = 4 // 3 are always of the host: one is left for a copy
 		b.start(t)
 		snap, err := b.CreateTemplate(t.Context(), hutch.TemplateRequest{
 			Name: "web", Image: python, Limits: hutch.Limits{Memory: 512, Disk: 128},
