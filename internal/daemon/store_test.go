@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 func as(d *Daemon, token hutch.MintedToken) *client.Client { return client.New(d.URL(), token.Secret) }
 
-// A token that is made on one server works on the other, and what is taken back there stops here.
+// A token that is made on one server works on the other, and a token that is revoked there ends here.
 func TestServersOfOneDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, server := t.Context(), installation(t, pgtest.New(t))

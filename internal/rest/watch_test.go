@@ -148,7 +148,7 @@ func TestWatchEndsWhenTheLinkIsTakenBack(t *testing.T) {
 	if err := links.Revoke(ada, "s", link.ProcessID, link.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, text := screen(t, c); !strings.Contains(fmt.Sprint(text["error"]), "taken back") {
+	if _, text := screen(t, c); !strings.Contains(fmt.Sprint(text["error"]), "revoked") {
 		t.Errorf("ends with %v", text)
 	}
 	if c, status := dialWatch(t, b, strings.TrimPrefix(link.Path, "/watch#")); c != nil || status != 404 {

@@ -64,7 +64,7 @@ type hash = [sha256.Size]byte
 type entry struct {
 	key    hash
 	record record
-	life   context.Context // done when the link is taken back
+	life   context.Context // done when the link is revoked
 	end    context.CancelCauseFunc
 
 	viewers int // guarded by the mutex of Links
@@ -125,7 +125,7 @@ func (l *Links) apply(name string, doc []byte) error {
 	switch {
 	case doc == nil && before != nil:
 		delete(l.byKey, before.key)
-		before.end(errTakenBack)
+		before.end(errRevoked)
 	case doc != nil && before == nil:
 		e := newEntry(hash(key), rec)
 		l.byKey[e.key] = e
@@ -266,7 +266,7 @@ func (e *entry) of(owner, sandbox, process string) bool {
 	return e.record.Owner == owner && e.record.SandboxID == sandbox && e.record.ProcessID == process
 }
 
-var errTakenBack = hutch.Errorf(hutch.Denied, "the link to this terminal was taken back")
+var errRevoked = hutch.Errorf(hutch.Denied, "the link to this terminal was revoked")
 
 // Revoke revokes a link and disconnects its viewers. Revoking a missing link is not an error.
 func (l *Links) Revoke(ctx context.Context, sandbox, process, id string) error {
@@ -293,8 +293,8 @@ func (l *Links) tidyLocked(d *store.Draft) {
 	}
 }
 
-// errNoLink is the same for links that never were, have expired or were taken back, and whose token or sandbox has ended.
-var errNoLink = hutch.Errorf(hutch.NotFound, "the link leads to no terminal: it is wrong, has expired or was taken back, or the terminal has gone. Ask its sender for a new one")
+// errNoLink is the same for links that never were, have expired or were revoked, and whose token or sandbox has ended.
+var errNoLink = hutch.Errorf(hutch.NotFound, "the link leads to no terminal: it is wrong, has expired or was revoked, or the terminal has gone. Ask its sender for a new one")
 
 var errExpired = hutch.Errorf(hutch.Denied, "the link to this terminal has expired: ask its sender for a new one")
 

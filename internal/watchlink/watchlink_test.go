@@ -154,7 +154,7 @@ func TestWhoCannotShare(t *testing.T) {
 func TestLinksEnd(t *testing.T) {
 	for what, end := range map[string]func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal){
 		"its time is over": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) { time.Sleep(61 * time.Second) },
-		"it is taken back": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) {
+		"it is revoked": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) {
 			if err := l.Revoke(w.as(t, "bob"), "s", "p-1", s.ID); err != nil { // says nothing, and does nothing
 				t.Error(err)
 			}
@@ -330,7 +330,7 @@ func TestViewersAndLinksAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnotherServerRevokes: servers that share a store share its links, and a link that one takes back ends on the others.
+// TestAnotherServerRevokes: servers that share a store share its links, and a link that one revokes ends on the others.
 func TestAnotherServerRevokes(t *testing.T) {
 	w, url := newWorld(t), pgtest.New(t)
 	server := func(name string) *watchlink.Links {

@@ -548,7 +548,7 @@ export interface paths {
         put?: never;
         /**
          * Make a link by which anyone can watch a terminal, and do nothing else.
-         * @description It shows what its maker sees, until it expires, is taken back, or its maker's token ends. It needs the scope exec and a terminal of a sandbox of the caller's own.
+         * @description It shows what its maker sees, until it expires, is revoked, or its maker's token ends. It needs the scope exec and a terminal of a sandbox of the caller's own.
          */
         post: operations["shareTerminal"];
         delete?: never;

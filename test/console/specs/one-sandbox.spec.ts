@@ -41,7 +41,7 @@ test("a process is started, followed and killed @runtimes", async ({ page, makeS
   await expect(page.getByRole("row", { name: "ticker" })).toBeHidden()
 })
 
-test("a port is exposed, seen beside, and taken back", async ({ page, makeSandbox }) => {
+test("a port is exposed, seen beside, and closed", async ({ page, makeSandbox }) => {
   const id = await makeSandbox()
   await api("POST", `/v1/sandboxes/${id}/processes`, { command: "echo '<h1>hello from inside</h1>' > index.html; exec python3 -m http.server 8000" })
   await open(page, `/sandboxes/${id}/ports`)

@@ -97,7 +97,7 @@ test("old queries in output that is shown again are not answered", async ({ page
   expect(String.fromCharCode(...typed.map((b) => parseInt(b, 16))).replaceAll(/\x1b\[[IO]/g, "")).toBe("q")
 })
 
-test("a link shows one terminal to anybody, who can send nothing, until it is taken back", async ({ page, browser, makeSandbox, expected }) => {
+test("a link shows one terminal to anybody, who can send nothing, until it is revoked", async ({ page, browser, makeSandbox, expected }) => {
   expected.push(/WebSocket connection to .*\/v1\/watch.* 404/)
   await openTerminal(page, await makeSandbox())
   await page.keyboard.type("echo $((6 * 7))-shared\n")
@@ -123,7 +123,7 @@ test("a link shows one terminal to anybody, who can send nothing, until it is ta
   }), new URL(link).hash.slice(1))
   expect(end).toContain("nothing can be sent to it")
   await page.getByRole("button", { name: "Take back" }).click()
-  await expect(stranger.getByRole("status")).toContainText("taken back")
+  await expect(stranger.getByRole("status")).toContainText("revoked")
   await stranger.reload()
   await expect(stranger.getByRole("status")).toContainText("The link opens no terminal")
   await stranger.context().close()

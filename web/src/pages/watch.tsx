@@ -95,7 +95,7 @@ function watch(secret: string, term: Screen, onStatus: (status: Status) => void)
     now.onclose = () => {
       if (stopped || over) return
       if (!opened) {
-        onStatus({ over: "The link opens no terminal: it is wrong, has expired, or was taken back, or the server cannot be reached." })
+        onStatus({ over: "The link opens no terminal: it is wrong, has expired, or was revoked, or the server cannot be reached." })
         return
       }
       onStatus("lost")

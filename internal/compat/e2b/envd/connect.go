@@ -264,11 +264,11 @@ func decode(b []byte, message any) error {
 	if e, own := errors.AsType[*rpcError](err); own {
 		return e
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return rpcErrorf(unimplemented, "this server does not have the field %.100s", strings.TrimPrefix(err.Error(), "json: unknown field "))
+	}
+	if f := jsonfault.Find(b, message, err); f != nil && f.Unknown {
+		return rpcErrorf(unimplemented, "this server does not have the field %q", f.Path)
 	}
 	return rpcErrorf(invalidArgument, "the message cannot be read: %.300s", jsonfault.Explain(b, message, err))
 }

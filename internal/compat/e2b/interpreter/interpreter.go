@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -173,8 +174,8 @@ func decode(b []byte, v any) (status int, message string) {
 	if err == nil {
 		return 0, ""
 	}
-	if field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return http.StatusNotImplemented, "this server does not have the field " + field
+	if f := jsonfault.Find(b, v, err); f != nil && f.Unknown {
+		return http.StatusNotImplemented, fmt.Sprintf("this server does not have the field %q", f.Path)
 	}
 	return http.StatusUnprocessableEntity, jsonfault.Explain(b, v, err).Message
 }

@@ -56,7 +56,7 @@ function Rule({ rule: { host, headers }, editable, onReplace, onRemove }: RulePr
       <ul aria-label={`Headers for ${plainLine(host)}`}>
         {Object.keys(headers).sort().map((name) => (
           <li key={name}>
-            <span className="header-name"><code>{plainLine(name)}</code> <Badge>Value hidden</Badge></span>
+            <span className="entry-name"><code>{plainLine(name)}</code> <Badge>Value hidden</Badge></span>
             {editable && (
               <span className="cell-actions">
                 <IconButton className="button-icon button-small" label={`Replace the value of ${plainLine(name)} for ${plainLine(host)}`} icon={KeyRound} onClick={() => onReplace({ host, name })} />
@@ -91,7 +91,7 @@ function SetHeader({ onChange }: Change) {
   return (
     <>
       <form className="fields" aria-label="Set a header" onSubmit={set} ref={form}>
-        <div className="header-fields">
+        <div className="entry-fields">
           <Field label="Host" hint="api.example.com, *.example.com, api.example.com:8443" error={errorAt(error, fields.host)}>
             {(ids) => <Input {...ids} className="mono" value={draft.host} onChange={(e) => setDraft({ ...draft, host: e.target.value })} />}
           </Field>

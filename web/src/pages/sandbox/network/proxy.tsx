@@ -23,7 +23,7 @@ export function Proxy({ network: { proxy }, editable, onChange }: ProxyProps) {
         <ul aria-label="Proxy">
           {proxy !== undefined && (
             <li>
-              <span className="header-name">
+              <span className="entry-name">
                 <code>{plainLine(proxy.address)}</code>
                 {proxy.username && <><span>User name <code>{plainLine(proxy.username)}</code></span> <Badge>Password hidden</Badge></>}
               </span>
@@ -62,7 +62,7 @@ function SetProxy({ replaces, onChange }: Pick<ProxyProps, "onChange"> & { repla
   return (
     <>
       <form className="fields" aria-label="Set the proxy" onSubmit={set} ref={form}>
-        <div className="header-fields">
+        <div className="entry-fields">
           <Field label="Address" hint="proxy.example.com:1080" error={errorAt(error, fields.address)}>
             {(ids) => <Input {...ids} className="mono" value={draft.address} onChange={(e) => setDraft({ ...draft, address: e.target.value })} />}
           </Field>
