@@ -1,29 +1,23 @@
 import { Tooltip } from "@base-ui/react/tooltip"
-import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, MessageCircleQuestionMark, Network, ScrollText, Server } from "lucide-react"
+import { Boxes, Gauge, HardDrive, KeyRound, Layers, MessageCircleQuestionMark, Network, ScrollText, Server } from "lucide-react"
 import { lazy, Suspense, useEffect, type ComponentType } from "react"
 import { Redirect, Route, Switch, useLocation } from "wouter"
-import { Frame } from "./frame"
+import { Frame, type NavEntry } from "./frame"
 import { NotFound } from "./pages/not-found"
 import { SignInPage } from "./pages/signin"
 import { can, resume, useSignIn } from "./session"
 import { ErrorNote, Loading } from "./ui"
 import { Boundary } from "./ui/boundary"
 
-/** One entry of the navigation, and the page that it leads to. */
-export interface NavEntry {
-  /** What the page's paths begin with. */
-  path: string
-  title: string
-  icon: LucideIcon
-  /** The heading that the entry stands below; the first entries have none. */
-  group?: string
+/** An entry of the navigation that leads to a page. */
+interface PageEntry extends NavEntry {
   /** The verb without which the page is of no use. */
   verb: string
   load: () => Promise<{ default: ComponentType }>
 }
 
 /** The navigation. A new page is a new row. */
-const entries: readonly NavEntry[] = [
+const entries: readonly PageEntry[] = [
   { path: "/sandboxes", title: "Sandboxes", icon: Boxes, verb: "Sandboxes", load: () => import("./pages/sandboxes") },
   { path: "/ask", title: "Questions", icon: MessageCircleQuestionMark, verb: "Ask", load: () => import("./pages/questions") },
   { path: "/operating/images", title: "Images", icon: Layers, verb: "Images", load: () => import("./pages/operating/images") },

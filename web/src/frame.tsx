@@ -1,14 +1,23 @@
-import { Keyboard, LogOut, Menu as MenuIcon, Monitor, Moon, Sun, WifiOff, X } from "lucide-react"
+import { Keyboard, LogOut, type LucideIcon, Menu as MenuIcon, Monitor, Moon, Sun, WifiOff, X } from "lucide-react"
 import { useState, type ReactNode } from "react"
 import { Link, useLocation } from "wouter"
 import icon from "./assets/icon.svg"
-import type { NavEntry } from "./app"
 import { KeysDialog, useKey } from "./keys"
 import { SignInAgain } from "./pages/signin"
 import { countDrafts } from "./drafts"
 import { personOf, signOut, useReachable, useSignIn } from "./session"
 import { setTheme, useTheme, type Theme } from "./theme"
 import { Confirm, IconButton, Menu, plainLine, type MenuItem } from "./ui"
+
+/** One entry of the navigation. */
+export interface NavEntry {
+  /** What the page's paths begin with. */
+  path: string
+  title: string
+  icon: LucideIcon
+  /** The heading that the entry stands below; the first entries have none. */
+  group?: string
+}
 
 /** The frame around all pages: navigation, who is signed in, and whether the server answers. */
 export function Frame({ entries, children }: { entries: readonly NavEntry[]; children: ReactNode }) {

@@ -1,7 +1,7 @@
 import { useMember } from "../../fleet"
 import { Badge, Facts, Section, format, plainLine, sleeps } from "../../ui"
 import { Spark } from "../../ui/spark"
-import type { TabProps } from "./tabs"
+import type { TabProps } from "./tab"
 
 /** What the record knows. */
 export default function Overview({ record }: TabProps) {

@@ -4,7 +4,7 @@ import type { Sandbox } from "hutch"
 import { can } from "../../../session"
 import { Badge, Button, Empty, ErrorNote, Field, IconButton, Input, plainLine, Section, sleeps, Table, useAction, type Column } from "../../../ui"
 import { Secrets } from "../../../ui/secrets"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 
 interface Entry {
   name: string

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore, type Change
 import { useSearchParams } from "wouter"
 import { can } from "../../../session"
 import { Empty, ErrorNote, IconButton, Loading, Tip, explain, plainLine } from "../../../ui"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { askAbout, Dialogs, type Ask } from "./dialogs"
 import { draftsOf, setDraft } from "./drafts"
 import { isBelow, nameOf, parentOf, type Entry } from "./paths"

@@ -4,7 +4,7 @@ import type { Port, Sandbox } from "hutch"
 import { can } from "../../../session"
 import { Badge, Button, Confirm, Empty, ErrorNote, IconButton, Loading, Menu, plainLine, sleeps, Table, useAction, useCall, type Column, type MenuItem } from "../../../ui"
 import { copyText } from "../../../ui/copyable"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { ExposePort, LinkPort } from "./dialogs"
 import { useServers } from "./servers"
 

@@ -5,7 +5,7 @@ import type { Process, ProcessRecord, Sandbox } from "hutch"
 import { can } from "../../../session"
 import { Badge, Button, Empty, ErrorNote, Facts, format, IconButton, Loading, Menu, plainLine, Section, Table, useAction, useCall, type Column, type MenuItem } from "../../../ui"
 import { Logs } from "./logs"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { StartProcess } from "./start"
 
 // There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again after what

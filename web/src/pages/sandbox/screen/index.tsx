@@ -3,7 +3,7 @@ import { useRef, useState } from "react"
 import { HutchError, type Sandbox, type ScreenRecord } from "hutch"
 import { can } from "../../../session"
 import { Button, Confirm, Empty, ErrorNote, IconButton, Loading, Select, useAction, useCall } from "../../../ui"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { ScreenView } from "./view"
 import "../../../style/screen.css"
 

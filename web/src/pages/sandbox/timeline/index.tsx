@@ -7,7 +7,7 @@ import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, plainLine, Sea
 import { Copyable } from "../../../ui/copyable"
 import { useStream } from "../../../ui/use-stream"
 import { RestoreSnapshot } from "../snapshots/dialogs"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { fits, look, merge, outcome, who } from "./entries"
 
 const most = 1000

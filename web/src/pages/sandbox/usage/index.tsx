@@ -1,7 +1,7 @@
 import { lazy, Suspense, useMemo } from "react"
 import { hutch } from "../../../session"
 import { ErrorNote, Facts, format, Loading, Section, useCall } from "../../../ui"
-import type { TabProps } from "../tabs"
+import type { TabProps } from "../tab"
 import { useHistory, type Reading } from "./history"
 
 const Chart = lazy(() => import("../../../ui/chart"))
