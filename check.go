@@ -132,10 +132,10 @@ func SetTwice(variable string) error {
 	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).Naming(AboutField, "secrets")
 }
 
-// checkLabels limits the labels, because each sandbox keeps them and every list contains them.
+// checkLabels limits the labels of a sandbox or secret, which are kept and are in every list.
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return Errorf(Invalid, "a sandbox has at most %d labels, not %d", maxLabels, len(labels)).Naming(AboutField, "labels")
+		return Errorf(Invalid, "there can be %d labels at most, not %d", maxLabels, len(labels)).Naming(AboutField, "labels")
 	}
 	for k, v := range labels {
 		if len(k)+len(v) > maxLabel {

@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"iter"
 	"maps"
 	"net/textproto"
 	"slices"
@@ -14,7 +15,8 @@ type HeaderRule struct {
 	// Host is a name such as "api.example.com", or "*.example.com" for all names below it, with the port unless it is
 	// 443.
 	Host string `json:"host"`
-	// Headers are the headers by name. Each replaces a header of the request.
+	// Headers are the headers by name. Each replaces a header of the request. A value can refer to secrets of the
+	// sandbox's owner, as in "Bearer ${secrets.API_KEY}". Each request then gets their present values.
 	Headers map[string]HiddenValue `json:"headers"`
 }
 
@@ -186,7 +188,61 @@ func checkHeader(host, name, value string) error {
 	case !headerText(value) || strings.TrimSpace(value) != value:
 		return badField(inValue, "the value of %s for %s does not fit in a header: it must be printable ASCII, without line breaks and without spaces around it", name, host)
 	}
+	for part := range HiddenValue(value).parts() {
+		if part.broken {
+			return badField(inValue, "the value of %s for %s refers to no secret: write ${secrets.NAME} with the name of one, such as ${secrets.API_KEY}", name, host)
+		}
+	}
 	return nil
+}
+
+// valuePart is a part of a header's value: text, or the name of a secret whose value belongs there.
+type valuePart struct {
+	text   string
+	secret string
+	broken bool // it looks like a reference, and has no valid name
+}
+
+// secretReference begins a reference to a secret in the value of a header; a brace ends it.
+const secretReference = "${secrets."
+
+// SecretReference refers to a secret in the value of a header.
+func SecretReference(name string) string { return secretReference + name + "}" }
+
+// parts are the parts of a header's value.
+func (v HiddenValue) parts() iter.Seq[valuePart] {
+	return func(yield func(valuePart) bool) {
+		for rest := string(v); rest != ""; {
+			text, reference, found := strings.Cut(rest, secretReference)
+			if text != "" && !yield(valuePart{text: text}) || !found {
+				return
+			}
+			name, after, closed := strings.Cut(reference, "}")
+			if !yield(valuePart{secret: name, broken: !closed || CheckSecretName(name) != nil}) {
+				return
+			}
+			rest = after
+		}
+	}
+}
+
+// WithSecrets returns a header's value with the values of the secrets that it refers to, and those values. Its error is
+// the first one that valueOf returns, or about a value that is too long.
+func (v HiddenValue) WithSecrets(valueOf func(name string) (string, error)) (value string, secrets []string, err error) {
+	var whole strings.Builder
+	for part := range v.parts() {
+		text := part.text
+		if part.secret != "" {
+			if text, err = valueOf(part.secret); err != nil {
+				return "", nil, err
+			}
+			secrets = append(secrets, text)
+		}
+		if whole.WriteString(text); whole.Len() > MaxHeaderValues {
+			return "", nil, Errorf(Invalid, "the header would have more than %d bytes, as it refers to long secrets", MaxHeaderValues)
+		}
+	}
+	return whole.String(), secrets, nil
 }
 
 // Errors about header rules name one of these fields, so that a form can show the error at its input.

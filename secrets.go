@@ -24,6 +24,8 @@ type SecretRequest struct {
 	Value string `json:"value"`
 	// Brokered, when set, keeps the value out of sandboxes.
 	Brokered *Brokering `json:"brokered,omitempty"`
+	// Labels replace those of an existing secret; nil keeps them.
+	Labels map[string]string `json:"labels,omitzero"`
 }
 
 // Check refuses a value that no secret can have. [Brokering.Complete] checks the destination of a brokered one.
@@ -36,12 +38,16 @@ func (r SecretRequest) Check() error {
 	case strings.Contains(r.Value, "\x00"):
 		return Errorf(Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").Naming(AboutField, "value")
 	}
-	return nil
+	return checkLabels(r.Labels)
 }
 
 // Secret is the record of a secret, without its value.
 type Secret struct {
-	Name string `json:"name"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Version counts the values that the secret has had; 0 if Shared.
+	Version   int        `json:"version,omitempty"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"` // nil if Shared
 	// Shared says that the secret is the server's: all owners can use it, and none can change it.
 	Shared    bool       `json:"shared,omitempty"`
 	UpdatedAt *time.Time `json:"updatedAt,omitempty"` // nil if Shared

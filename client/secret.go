@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"unicode/utf8"
 
@@ -17,7 +18,7 @@ func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretReq
 	if !utf8.ValidString(req.Value) { // not checkText, whose error would show the value
 		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").Naming(hutch.AboutField, "value")
 	}
-	return call[hutch.Secret](ctx, c, at("SetSecret", name).check(req.Check()), req)
+	return call[hutch.Secret](ctx, c, at("SetSecret", name).check(cmp.Or(req.Check(), checkText("", "", req.Labels))), req)
 }
 
 // Secrets implements hutch.Secrets.

@@ -46,8 +46,9 @@ type Route struct {
 	// Host and Port are the destination from the program's view.
 	Host string
 	Port uint16
-	// Credentials returns the host's present credentials, and a redactor for them. Without any, requests are refused.
-	Credentials func() ([]secret.Credential, *secret.Redactor)
+	// Credentials returns the host's present credentials, and a redactor for them. Requests are refused with its error,
+	// and without any credentials.
+	Credentials func() ([]secret.Credential, *secret.Redactor, error)
 	// Begin is called for every request that is to be sent, and end when it has ended; can be nil. An error refuses the
 	// request: there are too many at once.
 	Begin func() (end func(), err error)

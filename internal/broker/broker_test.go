@@ -135,10 +135,10 @@ func (s *scene) route() broker.Route {
 	s.mu.Unlock()
 	return broker.Route{
 		Sandbox: "demo", Host: host, Port: port,
-		Credentials: func() ([]secret.Credential, *secret.Redactor) {
+		Credentials: func() ([]secret.Credential, *secret.Redactor, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.list, vault.Answers(s.list)
+			return s.list, vault.Answers(s.list), nil
 		},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer

@@ -112,7 +112,10 @@ type sender struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s sender) RoundTrip(out *http.Request) (*http.Response, error) {
-	list, mask := s.Credentials()
+	list, mask, err := s.Credentials()
+	if err != nil {
+		return nil, refused{http.StatusForbidden, hutch.AsError(err).Message}
+	}
 	if len(list) == 0 {
 		return nil, refused{http.StatusForbidden, fmt.Sprintf("no secret is brokered for %s any more: set it again", s.Host)}
 	}

@@ -33,7 +33,7 @@ func (d *Daemon) openE2B(context.Context) error {
 	d.runs(past.Run)
 	opt := e2b.Options{
 		Uploads: uploads, MaxTimeout: d.cfg.Sandboxes.MaxTimeout,
-		Service: d.policy, Images: d.policy, Accounts: d.policy, Timelines: d.policy, Volumes: d.policy, History: past, Records: d.everywhere().service.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
+		Service: d.policy, Images: d.policy, Accounts: d.policy, Timelines: d.policy, Volumes: d.policy, Secrets: d.policy, History: past, Records: d.everywhere().service.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
 		Domain: strings.ToLower(d.cfg.E2B), Log: d.log, Services: d.e2bServices(),
 	}
 	if opt.Domain != "" {

@@ -124,6 +124,7 @@ func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
 	opt.Brokering = egress.Brokering{
 		Broker: d.broker, Answers: d.vault.Answers,
 		Credentials: func() []secret.Credential { return d.vault.Brokered(x.Owner, x.Secrets()) },
+		Secret:      func(name string) (string, error) { return d.vault.ForHeader(x.Owner, name) },
 		Used:        func(host string, u broker.Use) { d.recordUse(x, host, u) },
 	}
 	opt.Complete = func(c hutch.Connection) { d.timeline.Connected(x.Owner, x.Sandbox, c) }

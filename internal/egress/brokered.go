@@ -24,6 +24,8 @@ type Brokering struct {
 	Broker *broker.Broker // nil serves none
 	// Credentials returns the sandbox's present credentials. It must not call the gateway.
 	Credentials func() []secret.Credential
+	// Secret returns the value of a secret that a header rule refers to. It must not call the gateway.
+	Secret func(name string) (string, error)
 	// Answers returns a redactor that masks credentials in the answers of a host that got them.
 	Answers func([]secret.Credential) *secret.Redactor
 	// Used gets every request; nil for none.
@@ -126,18 +128,27 @@ func (g *Gateway) opens(name string, port uint16) bool {
 
 // credentials are what requests to a host get now: brokered secrets, and the headers of a rule, which come last and so
 // replace those of secrets.
-func (g *Gateway) credentials(host string, port uint16) []secret.Credential {
-	list := g.opt.Brokering.of(host, port)
+func (g *Gateway) credentials(host string, port uint16) ([]secret.Credential, error) {
+	b := g.opt.Brokering
+	list := b.of(host, port)
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	rule := g.rules.headers.For(host, port)
+	g.mu.Unlock()
 	if rule == nil {
-		return list
+		return list, nil
 	}
+	size := 0
 	for _, name := range slices.Sorted(maps.Keys(rule.Headers)) {
-		list = append(list, secret.Header(name, string(rule.Headers[name])))
+		value, parts, err := rule.Headers[name].WithSecrets(b.Secret)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(value); size > hutch.MaxHeaderValues {
+			return nil, hutch.Errorf(hutch.Invalid, "the header rule for %s would send more than %d bytes, as it refers to long secrets", host, hutch.MaxHeaderValues)
+		}
+		list = append(list, secret.Header(name, value, parts...))
 	}
-	return list
+	return list, nil
 }
 
 // broker passes a connection to the broker. up is the first connection that the broker will ask for.
@@ -148,9 +159,9 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 	b := g.opt.Brokering
 	b.Broker.Serve(p.ctx, down, broker.Route{
 		Sandbox: g.opt.Sandbox, Host: host, Port: p.dst.Port(),
-		Credentials: func() ([]secret.Credential, *secret.Redactor) {
-			list := g.credentials(host, p.dst.Port())
-			return list, b.Answers(list)
+		Credentials: func() ([]secret.Credential, *secret.Redactor, error) {
+			list, err := g.credentials(host, p.dst.Port())
+			return list, b.Answers(list), err
 		},
 		Begin: g.beginRequest,
 		Dial: func(ctx context.Context) (net.Conn, error) {

@@ -33,6 +33,25 @@ type brokered struct {
 	has     atomic.Bool
 	mu      sync.Mutex
 	uses    []string
+	secrets map[string]string // those that header rules can refer to
+}
+
+func (b *brokered) secret(name string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if value, ok := b.secrets[name]; ok {
+		return value, nil
+	}
+	return "", hutch.Errorf(hutch.NotFound, "there is no secret %s", name)
+}
+
+// set sets a secret; an empty value removes it.
+func (b *brokered) set(name, value string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if delete(b.secrets, name); value != "" {
+		b.secrets[name] = value
+	}
 }
 
 // brokered is like inside. The server at the shared address answers with what it got.
@@ -51,12 +70,12 @@ func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	b := &brokered{trusted: w.roots.Clone()}
+	b := &brokered{trusted: w.roots.Clone(), secrets: map[string]string{}}
 	b.trusted.AppendCertsFromPEM(ca.Certificate())
 	b.has.Store(true)
 	opt := w.options()
 	opt.Brokering = Brokering{
-		Broker: broker.New(broker.Options{Authority: ca, Roots: w.roots}), Answers: secret.Given(nil).Answers,
+		Broker: broker.New(broker.Options{Authority: ca, Roots: w.roots}), Answers: secret.Given(nil).Answers, Secret: b.secret,
 		Credentials: func() []secret.Credential {
 			if !b.has.Load() {
 				return nil

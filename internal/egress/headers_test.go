@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-
 	"net/http"
 	"slices"
 	"strings"
@@ -200,6 +199,50 @@ func TestHeaderRuleBesideASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page, err := in.get("https://api.example.com/"); page != got(allowedName) || err != nil {
+		t.Errorf("%q, %v", page, err)
+	}
+}
+
+// TestHeaderRuleThatRefersToASecret: each request gets the present value, and none is sent without it.
+func TestHeaderRuleThatRefersToASecret(t *testing.T) {
+	t.Parallel()
+	in := newWorld(t).withHeaders(hutch.Network{Allow: hutch.Rules(allowedName), Headers: hutch.HeaderRules{
+		{Host: allowedName, Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer ${secrets.TOKEN}"}},
+	}})
+	tr := &http.Transport{DialContext: in.dial, TLSClientConfig: &tls.Config{RootCAs: in.trusted}}
+	t.Cleanup(tr.CloseIdleConnections)
+	c := &http.Client{Transport: tr}
+	for value, want := range map[string]string{
+		"":               "403",
+		"rule-0a1b2c3d":  fmt.Sprintf("200 %s false %q", allowedName, strings.Repeat("*", len("Bearer rule-0a1b2c3d"))),
+		apiKey:           fmt.Sprintf("200 %s true %q", allowedName, strings.Repeat("*", len("Bearer ")+len(apiKey))),
+		"another secret": fmt.Sprintf("200 %s false %q", allowedName, strings.Repeat("*", len("Bearer another secret"))),
+	} {
+		in.set("TOKEN", value)
+		if page, err := fetch(c, "https://api.example.com/"); !strings.HasPrefix(page, want) || err != nil {
+			t.Errorf("with the secret %q: %q, %v", value, page, err)
+		}
+	}
+}
+
+// TestHeaderRuleWithLongSecrets: a short rule cannot make the server send, and search answers for, any amount of text.
+func TestHeaderRuleWithLongSecrets(t *testing.T) {
+	t.Parallel()
+	headers := map[string]hutch.HiddenValue{}
+	for i := range hutch.MaxRuleHeaders {
+		headers[fmt.Sprintf("X-Header-%d", i)] = hutch.HiddenValue(strings.Repeat("${secrets.LONG}", hutch.MaxHeaderValue/len("${secrets.LONG}")/hutch.MaxRuleHeaders))
+	}
+	in := newWorld(t).withHeaders(hutch.Network{Allow: hutch.Rules(allowedName), Headers: hutch.HeaderRules{{Host: allowedName, Headers: headers}}})
+	in.set("LONG", strings.Repeat("0123456789abcdef", hutch.MaxSecret/16))
+	if page, err := in.get("https://api.example.com/"); !strings.HasPrefix(page, "403") || !strings.Contains(page, "long secrets") || err != nil {
+		t.Errorf("%q, %v", page, err)
+	}
+	in.set("LONG", strings.Repeat("0123456789abcdef", 8))
+	if page, err := in.get("https://api.example.com/"); !strings.HasPrefix(page, "403") || !strings.Contains(page, "long secrets") || err != nil {
+		t.Errorf("all together: %q, %v", page, err)
+	}
+	in.set("LONG", "0123456789abcdef")
+	if page, err := in.get("https://api.example.com/"); !strings.HasPrefix(page, "200") || err != nil {
 		t.Errorf("%q, %v", page, err)
 	}
 }

@@ -17,14 +17,16 @@ type Credential struct {
 	Name        string
 	Value       string
 	Placeholder string // what programs get instead
+	// Parts are the secrets in the value of a header rule.
+	Parts []string
 }
 
 // headerPrefix begins the name of the credential of a header rule. No secret has such a name.
 const headerPrefix = hutch.AsHeader + ":"
 
-// Header returns the credential of a header rule.
-func Header(name, value string) Credential {
-	return Credential{Brokering: hutch.Brokering{As: headerPrefix + name}, Name: headerPrefix + name, Value: value}
+// Header returns the credential of a header rule, whose value can have secrets as its parts.
+func Header(name, value string, parts ...string) Credential {
+	return Credential{Brokering: hutch.Brokering{As: headerPrefix + name}, Name: headerPrefix + name, Value: value, Parts: parts}
 }
 
 // IsHeader reports whether the name of a credential is that of a header rule.
@@ -64,16 +66,33 @@ func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
 	defer v.mu.RUnlock()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if e, err := v.findLocked(owner, name); err == nil && e.Brokered != nil {
-			list = append(list, Credential{*e.Brokered, e.Name, e.Value, placeholder(e)})
+			list = append(list, Credential{Brokering: *e.Brokered, Name: e.Name, Value: e.Value, Placeholder: placeholder(e)})
 		}
 	}
 	return list
 }
 
+// ForHeader returns the value of a secret that a header rule of an owner refers to. A brokered secret is refused: it is for
+// its own hosts, and a rule could send it to another one.
+func (v *Vault) ForHeader(owner, name string) (string, error) {
+	v.mu.RLock()
+	e, err := v.findLocked(owner, name)
+	v.mu.RUnlock()
+	switch {
+	case err != nil:
+		return "", hutch.Errorf(hutch.NotFound, "a header rule refers to the secret %s, which does not exist: its owner can set it", name)
+	case e.Brokered != nil:
+		return "", hutch.Errorf(hutch.Denied, "a header rule refers to the secret %s, which is brokered for its own hosts: its owner can set another one that is not", name)
+	case hutch.CheckBrokered(e.Value) != nil:
+		return "", hutch.Errorf(hutch.Invalid, "a header rule refers to the secret %s, whose value does not fit in a header: it must be at least %d bytes of printable ASCII, without spaces around it", name, hutch.MinRedacted)
+	}
+	return e.Value, nil
+}
+
 // masked returns the texts that answers of a host must not show.
 func (c Credential) masked() []string {
 	if IsHeader(c.Name) {
-		return maskedInHeader(strings.TrimPrefix(c.Name, headerPrefix), c.Value)
+		return append(maskedInHeader(strings.TrimPrefix(c.Name, headerPrefix), c.Value), c.Parts...)
 	}
 	return []string{c.Value}
 }
@@ -87,7 +106,7 @@ func (v *Vault) Answers(list []Credential) *Redactor {
 	var text strings.Builder
 	for _, c := range list {
 		values[c.Name] = append(values[c.Name], c.masked()...)
-		fmt.Fprintf(&text, "%q %q ", c.Name, c.Value)
+		fmt.Fprintf(&text, "%q %q %q ", c.Name, c.Value, c.Parts)
 	}
 	key := sha256.Sum256([]byte(text.String()))
 	v.mu.RLock()

@@ -57,3 +57,19 @@ func TestMemoryOfAnswers(t *testing.T) {
 	}
 	runtime.KeepAlive(v)
 }
+
+// A secret in a header is masked by itself, too, also where the value as a whole is not. An equal value without a secret
+// has another redactor.
+func TestSecretInAHeaderIsMasked(t *testing.T) {
+	t.Parallel()
+	v := Given(nil)
+	plain, with := Header("User-Agent", "agent/0a1b2c"), Header("User-Agent", "agent/0a1b2c", "0a1b2c")
+	for range 2 {
+		if got := v.Answers([]Credential{plain}).String("it is 0a1b2c"); got != "it is 0a1b2c" {
+			t.Errorf("without a secret: %q", got)
+		}
+		if got := v.Answers([]Credential{with}).String("it is 0a1b2c"); got != "it is [redacted:header:User-Agent]" {
+			t.Errorf("with one: %q", got)
+		}
+	}
+}

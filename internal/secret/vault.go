@@ -81,6 +81,10 @@ type entry struct {
 	Value    string           `json:"value"`
 	Updated  time.Time        `json:"updated"`
 	Brokered *hutch.Brokering `json:"brokered,omitempty"`
+	// Secrets that an earlier version of Hutch has stored lack these: their present value counts as the first.
+	Created  time.Time         `json:"created,omitzero"`
+	Replaced int               `json:"replaced,omitempty"` // how many values came before
+	Labels   map[string]string `json:"labels,omitempty"`
 }
 
 const version = 1
@@ -212,8 +216,16 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 		return hutch.Secret{}, err
 	}
 	owner, _ := caller.OwnerOf(ctx)
-	made := entry{owner.ID, name, req.Value, time.Now().UTC(), brokered}
-	return made.record(), v.change(ctx, owner.ID, func(d *document) error {
+	var made entry
+	err = v.change(ctx, owner.ID, func(d *document) error { // can be called again
+		now := time.Now().UTC()
+		made = entry{Owner: owner.ID, Name: name, Value: req.Value, Updated: now, Brokered: brokered, Created: now, Labels: req.Labels}
+		if old := d.find(owner.ID, name); old != nil {
+			made.Created, made.Replaced = old.created(), old.Replaced+1
+			if req.Labels == nil {
+				made.Labels = old.Labels
+			}
+		}
 		d.retire(owner.ID, name)
 		d.Secrets = append(d.Secrets, made)
 		if d.size(owner.ID) > maxOwned {
@@ -221,6 +233,10 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 		}
 		return nil
 	})
+	if err != nil {
+		return hutch.Secret{}, err
+	}
+	return made.record(), nil
 }
 
 // DeleteSecret implements hutch.Secrets.
@@ -267,11 +283,19 @@ func (v *Vault) Owners() (list []string) {
 }
 
 func (e entry) record() hutch.Secret {
-	s := hutch.Secret{Name: e.Name, Redacted: len(e.Value) >= hutch.MinRedacted, Brokered: e.Brokered}
+	s := hutch.Secret{Name: e.Name, Labels: e.Labels, Redacted: len(e.Value) >= hutch.MinRedacted, Brokered: e.Brokered}
 	if s.Shared = e.Updated.IsZero(); !s.Shared {
-		s.UpdatedAt = &e.Updated
+		created := e.created()
+		s.CreatedAt, s.UpdatedAt, s.Version = &created, &e.Updated, e.Replaced+1
 	}
 	return s
+}
+
+func (e entry) created() time.Time {
+	if e.Created.IsZero() {
+		return e.Updated
+	}
+	return e.Created
 }
 
 // givenEntry is one of the server's secrets.
@@ -428,14 +452,26 @@ func (d *document) change(f func(*document) error) error {
 	return nil
 }
 
+func (d *document) index(owner, name string) int {
+	return slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
+}
+
+// find returns a secret; nil if there is none.
+func (d *document) find(owner, name string) *entry {
+	if i := d.index(owner, name); i >= 0 {
+		return &d.Secrets[i]
+	}
+	return nil
+}
+
 // retire retires a secret, if it exists.
 func (d *document) retire(owner, name string) bool {
-	i := slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
+	i := d.index(owner, name)
 	if i < 0 {
 		return false
 	}
 	old := d.Secrets[i]
-	old.Updated = time.Now().UTC()
+	old.Updated, old.Labels = time.Now().UTC(), nil
 	d.Secrets = slices.Delete(d.Secrets, i, i+1)
 	d.Retired = append(d.Retired, old)
 	d.forget(owner)
@@ -458,6 +494,9 @@ func (d *document) size(owner string) (n int) {
 	for _, e := range d.Secrets {
 		if e.Owner == owner {
 			n += len(e.Name) + len(e.Value)
+			for name, value := range e.Labels {
+				n += len(name) + len(value)
+			}
 		}
 	}
 	return n

@@ -276,3 +276,78 @@ func TestChangesDelayNoOtherOwner(t *testing.T) {
 		t.Errorf("another owner waits for %.0f %% of the change, at least", 100*least)
 	}
 }
+
+// The record of a secret counts its values, and keeps its labels until others replace them.
+func TestRecordOfASecret(t *testing.T) {
+	t.Parallel()
+	s := safe{t.TempDir()}
+	v, ctx := s.open(t, nil), owner("ann")
+	labels := map[string]string{"team": "billing"}
+	first, err := v.SetSecret(ctx, "TOKEN", hutch.SecretRequest{Value: value, Labels: labels})
+	if err != nil || first.Version != 1 || !reflect.DeepEqual(first.Labels, labels) || first.CreatedAt == nil || !first.CreatedAt.Equal(*first.UpdatedAt) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	v = s.open(t, nil)
+	second, err := v.SetSecret(ctx, "TOKEN", hutch.SecretRequest{Value: value + "2"})
+	if err != nil || second.Version != 2 || !reflect.DeepEqual(second.Labels, labels) || !second.CreatedAt.Equal(*first.CreatedAt) || !second.UpdatedAt.After(*first.UpdatedAt) {
+		t.Errorf("%+v, %v", second, err)
+	}
+	third, err := v.SetSecret(ctx, "TOKEN", hutch.SecretRequest{Value: value, Labels: map[string]string{}})
+	if list, _ := s.open(t, nil).Secrets(ctx); err != nil || third.Version != 3 || len(third.Labels) != 0 || len(list) != 1 || list[0].Version != 3 {
+		t.Errorf("%+v, %v; then %+v", third, err, list)
+	}
+	if err := v.DeleteSecret(ctx, "TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := v.SetSecret(ctx, "TOKEN", hutch.SecretRequest{Value: value}); err != nil || again.Version != 1 {
+		t.Errorf("after its deletion: %+v, %v", again, err)
+	}
+	for _, bad := range []map[string]string{{"a": strings.Repeat("x", 2000)}, many(100)} {
+		if _, err := v.SetSecret(ctx, "TOKEN", hutch.SecretRequest{Value: value, Labels: bad}); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%d labels: %v", len(bad), err)
+		}
+	}
+	full := hutch.SecretRequest{Value: value, Labels: map[string]string{}}
+	for i := range 60 {
+		full.Labels[fmt.Sprint(i)] = strings.Repeat("x", 1000)
+	}
+	for i := range 4 {
+		_, err = v.SetSecret(ctx, fmt.Sprint("TOKEN", i), full)
+	}
+	if _, err := v.SetSecret(ctx, "ONE_MORE", full); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("labels do not count towards the limit: %v", err)
+	}
+}
+
+func many(n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprint(i)] = ""
+	}
+	return all
+}
+
+// A header rule gets an owner's own secrets, and the server's that programs can have, and no brokered one, which a rule
+// could send to another host.
+func TestSecretForAHeader(t *testing.T) {
+	t.Parallel()
+	v := safe{t.TempDir()}.open(t, map[string]string{"GIVEN": "given-value", "GUARDED": "guarded-value"})
+	if err := v.Broker("GUARDED", hutch.Brokering{Hosts: []string{"api.example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	set(t, v, owner("ann"), "TOKEN", value)
+	set(t, v, owner("ann"), "SHORT", "abc")
+	set(t, v, owner("ann"), "LINES", "one line\nand another")
+	set(t, v, owner("eve"), "OF_EVE", value)
+	if _, err := v.SetSecret(owner("ann"), "BROKERED", hutch.SecretRequest{Value: value, Brokered: &hutch.Brokering{Hosts: []string{"api.example.com"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"TOKEN": nil, "GIVEN": nil, "GUARDED": hutch.Denied, "BROKERED": hutch.Denied, "OF_EVE": hutch.NotFound, "NONE": hutch.NotFound, "SHORT": hutch.Invalid, "LINES": hutch.Invalid,
+	} {
+		got, err := v.ForHeader("ann", name)
+		if !errors.Is(err, want) || (err == nil) != (got != "") || err != nil && (strings.Contains(err.Error(), value) || strings.Contains(err.Error(), "guarded")) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // A program of E2B's customers whose sandbox calls an API with a token that it does not have.
-import { Sandbox } from '@e2b/code-interpreter'
+import { Sandbox, Secret } from '@e2b/code-interpreter'
 
 const host = 'api.example.com'
 const closed = { denyOut: ({ allTraffic }) => [allTraffic], allowOut: [host] }
@@ -21,6 +21,16 @@ try {
   results.withoutRules = await call()
   results.removed = (await sandbox.getInfo()).network.rules === undefined
   results.refused = await sandbox.updateNetwork({ rules: { [host]: [{ transform: { headers: { Host: 'evil.example.net' } } }] } }).then(() => false, (err) => err.message.includes('Host'))
+
+  const made = await Secret.create('javascript-token', process.env.RULE_TOKEN, { metadata: { team: 'billing' } })
+  results.secret = [made.version, made.metadata]
+  results.listed = (await Secret.list().nextItems()).some((s) => s.secretId === made.secretId)
+  await sandbox.updateNetwork(withToken(Secret.fill(made.name)))
+  results.filled = await call()
+  results.updated = (await Secret.update(made.name, 'another-token')).version
+  results.afterUpdate = await call()
+  results.destroyed = [await Secret.destroy(made.secretId), await Secret.exists(made.name), await Secret.destroy(made.name)]
+  results.afterDestroy = (await call()).includes('JAVASCRIPT_TOKEN, which does not exist')
 } finally {
   await sandbox.kill()
 }

@@ -3,7 +3,7 @@
 import json
 import os
 
-from e2b import Sandbox
+from e2b import Sandbox, Secret
 
 HOST = "api.example.com"
 CLOSED = {"deny_out": lambda ctx: [ctx.all_traffic], "allow_out": [HOST]}
@@ -44,6 +44,16 @@ try:
         results["refused"] = False
     except Exception as err:
         results["refused"] = "Host" in str(err)
+
+    made = Secret.create("python-token", os.environ["RULE_TOKEN"], metadata={"team": "billing"})
+    results["secret"] = [made.version, made.metadata]
+    results["listed"] = made.secret_id in [s.secret_id for s in Secret.list().next_items()]
+    sandbox.update_network(with_token(Secret.fill(made.name)))
+    results["filled"] = call()
+    results["updated"] = Secret.update(made.name, "another-token").version
+    results["afterUpdate"] = call()
+    results["destroyed"] = [Secret.destroy(made.secret_id), Secret.exists(made.name), Secret.destroy(made.name)]
+    results["afterDestroy"] = "PYTHON_TOKEN, which does not exist" in call()
 finally:
     sandbox.kill()
 print(json.dumps(results))

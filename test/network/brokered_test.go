@@ -83,6 +83,7 @@ func (w *world) vaulted(t *testing.T, runtime string) *vaulted {
 				Brokering: egress.Brokering{
 					Broker: b, Answers: v.vault.Answers,
 					Credentials: func() []secret.Credential { return v.vault.Brokered(x.Owner, x.Secrets()) },
+					Secret:      func(name string) (string, error) { return v.vault.ForHeader(x.Owner, name) },
 				},
 				Link: func(ctx context.Context, id string, port uint16) (net.Conn, error) {
 					return v.DialPort(caller.WithOwner(ctx, caller.Owner{ID: x.Owner}), id, int(port))

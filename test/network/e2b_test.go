@@ -26,9 +26,11 @@ import (
 // rulesResults are what the programs of E2B's clients print about a sandbox with rules.
 const rulesResults = `{"granted": "granted to api.example.com", "shown": {"api.example.com": [{"transform": {"headers": {"Authorization": "[redacted]"}}}]},
 	"afterPause": "granted to api.example.com", "otherToken": "", "kept": {"api.example.com": [{"transform": {"headers": {"Authorization": "[redacted]"}}}]},
-	"withoutRules": "", "removed": true, "refused": true}`
+	"withoutRules": "", "removed": true, "refused": true,
+	"secret": [1, {"team": "billing"}], "listed": true, "filled": "granted to api.example.com", "updated": 2, "afterUpdate": "", "destroyed": [true, false, false], "afterDestroy": true}`
 
-// TestRulesOfE2BClients: programs of E2B's newest clients give a sandbox a token that it does not have.
+// TestRulesOfE2BClients: programs of E2B's newest clients give a sandbox a token that it does not have, as it is
+// and as a secret.
 func TestRulesOfE2BClients(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")
@@ -102,7 +104,7 @@ func (v *vaulted) serveE2B(t *testing.T) (url string) {
 	}
 	inside := envd.New(envd.Options{})
 	s := e2b.New(e2b.Options{
-		Service: v.Engine, Records: v.Sandboxes, Secret: []byte("secret"), Principal: func(string) *caller.Principal { return who },
+		Service: v.Engine, Secrets: v.vault, Records: v.Sandboxes, Secret: []byte("secret"), Principal: func(string) *caller.Principal { return who },
 		Services: seam.Handlers{Envd: inside, Interpreter: http.NotFoundHandler()},
 	})
 	mux := http.NewServeMux()

@@ -13,7 +13,10 @@ import (
 func TestHeaderRules(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
-		rules := hutch.HeaderRules{{Host: "*.example.com", Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer " + apiKey, "X-Second": "another-hidden-value"}}}
+		if _, err := v.vault.SetSecret(t.Context(), "SECOND", hutch.SecretRequest{Value: "another-hidden-value"}); err != nil {
+			t.Fatal(err)
+		}
+		rules := hutch.HeaderRules{{Host: "*.example.com", Headers: map[string]hutch.HiddenValue{"Authorization": "Bearer " + apiKey, "X-Second": "second=${secrets.SECOND}"}}}
 		s := v.sandbox(t, hutch.CreateRequest{Network: hutch.Network{Allow: hutch.Rules(allowed, evil), Headers: rules}})
 		s.run(t, "getent hosts "+evil)
 		for command, want := range map[string]string{

@@ -76,6 +76,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, timeout float64)
 	if err != nil {
 		return 0, nil, err
 	}
+	if err := s.referTo(r.Context(), asked.Network.Headers); err != nil {
+		return 0, nil, err
+	}
 	if err := s.begin(r.Context(), req.TemplateID, &asked); err != nil {
 		return 0, nil, err
 	}
@@ -105,8 +108,8 @@ func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	}
 	req := hutch.CreateRequest{Env: maps.Clone(c.EnvVars), Labels: map[string]string{}}
 	for name, value := range c.Metadata {
-		if strings.HasPrefix(name, labelPrefix) {
-			return req, hutch.Errorf(hutch.Invalid, "metadata cannot have the name %.100q: names that begin with %s are the server's", name, labelPrefix).Naming(hutch.AboutField, "metadata")
+		if err := checkMetadataName(name); err != nil {
+			return req, err
 		}
 		req.Labels[name] = value
 	}
@@ -138,6 +141,14 @@ func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	var err error
 	req.Network, err = n.translate(c.Internet)
 	return req, err
+}
+
+// checkMetadataName refuses the name of a label that is not the client's.
+func checkMetadataName(name string) error {
+	if strings.HasPrefix(name, labelPrefix) {
+		return hutch.Errorf(hutch.Invalid, "metadata cannot have the name %.100q: names that begin with %s are the server's", name, labelPrefix).Naming(hutch.AboutField, "metadata")
+	}
+	return nil
 }
 
 // life sets how long the sandbox lives, and what happens to it then.

@@ -41,11 +41,12 @@ import (
 type Options struct {
 	// Service makes calls for the principal in their context.
 	Service hutch.Service
-	// Images, Accounts, Timelines and Volumes are optional; without one, the calls that need it are refused.
+	// Images, Accounts, Timelines, Volumes and Secrets are optional; without one, the calls that need it are refused.
 	Images    hutch.Images
 	Accounts  hutch.Accounts
 	Timelines hutch.Timelines
 	Volumes   hutch.Volumes
+	Secrets   hutch.Secrets
 	// History has past metrics; it can be nil.
 	History *history.History
 	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. The server itself
@@ -144,6 +145,12 @@ func (s *Server) table() map[string]handler {
 		"GET /volumes/{id}":    s.getVolume,
 		"DELETE /volumes/{id}": s.deleteVolume,
 
+		"POST /secrets":        s.createSecret,
+		"GET /secrets":         s.listSecrets,
+		"GET /secrets/{id}":    s.getSecret,
+		"POST /secrets/{id}":   s.updateSecret,
+		"DELETE /secrets/{id}": s.deleteSecret,
+
 		"POST /sandboxes/{id}/snapshots": s.snapshot,
 		"GET /snapshots":                 s.snapshots,
 		"DELETE /templates/{id}":         s.deleteTemplate,
@@ -160,9 +167,7 @@ func (s *Server) table() map[string]handler {
 		"GET /templates/{id}/{part}":                s.partOfTemplate,
 
 		"POST /templates":          lacks("this older way to build templates; use a newer release of the client, or hutch build and hutch template"),
-		"POST /secrets":            lacks("secrets set over E2B's API; set one with hutch secret"),
 		"PATCH /v2/templates/{id}": lacks("templates that all can use; share one with hutch template"),
-		"GET /secrets":             lacks("secrets listed over E2B's API; list them with hutch secret"),
 		"GET /teams":               lacks("teams"),
 		"POST /access-tokens":      lacks("access tokens of people; create a token with hutch token create"),
 		"POST /api-keys":           lacks("keys made over E2B's API; create a token with hutch token create"),

@@ -177,6 +177,9 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) (int, any, erro
 	if err != nil {
 		return 0, nil, err
 	}
+	if err := s.referTo(r.Context(), n.Headers); err != nil {
+		return 0, nil, err
+	}
 	if n.Mode == "" {
 		n.Mode = hutch.NetworkOpen
 	}

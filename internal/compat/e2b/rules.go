@@ -35,7 +35,7 @@ func (t *transform) UnmarshalJSON(b []byte) error {
 const (
 	// hidden stands for a value that is not shown. A client that sends it back keeps the value.
 	hidden = "[redacted]"
-	// placeholder begins what E2B replaces by a token or a secret of the account.
+	// placeholder begins what E2B replaces by a token or a secret of the account. Server.referTo replaces those of secrets.
 	placeholder = "${e2b."
 )
 
@@ -66,8 +66,8 @@ func headerValue(host, name, value string) (hutch.HiddenValue, error) {
 		return "", nil
 	case value == "":
 		return "", hutch.Errorf(hutch.Invalid, "network.rules has no value for the header %.80q of %.80q: give one, or leave the header out", name, host).Naming(hutch.AboutField, "network.rules")
-	case strings.Contains(value, placeholder):
-		return "", unsupported("network.rules with a placeholder " + placeholder + "…}")
+	case strings.Contains(secretPlaceholder.ReplaceAllString(value, ""), placeholder):
+		return "", unsupported("network.rules with a placeholder " + placeholder + "…} that is not of a secret")
 	}
 	return hutch.HiddenValue(value), nil
 }

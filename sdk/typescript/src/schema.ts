@@ -3711,7 +3711,7 @@ export interface components {
         HeaderRule: {
             /** @description A name such as api.example.com, or *.example.com for all names below it; with the port unless it is 443. */
             host: string;
-            /** @description Values by name. They are empty in every answer. In a request, an empty value keeps the present one. */
+            /** @description Values by name. They are empty in every answer. In a request, an empty value keeps the present one. In a value, ${secrets.NAME} stands for a secret of the sandbox's owner, which each request gets as it is then. */
             headers: {
                 [key: string]: string;
             };
@@ -4527,6 +4527,13 @@ export interface components {
         /** @description The record of a secret, without its value. */
         Secret: {
             name: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description How many values it has had; missing for a secret of the server. */
+            version?: number;
+            /** Format: date-time */
+            createdAt?: string;
             /** @description It is the server's: every owner can use it, and no owner can change it. */
             shared?: boolean;
             /** Format: date-time */
@@ -4540,6 +4547,10 @@ export interface components {
             /** @description At most 32 KiB of UTF-8, without a NUL byte. One that is brokered is of printable ASCII, and at least 6 bytes long. */
             value: string;
             brokered?: components["schemas"]["Brokering"];
+            /** @description They replace the labels of an existing secret; left out, they stay. At most 64, of 1 KiB each. */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /** @description The size of a terminal, in characters. */
         Size: {
@@ -10109,6 +10120,8 @@ export interface operations {
                      * @example [
                      *       {
                      *         "name": "GITHUB_TOKEN",
+                     *         "version": 1,
+                     *         "createdAt": "2026-11-22T08:21:50.360Z",
                      *         "updatedAt": "2026-11-22T08:21:50.360Z",
                      *         "redacted": true
                      *       }
@@ -10150,6 +10163,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "name": "GITHUB_TOKEN",
+                     *       "version": 1,
+                     *       "createdAt": "2026-11-22T08:22:02.498Z",
                      *       "updatedAt": "2026-11-22T08:22:02.498Z",
                      *       "redacted": true
                      *     }

@@ -906,7 +906,7 @@ class HeaderRule:
 
     #: A name such as api.example.com, or *.example.com for all names below it; with the port unless it is 443.
     host: str
-    #: Values by name. They are empty in every answer. In a request, an empty value keeps the present one.
+    #: Values by name. They are empty in every answer. In a request, an empty value keeps the present one. In a value, ${secrets.NAME} stands for a secret of the sandbox's owner, which each request gets as it is then.
     headers: dict[str, str]
 
     @classmethod
@@ -2104,6 +2104,10 @@ class SecretInfo:
     name: str
     #: Its value is redacted from all answers. A value of less than 6 bytes is not.
     redacted: bool
+    labels: dict[str, str] = field(default_factory=dict)
+    #: How many values it has had; missing for a secret of the server.
+    version: int | None = None
+    created_at: datetime | None = None
     #: It is the server's: every owner can use it, and no owner can change it.
     shared: bool = False
     updated_at: datetime | None = None
@@ -2114,6 +2118,9 @@ class SecretInfo:
         return cls(
             name=v['name'],
             redacted=v['redacted'],
+            labels=v.get('labels') or {},
+            version=v.get('version'),
+            created_at=time_of(v['createdAt']) if v.get('createdAt') is not None else None,
             shared=v.get('shared') or False,
             updated_at=time_of(v['updatedAt']) if v.get('updatedAt') is not None else None,
             brokered=Brokering.from_json(v['brokered']) if v.get('brokered') is not None else None,
@@ -2124,6 +2131,9 @@ class SecretInfo:
             {
                 'name': self.name,
                 'redacted': self.redacted,
+                'labels': self.labels or None,
+                'version': self.version,
+                'createdAt': self.created_at,
                 'shared': self.shared or None,
                 'updatedAt': self.updated_at,
                 'brokered': self.brokered,

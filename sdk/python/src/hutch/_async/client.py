@@ -587,9 +587,9 @@ class AsyncHutch:
 
     # Secrets.
 
-    async def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None) -> SecretInfo:
+    async def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None) -> SecretInfo:
         """Sets a secret: programs that ask for it get it, and it is replaced in what comes out."""
-        body = {**body_of(brokered=brokered), "value": value}
+        body = {**body_of(brokered=brokered, labels=labels), "value": value}
         return SecretInfo.from_json(await self._call("PUT", at("/v1/secrets/{name}", name=name), body))
 
     async def list_secrets(self) -> list[SecretInfo]:
