@@ -152,3 +152,36 @@ func TestHiddenValuesOfSandboxesOnly(t *testing.T) {
 		}
 	}
 }
+
+// A value with references gets the secrets, and nothing that only looks like one.
+func TestHeaderValueWithSecrets(t *testing.T) {
+	t.Parallel()
+	valueOf := func(name string) (string, error) {
+		if name == "GONE" {
+			return "", hutch.Errorf(hutch.NotFound, "there is no secret GONE")
+		}
+		return "<" + name + "}${secrets.A}>", nil // a value is text, whatever is in it
+	}
+	for value, want := range map[hutch.HiddenValue]string{
+		"":                                "",
+		"Bearer a":                        "Bearer a",
+		"${secrets.B}":                    "<B}${secrets.A}>",
+		"x ${secrets.B}:${secrets.C_1} y": "x <B}${secrets.A}>:<C_1}${secrets.A}> y",
+		"$secrets.B ${other.B} {B}":       "$secrets.B ${other.B} {B}",
+	} {
+		got, secrets, err := value.WithSecrets(valueOf)
+		if got != want || err != nil || len(secrets) != strings.Count(want, "<") {
+			t.Errorf("%q becomes %q with %q, %v", string(value), got, secrets, err)
+		}
+	}
+	if _, _, err := hutch.HiddenValue("a ${secrets.B} ${secrets.GONE}").WithSecrets(valueOf); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("without the secret: %v", err)
+	}
+	long := func(string) (string, error) { return strings.Repeat("x", hutch.MaxSecret), nil }
+	if _, _, err := hutch.HiddenValue("${secrets.A}${secrets.B}").WithSecrets(long); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("with long secrets: %v", err)
+	}
+	if hutch.SecretReference("A") != "${secrets.A}" {
+		t.Error(hutch.SecretReference("A"))
+	}
+}

@@ -89,7 +89,8 @@ func (s *suite) networkHeaders(t *testing.T) {
 			t.Errorf("%s: the value is %q", what, string(value))
 		}
 	}
-	for _, bad := range []hutch.HeaderRules{rules("*", "value"), rules("203.0.113.7", "value"), rules("a.example.com", "a\r\nb"), rules("a.example.com", ""), {{Host: "a.example.com"}}} {
+	for _, bad := range []hutch.HeaderRules{rules("*", "value"), rules("203.0.113.7", "value"), rules("a.example.com", "a\r\nb"), rules("a.example.com", ""), {{Host: "a.example.com"}},
+		rules("a.example.com", "${secrets.}"), rules("a.example.com", "${secrets.A"), rules("a.example.com", "a ${secrets.A} ${secrets.a-b}")} {
 		if _, err := s.svc.SetNetwork(bounded(t), sb.ID, hutch.Network{Headers: bad}); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
