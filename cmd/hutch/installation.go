@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"hutch/internal/datadir"
 	"hutch/internal/installation"
 	"hutch/internal/secret"
+	"hutch/internal/store"
 )
 
 func newInstallation(h *home, std streams) *cobra.Command {
@@ -27,7 +29,8 @@ func newInstallation(h *home, std streams) *cobra.Command {
 		Use: "installation", Short: "Back up everything that a server needs, and restore it on another machine",
 		Long: `Back up the whole data folder of a server to one file, and restore it on an
 empty machine: sandboxes with their memory, snapshots, templates,
-volumes, images, tokens, secrets, authorities, the audit log and timelines.
+volumes, images, tokens, secrets, authorities, the audit log and timelines. If
+the state is in PostgreSQL, the database is in the file, too.
 For copies of folders of sandboxes, see hutch backup.`,
 		Example: `  hutch installation backup /mnt/backups/hutch-monday
   hutch installation verify /mnt/backups/hutch-monday
@@ -44,10 +47,10 @@ The backup is encrypted with the installation's secret key, which is
 server/secrets.key in the data folder, unless the server has it from elsewhere.`
 
 func newInstallationBackup(h *home, std streams) *cobra.Command {
-	var keyFile string
-	var withKey, noCheckpoints, asJSON bool
+	var keyFile, url string
+	var withKey, noCheckpoints, noDatabase, asJSON bool
 	c := &cobra.Command{
-		Use: "backup FILE", Short: "Write a backup of the data folder, while its server runs or is down",
+		Use: "backup FILE", Short: "Write a backup of the data folder and the database, while the server runs or is down",
 		Long: `Write a backup of the data folder to a file. The server can run or be down.
 
 Sandboxes that sleep are in the backup with their files and memory. Of those that
@@ -58,8 +61,10 @@ if the runtime saves no memory, or if a call is in progress for 5 seconds.
 copy of the key apart from the backup: without the key, a backup is worth nothing.
 With --with-key the key is in the file, and anyone who has the file can read everything.
 
-If the state is in PostgreSQL, back up the database with pg_dump first; the
-command reminds you.`,
+If the state is in PostgreSQL, give the URL of the database with --store or in
+HUTCH_STORE; a node of a fleet has it in its data folder. The backup has all of
+the database, as it was at one moment, and the data folder of this server. In a
+fleet, back up the other nodes first, with --no-database, and this one last.`,
 		Example: "  hutch installation backup /mnt/backups/hutch-$(date +%F)",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -71,7 +76,16 @@ command reminds you.`,
 			if err != nil {
 				return err
 			}
-			opt := installation.Options{To: args[0], Key: key, WithKey: withKey, Version: thisVersion().Version}
+			opt := installation.Options{To: args[0], Key: key, WithKey: withKey, Version: thisVersion().Version, WithoutDatabase: noDatabase}
+			if err := installation.CheckTarget(data, opt.To); err != nil {
+				return err
+			}
+			if opt.Database, err = openDatabase(c.Context(), data, url, opt, std.err); err != nil {
+				return err
+			}
+			if opt.Database != nil {
+				defer opt.Database.Close()
+			}
 			var m installation.Manifest
 			if noCheckpoints {
 				m, err = installation.Write(c.Context(), data, opt)
@@ -92,9 +106,38 @@ command reminds you.`,
 	f := c.Flags()
 	f.BoolVar(&noCheckpoints, "no-checkpoints", false, "leave out sandboxes that are awake, and disturb none")
 	f.BoolVar(&withKey, "with-key", false, "put the secret key into the backup, in clear")
+	f.StringVar(&url, "store", "", "URL of the database, as of hutch serve (default $HUTCH_STORE, or as in the data folder of a node)")
+	f.BoolVar(&noDatabase, "no-database", false, "leave the PostgreSQL database out, for all nodes of a fleet but one")
 	keyFileVar(f, &keyFile)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// storeURL is the URL of a database that a caller gives; "" for none.
+func storeURL(flag string) (string, error) {
+	url := cmp.Or(flag, os.Getenv(serverSettings.Variable("store")))
+	return url, checkStore(url)
+}
+
+// openDatabase opens the database of the server in a data folder for a backup; nil if there is none. Without the database, it need not answer.
+func openDatabase(ctx context.Context, data datadir.Folder, flag string, opt installation.Options, errs io.Writer) (*store.Backup, error) {
+	member, known, shares, err := daemon.SharedStore(data.Path(datadir.Server))
+	if err != nil || !shares {
+		return nil, err
+	}
+	url, err := storeURL(flag)
+	if err != nil {
+		return nil, err
+	}
+	if url = cmp.Or(url, known); url == "" {
+		return nil, nil
+	}
+	b, err := daemon.OpenBackup(ctx, url, member.Installation, opt.Key)
+	if err != nil && opt.WithoutDatabase && hutch.KindOf(err) == hutch.Unavailable {
+		fmt.Fprintf(errs, "the backup is made without a look at the database %s, which does not answer\n", store.Where(url))
+		return nil, nil
+	}
+	return b, err
 }
 
 // errWritten ends the call that keeps the copies for a backup.
@@ -105,9 +148,6 @@ var errWritten = errors.New("the backup is written")
 func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, opt installation.Options, errs io.Writer) (m installation.Manifest, err error) {
 	if a, runs := datadir.Running(data.Path(datadir.Server)); !runs || a.URL == "" {
 		return installation.Write(ctx, data, opt)
-	}
-	if err := installation.CheckTarget(data, opt.To); err != nil {
-		return m, err
 	}
 	t, err := h.localTarget(os.Getenv("HUTCH_TOKEN"))
 	if err != nil {
@@ -190,11 +230,14 @@ func serverOf(data datadir.Folder) string {
 
 func contentsOf(m installation.Manifest) string {
 	text := fmt.Sprintf("%d files, %s", m.Files, size(m.Bytes))
-	if m.Node == "" {
+	if m.Node == "" || m.Asleep > 0 {
 		text += fmt.Sprintf(", %d sleeping sandboxes", m.Asleep)
 	}
 	if m.Copied > 0 {
 		text += fmt.Sprintf(", copies of %d that were awake", m.Copied)
+	}
+	if m.Database != nil {
+		text += fmt.Sprintf(", and the database: %d rows", m.Database.Rows())
 	}
 	return text
 }
@@ -210,12 +253,29 @@ func tellAboutBackup(std streams, m installation.Manifest) {
 	if n := len(m.Skipped); n > 0 {
 		fmt.Fprintf(std.err, "not in it, because they are not regular files: %d, such as %s\n", n, m.Skipped[0])
 	}
-	if m.Node != "" {
-		fmt.Fprintln(std.err, "the state is in PostgreSQL, and not in this file: keep a dump of it beside, which pg_dump --format=custom writes")
+	if m.Node != "" && m.Database == nil {
+		fmt.Fprintln(std.err, "the database is not in it: keep a backup of another node beside it, which has the database")
+	}
+	if others := otherNodes(m); len(others) > 0 {
+		fmt.Fprintf(std.err, "only the data folder of the node %s is in it: back up the others too, with --no-database: %s\n", m.Node, someOf(others))
 	}
 	if !m.WithKey {
 		fmt.Fprintln(std.err, "keep the secret key apart from it: without the key, the backup cannot be restored")
 	}
+}
+
+// otherNodes lists the nodes in the database of a backup that have sandboxes, and whose data folder is not in the backup.
+func otherNodes(m installation.Manifest) (names []string) {
+	if m.Database == nil {
+		return nil
+	}
+	for name, n := range m.Database.Sandboxes {
+		if name != m.Node && n > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // givenKey returns the key that the caller gives, or nil.
@@ -276,20 +336,25 @@ func withBackup(ctx context.Context, std streams, keyFile string, asJSON bool, d
 }
 
 func newInstallationRestore(h *home, std streams) *cobra.Command {
-	var keyFile string
-	var asJSON bool
+	var keyFile, url string
+	var noDatabase, asJSON bool
 	c := &cobra.Command{
-		Use: "restore FILE", Short: "Restore a backup into an empty data folder",
+		Use: "restore FILE", Short: "Restore a backup into an empty data folder and an empty database",
 		Long: `Restore a backup into the data folder, which must be empty. A backup that was
 cut off or changed, or that belongs to another key, is refused, and nothing of
 it is there. If the command is interrupted, repeat it.
+
+If the backup has a PostgreSQL database, give the URL of an empty one with
+--store or in HUTCH_STORE. It is filled in one transaction. Start the server with
+the same URL. Of the backups of a fleet, restore the one with the database first,
+and each of the others on its machine with --store and --no-database. With
+--no-database, the data folder is restored for a database that is there.
 ` + backupKeyHelp + `
 Give it with --secret-key FILE or in HUTCH_SECRET_KEY, if the backup was made
 without --with-key.
 
 The server that the backup was made of must not run any more: both would be
-the same server. If the state was in PostgreSQL, restore the dump of the database
-before you start the server.`,
+the same server.`,
 		Example: "  HUTCH_SECRET_KEY_FILE=hutch.key hutch installation restore /mnt/backups/hutch-monday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -300,13 +365,44 @@ before you start the server.`,
 			if h.dir, err = filepath.Abs(path); err != nil { // Restore creates it
 				return err
 			}
+			to, err := storeURL(url)
+			if err != nil {
+				return err
+			}
+			opt := installation.RestoreOptions{WithoutDatabase: noDatabase}
+			if to != "" {
+				opt.Database = func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error) {
+					return daemon.BeginRestore(ctx, to, id, key)
+				}
+				opt.Adapt = func(server string) error { return daemon.ChangeStore(server, to) }
+			}
 			return withBackup(c.Context(), std, keyFile, asJSON, func(ctx context.Context, key *secret.Key) (installation.Manifest, string, error) {
-				m, err := installation.Restore(ctx, args[0], key, h.data())
-				return m, fmt.Sprintf("restored to %s: %s\nstart the server: hutch serve", h.dir, contentsOf(m)), err
+				m, err := installation.Restore(ctx, args[0], key, h.data(), opt)
+				if err != nil {
+					return m, "", err
+				}
+				if m.Database != nil && !noDatabase {
+					if others := otherNodes(m); len(others) > 0 {
+						fmt.Fprintf(std.err, "the database has sandboxes of other nodes: restore their data folders too, or remove a node that is lost with hutch node rm: %s\n", someOf(others))
+					}
+				}
+				return m, restoredText(h.dir, to, m), nil
 			})
 		},
 	}
-	keyFileVar(c.Flags(), &keyFile)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f := c.Flags()
+	f.StringVar(&url, "store", "", "URL of the empty database that the database of the backup is restored to (default $HUTCH_STORE)")
+	f.BoolVar(&noDatabase, "no-database", false, "restore only the data folder, for a database that is there")
+	keyFileVar(f, &keyFile)
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// restoredText says what was restored, and the next step.
+func restoredText(dir, url string, m installation.Manifest) string {
+	text := fmt.Sprintf("restored to %s: %s\nstart the server: hutch serve", dir, contentsOf(m))
+	if m.Node != "" && url != "" {
+		text += ", with the database " + store.Where(url)
+	}
+	return text
 }

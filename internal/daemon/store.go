@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/datadir"
 	"hutch/internal/durable"
+	"hutch/internal/fleet"
 	"hutch/internal/secret"
 	"hutch/internal/store"
 )
@@ -97,9 +98,16 @@ func secretKey(dir string, opt Secrets) (*secret.Key, error) {
 	return secret.LoadKey(cmp.Or(opt.KeyFile, filepath.Join(dir, datadir.SecretsKey)), filepath.Join(dir, datadir.SecretsFile))
 }
 
-// ExistingKey returns the key of the secrets in a server's folder, and creates none.
+// ExistingKey returns the key of the secrets in a server's folder, and creates none. A node that joined a fleet has it in its identity.
 func ExistingKey(dir string, opt Secrets) (*secret.Key, error) {
 	file := filepath.Join(dir, datadir.SecretsKey)
+	if identity := datadir.NodeIdentity(dir); opt.Key == "" && opt.KeyFile == "" && !exists(file) && exists(identity) {
+		id, err := fleet.ReadIdentity(identity)
+		if err != nil {
+			return nil, err
+		}
+		opt.Key = id.SecretsKey
+	}
 	if opt.Key == "" && opt.KeyFile == "" && !exists(file) {
 		return nil, hutch.Errorf(hutch.NotFound, "there is no secret key in %s: give the one that the server is started with, with --secret-key FILE or in HUTCH_SECRET_KEY", file)
 	}

@@ -161,17 +161,7 @@ func OpenDirectory(ctx context.Context, dsn string) (*Directory, error) {
 		return nil, databaseError(err)
 	}
 	d := &Directory{db, lease}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := lockTables(ctx, tx); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, schema); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, transitSchema)
-		return err
-	})
-	if err != nil {
+	if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return createTables(ctx, tx) }); err != nil {
 		d.Close()
 		return nil, databaseError(err)
 	}

@@ -85,6 +85,15 @@ func (id *Identity) Write(path string) error {
 	return err
 }
 
+// Replace writes an identity over the one that is in the file.
+func (id *Identity) Replace(path string) error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.Replace(path, append(b, '\n'))
+}
+
 func (id *Identity) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair([]byte(id.Certificate), []byte(id.Key))
 }

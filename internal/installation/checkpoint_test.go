@@ -34,7 +34,7 @@ func TestCopyOfAnEarlierSandbox(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"memory/memory": false, "files/archive.tar": false, "files/same.tar": true} {
@@ -66,7 +66,7 @@ func TestCopies(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"memory/awake/pages": "copied", "files/archive.tar": "its files"} {
@@ -97,7 +97,7 @@ func TestCopiesOfANode(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"asleep": "saved", "awake": "copied"} {

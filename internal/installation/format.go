@@ -6,21 +6,31 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/secret"
+	"hutch/internal/store"
 	"hutch/internal/travel"
 )
 
 const (
-	magic      = "hutch installation backup 1\n"
+	magic      = "hutch installation backup "
 	purpose    = "installation backup" // of the derived key
 	mostHeader = 4 << 10               // bytes
 
 	manifestEntry = "manifest.json"
 	dataFolder    = "data/" // in the archive
+)
+
+// The formats of a backup: without a database, which older versions can restore, and with one.
+const (
+	formatFolder   = 1
+	formatDatabase = 2
 )
 
 // header is what can be read of a backup without its key.
@@ -37,8 +47,10 @@ type Manifest struct {
 	Created time.Time `json:"created"`
 	Version string    `json:"version"` // of Hutch
 	Data    string    `json:"data"`    // the data folder that it is a copy of
-	// Node is the name of the server in its PostgreSQL database, which is not in the backup; "" for a server with a store of its own.
+	// Node is the name of the server in its PostgreSQL database; "" for a server with a store of its own.
 	Node string `json:"node,omitempty"`
+	// Database is what the backup has of that database; nil if the database is not in it.
+	Database *store.Content `json:"database,omitempty"`
 	// Asleep are the sandboxes in the backup that slept, Copied those that were awake and were copied, and Awake those of
 	// which it has only the record.
 	Asleep int      `json:"asleep"`
@@ -62,13 +74,13 @@ func nameOf(key *secret.Key) string {
 }
 
 // seal writes a backup whose archive fill writes.
-func seal(w io.Writer, h header, key *secret.Key, fill func(io.Writer) error) error {
+func seal(w io.Writer, format int, h header, key *secret.Key, fill func(io.Writer) error) error {
 	line, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
 	line = append(line, '\n')
-	if _, err := io.WriteString(w, magic+string(line)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s%d\n%s", magic, format, line); err != nil {
 		return err
 	}
 	return travel.Seal(w, key.Derive(purpose), string(line), fill)
@@ -116,6 +128,14 @@ func readHeader(in *bufio.Reader) (h header, line string, err error) {
 	start := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
 		return h, "", errForeign
+	}
+	number, err := in.ReadSlice('\n')
+	format, wrong := strconv.ParseUint(strings.TrimSuffix(string(number), "\n"), 10, 16)
+	if err != nil || wrong != nil || format < formatFolder {
+		return h, "", errForeign
+	}
+	if format > formatDatabase {
+		return h, "", hutch.Errorf(hutch.Unsupported, "the backup was written by a newer hutch (format %d, this one knows %d): use that version or a newer one", format, formatDatabase)
 	}
 	text, err := in.ReadSlice('\n')
 	if err != nil || len(text) > mostHeader || json.Unmarshal(text, &h) != nil {

@@ -158,7 +158,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("verified: %+v, %v; not %+v", got, err, m)
 	}
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	from := string(data) + "\n"
@@ -169,7 +169,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil || len(records) != 2 {
 		t.Errorf("records: %v, %v", records, err)
 	}
-	if _, err := Restore(t.Context(), path, key, to); hutch.KindOf(err) != hutch.Conflict {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); hutch.KindOf(err) != hutch.Conflict {
 		t.Errorf("a restore over a folder that is used: %v", err)
 	}
 	if _, err := Write(t.Context(), data, Options{To: path, Key: key}); hutch.KindOf(err) != hutch.Conflict {
@@ -216,7 +216,7 @@ func TestNothingInClear(t *testing.T) {
 		if got := bytes.Contains(text, []byte(secret.Reveal(key))); got != withKey {
 			t.Errorf("the key is in a backup with %t: %t", withKey, got)
 		}
-		if _, err := Restore(t.Context(), path, nil, folder(t)); (err == nil) != withKey {
+		if _, err := Restore(t.Context(), path, nil, folder(t), RestoreOptions{}); (err == nil) != withKey {
 			t.Errorf("restored without a key that is in it, %t: %v", withKey, err)
 		}
 	}
@@ -231,7 +231,7 @@ func TestKeyFromElsewhere(t *testing.T) {
 	key := newKey(t)
 	path, _ := backUp(t, data, key, true)
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, nil, to); err != nil {
+	if _, err := Restore(t.Context(), path, nil, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(to.Path("server/secrets.key")); err != nil || strings.TrimSpace(string(text)) != secret.Reveal(key) {
@@ -255,7 +255,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := folder(t)
-		_, err := Restore(t.Context(), file, key, to)
+		_, err := Restore(t.Context(), file, key, to, RestoreOptions{})
 		if kind := hutch.KindOf(err); kind != hutch.Invalid && kind != hutch.Denied {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -266,7 +266,7 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: left: %v, %v", what, left, err)
 		}
 	}
-	for _, n := range []int{0, 1, len(magic), len(magic) + 10, len(whole) / 2, len(whole) - 17, len(whole) - 1} {
+	for _, n := range []int{0, 1, len(magic), len(magic) + 2, len(magic) + 12, len(whole) / 2, len(whole) - 17, len(whole) - 1} {
 		refused(fmt.Sprintf("cut off after %d of %d bytes", n, len(whole)), whole[:n], key)
 	}
 	refused("with something after it", append(bytes.Clone(whole), 'x'), key)
@@ -311,7 +311,7 @@ func TestManyFilesOfConversations(t *testing.T) {
 		t.Errorf("%d files; skipped: %q", m.Files, m.Skipped)
 	}
 	to := folder(t)
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range files {
@@ -397,7 +397,7 @@ func TestRefusedRestoreLeavesNothing(t *testing.T) {
 		file string
 		key  *secret.Key
 	}{"without a key": {path, nil}, "with another key": {path, newKey(t)}, "without a file": {path + "-none", key}, "cut off": {cut, key}} {
-		if _, err := Restore(t.Context(), try.file, try.key, to); err == nil {
+		if _, err := Restore(t.Context(), try.file, try.key, to, RestoreOptions{}); err == nil {
 			t.Errorf("%s: restored", what)
 		}
 		if left, err := os.ReadDir(above); err != nil || len(left) > 0 {
@@ -405,13 +405,13 @@ func TestRefusedRestoreLeavesNothing(t *testing.T) {
 		}
 	}
 	kept := folder(t) // it was there before
-	if _, err := Restore(t.Context(), cut, key, kept); err == nil {
+	if _, err := Restore(t.Context(), cut, key, kept, RestoreOptions{}); err == nil {
 		t.Error("restored")
 	}
 	if _, err := os.Stat(string(kept)); err != nil {
 		t.Error(err)
 	}
-	if _, err := Restore(t.Context(), path, key, to); err != nil {
+	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -427,7 +427,7 @@ func TestFullDisk(t *testing.T) {
 	small := t.TempDir()
 	disk.Shrink(t, small, "2m")
 	_, written := Write(t.Context(), data, Options{To: filepath.Join(small, "backup"), Key: key})
-	_, restored := Restore(t.Context(), path, key, datadir.Folder(small))
+	_, restored := Restore(t.Context(), path, key, datadir.Folder(small), RestoreOptions{})
 	for _, err := range []error{written, restored} {
 		if !errors.Is(err, hutch.Exhausted) || !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
@@ -473,7 +473,7 @@ func TestRunning(t *testing.T) {
 		m, err := Write(t.Context(), data, Options{To: path, Key: key})
 		to := folder(t)
 		if err == nil {
-			_, err = Restore(t.Context(), path, key, to)
+			_, err = Restore(t.Context(), path, key, to, RestoreOptions{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -672,7 +672,7 @@ func TestVolumeThatIsSaved(t *testing.T) {
 		}
 		to := folder(t)
 		if err == nil {
-			_, err = Restore(t.Context(), path, key, to)
+			_, err = Restore(t.Context(), path, key, to, RestoreOptions{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -712,7 +712,7 @@ func TestVictim(t *testing.T) {
 	if do == "write" {
 		_, err = Write(t.Context(), datadir.Folder(os.Getenv(varData)), Options{To: os.Getenv(varFile), Key: key})
 	} else {
-		_, err = Restore(t.Context(), os.Getenv(varFile), key, datadir.Folder(os.Getenv(varData)))
+		_, err = Restore(t.Context(), os.Getenv(varFile), key, datadir.Folder(os.Getenv(varData)), RestoreOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -801,7 +801,7 @@ func TestRestoreKilled(t *testing.T) {
 			if got := content(t, to); got != want {
 				t.Fatalf("killed before step %d, there is half of it:\n%s", n, got)
 			}
-		} else if _, err := Restore(t.Context(), file, key, to); err != nil || content(t, to) != want {
+		} else if _, err := Restore(t.Context(), file, key, to, RestoreOptions{}); err != nil || content(t, to) != want {
 			t.Fatalf("repeated after a kill before step %d: %v", n, err)
 		}
 	}
@@ -868,7 +868,7 @@ func TestRepeatedRestore(t *testing.T) {
 	to := folder(t)
 	write(t, to, "token", "moved already")
 	write(t, to, "restored/server/hutch.db", "store")
-	_, err := Restore(t.Context(), file, key, to)
+	_, err := Restore(t.Context(), file, key, to, RestoreOptions{})
 	if hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), "is complete now: start the server") {
 		t.Errorf("repeated: %v", err)
 	}

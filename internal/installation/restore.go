@@ -20,6 +20,7 @@ import (
 	"hutch/internal/datadir"
 	"hutch/internal/durable"
 	"hutch/internal/secret"
+	"hutch/internal/store"
 )
 
 // Folders in a data folder during a restore. The first can be half written, the second is whole.
@@ -34,9 +35,19 @@ const lostFound = "lost+found"
 // besides can be in a data folder that is to be restored: it was not backed up.
 var besides = []string{"images", datadir.Embedded, restoring, lostFound}
 
-// Restore puts a backup into an empty data folder, which it creates if it is missing. After an error no part of the backup is in the folder,
-// and a folder that was missing is missing again. key is nil for the key in the backup.
-func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder) (m Manifest, err error) {
+// RestoreOptions are of a restore.
+type RestoreOptions struct {
+	// Database begins to restore the database of the backup that id names; nil if there is no database to restore it to.
+	Database func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error)
+	// WithoutDatabase leaves the database of the backup out.
+	WithoutDatabase bool
+	// Adapt changes the restored folder of a server that shares a database, before it is whole; it can be nil.
+	Adapt func(server string) error
+}
+
+// Restore puts a backup into an empty data folder, which it creates if it is missing, and into an empty database. After an error no part of
+// the backup is in either of them, and a folder that was missing is missing again. key is nil for the key in the backup.
+func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Folder, opt RestoreOptions) (m Manifest, err error) {
 	f, err := openFile(file)
 	if err != nil {
 		return m, err
@@ -72,12 +83,14 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	if err := errors.Join(os.RemoveAll(data.Path(restoring)), os.Mkdir(data.Path(restoring), 0o711)); err != nil {
 		return m, err
 	}
+	database := &databaseRestore{key: sealed.key, opt: opt}
+	defer database.close()
 	err = sealed.read(func(r io.Reader) (err error) {
-		m, err = extract(ctx, r, data.Path(restoring))
+		m, err = extract(ctx, r, data.Path(restoring), database)
 		return err
 	})
 	if err == nil {
-		err = prepare(data, m, sealed.key)
+		err = prepare(ctx, data, m, sealed.key, database)
 	}
 	if durable.IsFull(err, string(data)) {
 		err = hutch.Errorf(hutch.Exhausted, "the disk of %s is full, and the backup needs %s there: make room on it, or choose a folder on another disk with --data", data, atMost(m.Bytes)).Because(err)
@@ -109,7 +122,7 @@ func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifes
 		return m, err
 	}
 	err = sealed.read(func(r io.Reader) (err error) {
-		m, err = extract(ctx, r, "")
+		m, err = extract(ctx, r, "", &databaseRestore{opt: RestoreOptions{WithoutDatabase: true}})
 		return err
 	})
 	return m, err
@@ -179,8 +192,11 @@ func checkEmpty(data datadir.Folder) error {
 	return nil
 }
 
-// extract reads an archive, and writes the data folder in it to dir; "" for nowhere.
-func extract(ctx context.Context, r io.Reader, dir string) (m Manifest, err error) {
+// mostManifest limits the size of a manifest, which names sandboxes and files.
+const mostManifest = 256 << 20
+
+// extract reads an archive. It writes the data folder in it to dir, "" for nowhere, and its database to database.
+func extract(ctx context.Context, r io.Reader, dir string, database *databaseRestore) (m Manifest, err error) {
 	var root *os.Root
 	if dir != "" {
 		if root, err = os.OpenRoot(dir); err != nil {
@@ -190,11 +206,18 @@ func extract(ctx context.Context, r io.Reader, dir string) (m Manifest, err erro
 	}
 	in := tar.NewReader(r)
 	h, err := in.Next()
-	if err == nil && h.Name != manifestEntry {
+	var text []byte
+	switch {
+	case err != nil:
+	case h.Name != manifestEntry || h.Size > mostManifest:
 		err = ErrDamaged
+	default:
+		if text, err = io.ReadAll(in); err == nil && json.Unmarshal(text, &m) != nil {
+			err = ErrDamaged
+		}
 	}
-	if err == nil {
-		err = json.NewDecoder(in).Decode(&m)
+	if err == nil && m.Database != nil {
+		err = database.read(ctx, in, text, m.Database)
 	}
 	if err != nil {
 		return m, err
@@ -246,8 +269,9 @@ func extractOne(root *os.Root, h *tar.Header, in io.Reader) error {
 	return root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// prepare completes the folder of a restore, and names it as whole when it is on the disk.
-func prepare(data datadir.Folder, m Manifest, key *secret.Key) error {
+// prepare completes the folder of a restore, and names it as whole when it is on the disk. Before that, the database is committed: see the
+// comment of the package.
+func prepare(ctx context.Context, data datadir.Folder, m Manifest, key *secret.Key, database *databaseRestore) error {
 	half := data.Path(restoring)
 	for _, name := range []string{datadir.Server, datadir.Conversation} {
 		dir := filepath.Join(half, name)
@@ -263,6 +287,11 @@ func prepare(data datadir.Folder, m Manifest, key *secret.Key) error {
 			return err
 		}
 	}
+	if adapt := database.opt.Adapt; adapt != nil && m.Node != "" {
+		if err := adapt(filepath.Join(half, datadir.Server)); err != nil {
+			return err
+		}
+	}
 	if err := giveTo(data, half); err != nil {
 		return err
 	}
@@ -273,6 +302,9 @@ func prepare(data datadir.Folder, m Manifest, key *secret.Key) error {
 	defer d.Close()
 	if err := unix.Syncfs(int(d.Fd())); err != nil {
 		return fmt.Errorf("write the restored files to the disk: %w", err)
+	}
+	if err := database.commit(ctx); err != nil {
+		return err
 	}
 	return errors.Join(os.Rename(half, data.Path(restored)), d.Sync())
 }

@@ -1,8 +1,8 @@
 package installation
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,18 +23,19 @@ const (
 	mostReopened = 20
 )
 
-// server is the folder of a server with a store of its own.
+// server is the folder of a server.
 type server struct {
 	name    string
-	records map[string]record // by key, as they were read last
-	image   []byte
+	node    string            // its name in the database that it shares; "" for a store of its own
+	records map[string]record // by key, as they were read last; nil if the database is not read
+	image   []byte            // of a store of its own
 }
 
 type record struct {
 	id         string
 	generation string
 	sleep      bool
-	doc        []byte
+	sum        [sha256.Size]byte // of the whole record
 }
 
 // server reads the store of a server's folder for the first time. It returns nil if there is no store in the folder.
@@ -46,7 +47,14 @@ func (g *backupContent) server(ctx context.Context, name string) (*server, error
 	}
 	if shares {
 		g.manifest.Node = member.Node
-		return &server{name: name}, nil
+		s := &server{name: name, node: member.Node}
+		if g.database == nil {
+			if g.withDatabase {
+				return nil, errDatabaseNeeded
+			}
+			return s, nil
+		}
+		return s, s.read(ctx, g)
 	}
 	if _, err := os.Stat(datadir.Database(dir)); err != nil {
 		return nil, nil
@@ -56,29 +64,47 @@ func (g *backupContent) server(ctx context.Context, name string) (*server, error
 }
 
 func (s *server) read(ctx context.Context, g *backupContent) error {
+	if s.node != "" {
+		content, err := g.database.Refresh(ctx)
+		if err != nil {
+			return err
+		}
+		if g.withDatabase {
+			g.manifest.Database = &content
+		}
+		s.records = map[string]record{}
+		return g.database.Records(ctx, s.node, s.add)
+	}
 	list, image, err := g.dump(ctx, datadir.Database(g.data.Path(s.name)))
 	if err != nil {
 		return err
 	}
 	s.records, s.image = map[string]record{}, image
 	for _, r := range list {
-		doc, err := json.Marshal(r)
-		if err != nil {
+		if err := s.add(r); err != nil {
 			return err
 		}
-		id := r.Sandbox.ID
-		if r.Sandbox.Owner != "" {
-			id = r.Sandbox.Owner + "/" + id
-		}
-		s.records[r.Key] = record{id, r.Generation(), r.Sandbox.Status.Sleeps(), doc}
 	}
+	return nil
+}
+
+func (s *server) add(r store.Record) error {
+	doc, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	id := r.Sandbox.ID
+	if r.Sandbox.Owner != "" {
+		id = r.Sandbox.Owner + "/" + id
+	}
+	s.records[r.Key] = record{id, r.Generation(), r.Sandbox.Status.Sleeps(), sha256.Sum256(doc)}
 	return nil
 }
 
 // settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store. It leaves out the
 // sandboxes that do so all the time, so that no sandbox can make a backup fail.
 func (s *server) settle(ctx context.Context, g *backupContent) error {
-	if s.image == nil { // the store is a database elsewhere
+	if s.records == nil { // the records are in a database that is not read
 		g.addCopies(g.takeCopies(s.name), func(c checkpointCopy) bool { return !g.hasFiles(s.paths(c.key)) })
 		return nil
 	}
@@ -92,7 +118,7 @@ func (s *server) settle(ctx context.Context, g *backupContent) error {
 		changing = map[string]bool{}
 		wait := false
 		for key, r := range s.records {
-			if r.sleep && !bytes.Equal(before[key].doc, r.doc) {
+			if r.sleep && before[key].sum != r.sum {
 				changing[key] = true
 				reopened[key]++
 				wait = wait || reopened[key] <= mostReopened
@@ -171,7 +197,9 @@ func (s *server) finish(g *backupContent, changing map[string]bool) {
 	slices.Sort(g.manifest.Awake)
 	slices.Sort(g.manifest.Changing)
 	g.addCopies(copies, isOf)
-	g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
+	if s.image != nil {
+		g.stores[filepath.Join(s.name, filepath.Base(datadir.Database("")))] = s.image
+	}
 }
 
 // checkpoints is the folder where a running server puts copies of sandboxes that are awake: see package saved.

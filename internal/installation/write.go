@@ -30,7 +30,14 @@ type Options struct {
 	Key     *secret.Key // of the installation
 	WithKey bool        // puts the key into the backup
 	Version string      // of Hutch
+
+	// Database is the database of a server that shares one; nil if it cannot be read. The caller closes it.
+	Database *store.Backup
+	// WithoutDatabase leaves the database out. If it can be read, its records still decide which files are in the backup.
+	WithoutDatabase bool
 }
+
+var errDatabaseNeeded = hutch.Errorf(hutch.Invalid, "the state of this server is in a PostgreSQL database, which belongs to the backup: give its URL with --store or in HUTCH_STORE, or leave it out with --no-database")
 
 // partSuffix is added to the name of a backup until it is whole.
 const partSuffix = ".part"
@@ -40,7 +47,7 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err
 	}
-	g := backupContent{data: data, open: map[string]*os.File{}, dump: store.Dump}
+	g := backupContent{data: data, open: map[string]*os.File{}, dump: store.Dump, database: opt.Database, withDatabase: !opt.WithoutDatabase}
 	defer g.close()
 	if err := g.gather(ctx); err != nil {
 		return m, err
@@ -51,8 +58,12 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	if opt.WithKey {
 		h.Secret = secret.Reveal(opt.Key)
 	}
+	format := formatFolder
+	if m.Database != nil {
+		format = formatDatabase
+	}
 	err = writeWhole(opt.To, func(f *os.File) error {
-		return seal(f, h, opt.Key, func(w io.Writer) error { return g.archive(ctx, w, &m) })
+		return seal(f, format, h, opt.Key, func(w io.Writer) error { return g.archive(ctx, w, &m) })
 	})
 	if dir := filepath.Dir(opt.To); durable.IsFull(err, dir) {
 		err = hutch.Errorf(hutch.Exhausted, "the disk of %s is full, and the backup needs %s there: make room on it, or write the backup to another disk", dir, atMost(m.Bytes)).Because(err)
@@ -159,7 +170,10 @@ type backupContent struct {
 	later    map[string]int64    // sizes of the files that are opened when they are copied, by path below the data folder
 	stores   map[string][]byte   // by path below the data folder
 	manifest Manifest
-	dump     func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
+	database *store.Backup // of a server that shares one; it sees the moment of the last reading
+	// withDatabase says that a database belongs to the backup.
+	withDatabase bool
+	dump         func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
 }
 
 func (g *backupContent) close() {
@@ -329,6 +343,11 @@ func (g *backupContent) archive(ctx context.Context, w io.Writer, m *Manifest) e
 	out := tar.NewWriter(w)
 	if err := put(out, manifestEntry, text); err != nil {
 		return err
+	}
+	if m.Database != nil {
+		if err := putDatabase(ctx, out, g.database, m.Database); err != nil {
+			return err
+		}
 	}
 	for _, rel := range g.folders {
 		if err := g.putFolder(out, rel); err != nil {

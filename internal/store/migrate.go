@@ -70,6 +70,10 @@ func (p *postgres) migrate(ctx context.Context) error {
 	if err := p.identify(ctx, tx); err != nil {
 		return err
 	}
+	// From now on, the database is not what a restore has put there: see [Restore.Done].
+	if _, err := tx.ExecContext(ctx, `drop table if exists hutch.restored`); err != nil {
+		return err
+	}
 	return tx.Commit()
 }
 

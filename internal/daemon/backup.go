@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+
+	"hutch/internal/datadir"
+	"hutch/internal/fleet"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+// SharedStore says where the state of a server's folder is, if that is a database: the installation there, and the URL if the folder has it.
+// It returns false for a folder with a store of its own.
+func SharedStore(dir string) (member datadir.Membership, url string, shares bool, err error) {
+	member, shares, err = datadir.ReadMembership(dir)
+	if !shares || err != nil {
+		return member, "", shares, err
+	}
+	path := datadir.NodeIdentity(dir)
+	if !exists(path) {
+		return member, "", true, nil
+	}
+	id, err := fleet.ReadIdentity(path)
+	if err != nil {
+		return member, "", true, err
+	}
+	return member, id.Store, true, nil
+}
+
+// OpenBackup connects to the database of an installation, for a backup. Servers can use it meanwhile.
+func OpenBackup(ctx context.Context, url, installation string, key *secret.Key) (*store.Backup, error) {
+	return store.OpenBackup(ctx, store.Options{URL: url, Installation: installation, Key: key.Derive(storePurpose)}, fleet.BackupPart())
+}
+
+// BeginRestore begins to restore the backup that id names into an empty database.
+func BeginRestore(ctx context.Context, url, id string, key *secret.Key) (*store.Restore, error) {
+	return store.BeginRestore(ctx, store.Options{URL: url, Key: key.Derive(storePurpose)}, id, fleet.BackupPart())
+}
+
+// ChangeStore puts another URL of the database into a server's folder, if the URL is in the folder.
+func ChangeStore(dir, url string) error {
+	path := datadir.NodeIdentity(dir)
+	if !exists(path) {
+		return nil
+	}
+	id, err := fleet.ReadIdentity(path)
+	if err != nil {
+		return err
+	}
+	id.Store = url
+	return id.Replace(path)
+}

@@ -1,0 +1,252 @@
+package installation
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+
+	"hutch"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited size, because nobody
+// knows the size of a table before it was read, and then its content with the numbers of rows. The manifest has the content without them.
+const (
+	databaseFolder = "database/"
+	databaseEntry  = "database.json"
+	pieceSize      = 1 << 20
+	mostContent    = 1 << 20 // bytes of the content
+)
+
+func pieceName(table string, number int) string {
+	return fmt.Sprintf("%s%s/%d", databaseFolder, table, number)
+}
+
+// putDatabase writes a database to the archive, and completes its content. The database need not keep its state for the rest of the backup.
+func putDatabase(ctx context.Context, out *tar.Writer, from *store.Backup, content *store.Content) error {
+	err := from.Copy(ctx, content, func(table string) io.WriteCloser {
+		return &pieceWriter{out: out, table: table, piece: make([]byte, 0, pieceSize)}
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return errors.Join(put(out, databaseEntry, text), from.Release(ctx))
+}
+
+// pieceWriter writes the rows of a table as pieces.
+type pieceWriter struct {
+	out    *tar.Writer
+	table  string
+	number int
+	piece  []byte
+}
+
+func (w *pieceWriter) Write(rows []byte) (n int, err error) {
+	for len(rows) > 0 {
+		part := min(len(rows), pieceSize-len(w.piece))
+		w.piece = append(w.piece, rows[:part]...)
+		rows, n = rows[part:], n+part
+		if len(w.piece) == pieceSize {
+			if err := w.flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+func (w *pieceWriter) flush() error {
+	err := put(w.out, pieceName(w.table, w.number), w.piece)
+	w.number++
+	w.piece = w.piece[:0]
+	return err
+}
+
+// Close writes the last piece.
+func (w *pieceWriter) Close() error {
+	if len(w.piece) == 0 {
+		return nil
+	}
+	return w.flush()
+}
+
+// databaseRestore reads the database in a backup, and restores it if there is a database to restore it to.
+type databaseRestore struct {
+	key *secret.Key
+	opt RestoreOptions
+	to  *store.Restore // nil for nowhere
+}
+
+func (d *databaseRestore) close() {
+	if d.to != nil {
+		d.to.Close()
+	}
+}
+
+func (d *databaseRestore) commit(ctx context.Context) error {
+	if d.to == nil {
+		return nil
+	}
+	return d.to.Commit(ctx)
+}
+
+var errNoTarget = hutch.Errorf(hutch.Invalid, "the backup has a PostgreSQL database: give the URL of an empty one with --store or in HUTCH_STORE, or leave it out with --no-database")
+
+// backupID names a backup by its manifest.
+func backupID(manifest []byte) string {
+	sum := sha256.Sum256(manifest)
+	return hex.EncodeToString(sum[:16])
+}
+
+// read reads the database, which the manifest announces, and completes its content.
+func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []byte, content *store.Content) error {
+	fill := !d.opt.WithoutDatabase
+	if fill {
+		if d.opt.Database == nil {
+			return errNoTarget
+		}
+		var err error
+		if d.to, err = d.opt.Database(ctx, d.key, backupID(manifest)); err != nil {
+			return err
+		}
+		if fill = !d.to.Done; fill {
+			if err := d.to.Prepare(ctx, *content); err != nil {
+				return err
+			}
+		}
+	}
+	pieces := &pieceReader{in: in, ctx: ctx}
+	if err := pieces.next(); err != nil {
+		return err
+	}
+	read := *content
+	read.Tables = slices.Clone(content.Tables)
+	for i := range read.Tables {
+		t := &read.Tables[i]
+		counted := &store.RowCounter{}
+		rows := io.TeeReader(pieces.table(t.Name), counted)
+		var n int64
+		var err error
+		if fill {
+			n, err = d.to.Table(ctx, t.Name, rows)
+		} else {
+			_, err = io.Copy(io.Discard, rows)
+			n = counted.Rows
+		}
+		if pieces.err != nil { // why the database got no more rows
+			err = pieces.err
+		}
+		if err != nil {
+			return err
+		}
+		if n != counted.Rows {
+			return ErrDamaged
+		}
+		t.Rows, t.Bytes = counted.Rows, counted.Bytes
+	}
+	want, err := pieces.content()
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(want, read) {
+		return ErrDamaged
+	}
+	*content = read
+	if fill {
+		return d.to.Complete(ctx)
+	}
+	return nil
+}
+
+// pieceReader reads the pieces of tables.
+type pieceReader struct {
+	ctx    context.Context
+	in     *tar.Reader
+	header *tar.Header // of the entry that is read now
+	name   string      // of the table
+	number int
+	err    error
+}
+
+func (p *pieceReader) next() (err error) {
+	if p.header, err = p.in.Next(); errors.Is(err, io.EOF) {
+		err = ErrDamaged
+	}
+	return err
+}
+
+// table begins the rows of a table.
+func (p *pieceReader) table(name string) io.Reader {
+	p.name, p.number = name, 0
+	return p
+}
+
+// Read implements io.Reader for the rows of one table.
+func (p *pieceReader) Read(b []byte) (n int, err error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	defer func() {
+		if err != nil && !errors.Is(err, io.EOF) {
+			p.err = err
+		}
+	}()
+	for {
+		if p.ctx.Err() != nil {
+			return 0, context.Cause(p.ctx)
+		}
+		if p.header.Name != pieceName(p.name, p.number) {
+			return 0, io.EOF
+		}
+		if p.header.Typeflag != tar.TypeReg || p.header.Size > pieceSize || p.header.Size == 0 {
+			return 0, ErrDamaged
+		}
+		if n, err = p.in.Read(b); n > 0 || err != nil && !errors.Is(err, io.EOF) {
+			return n, ignoreEOF(err)
+		}
+		if err == nil {
+			continue
+		}
+		if err := p.next(); err != nil {
+			return 0, err
+		}
+		p.number++
+	}
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil // of the piece
+	}
+	return err
+}
+
+// content reads the content after the last table.
+func (p *pieceReader) content() (c store.Content, err error) {
+	if p.header.Name != databaseEntry || p.header.Typeflag != tar.TypeReg || p.header.Size > mostContent {
+		return c, ErrDamaged
+	}
+	text, err := io.ReadAll(p.in)
+	if err != nil {
+		return c, err
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if in.Decode(&c) != nil {
+		return c, ErrDamaged
+	}
+	return c, nil
+}
