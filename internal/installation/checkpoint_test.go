@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"hutch"
@@ -84,7 +85,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Where the store is a database elsewhere, its dump says which sandboxes were awake.
+// Without the database, the files alone say which sandboxes were awake.
 func TestCopiesOfANode(t *testing.T) {
 	data := folder(t)
 	write(t, data, "server/store.json", `{"installation":"i","node":"node-a"}`)
@@ -92,9 +93,13 @@ func TestCopiesOfANode(t *testing.T) {
 	write(t, data, copyOf("asleep", 1)+"/pages", "copied before")
 	write(t, data, copyOf("awake", 1)+"/pages", "copied")
 	key := newKey(t)
-	path, m := backUp(t, data, key, false)
-	if m.Node == "" || m.Copied != 1 {
-		t.Errorf("%+v", m)
+	path := filepath.Join(t.TempDir(), "backup")
+	if _, err := Write(t.Context(), data, Options{To: path, Key: key}); hutch.KindOf(err) != hutch.Invalid || !strings.Contains(err.Error(), "--no-database") {
+		t.Errorf("a backup without the database, which nobody asked for: %v", err)
+	}
+	m, err := Write(t.Context(), data, Options{To: path, Key: key, WithoutDatabase: true})
+	if err != nil || m.Node == "" || m.Copied != 1 {
+		t.Errorf("%+v, %v", m, err)
 	}
 	to := folder(t)
 	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {

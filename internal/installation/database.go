@@ -137,7 +137,7 @@ func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []b
 	for i := range read.Tables {
 		t := &read.Tables[i]
 		counted := &store.RowCounter{}
-		rows := io.TeeReader(pieces.table(t.Name), counted)
+		rows := &failingReader{in: io.TeeReader(pieces.table(t.Name), counted)}
 		var n int64
 		var err error
 		if fill {
@@ -146,8 +146,8 @@ func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []b
 			_, err = io.Copy(io.Discard, rows)
 			n = counted.Rows
 		}
-		if pieces.err != nil { // why the database got no more rows
-			err = pieces.err
+		if rows.err != nil { // why the database got no more rows
+			err = rows.err
 		}
 		if err != nil {
 			return err
@@ -178,7 +178,6 @@ type pieceReader struct {
 	header *tar.Header // of the entry that is read now
 	name   string      // of the table
 	number int
-	err    error
 }
 
 func (p *pieceReader) next() (err error) {
@@ -196,14 +195,6 @@ func (p *pieceReader) table(name string) io.Reader {
 
 // Read implements io.Reader for the rows of one table.
 func (p *pieceReader) Read(b []byte) (n int, err error) {
-	if p.err != nil {
-		return 0, p.err
-	}
-	defer func() {
-		if err != nil && !errors.Is(err, io.EOF) {
-			p.err = err
-		}
-	}()
 	for {
 		if p.ctx.Err() != nil {
 			return 0, context.Cause(p.ctx)
@@ -225,6 +216,20 @@ func (p *pieceReader) Read(b []byte) (n int, err error) {
 		}
 		p.number++
 	}
+}
+
+// failingReader keeps the error of a reader: the database reports only the text of it.
+type failingReader struct {
+	in  io.Reader
+	err error // nil at the end
+}
+
+func (r *failingReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }
 
 func ignoreEOF(err error) error {

@@ -223,7 +223,7 @@ func (b *Backup) content(ctx context.Context) (c Content, err error) {
 			if err != nil {
 				return c, err
 			}
-			if columns != nil {
+			if len(columns) > 0 {
 				c.Tables = append(c.Tables, TableContent{Name: t.Name, Columns: columns})
 			}
 		}
@@ -239,7 +239,7 @@ func (b *Backup) content(ctx context.Context) (c Content, err error) {
 	return c, err
 }
 
-// columns returns the columns of a table in the database; nil if there is no such table. It refuses a column that this version does not
+// columns returns the columns of a table in the database; none if there is no such table. It refuses a column that this version does not
 // know: it would be missing in the backup.
 func (b *Backup) columns(ctx context.Context, p Part, t Table) ([]string, error) {
 	rows, err := b.tx.Query(ctx, `select attname from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped order by attnum`, p.sqlName(t.Name))
