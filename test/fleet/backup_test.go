@@ -1,0 +1,164 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/pgtest"
+)
+
+// askItself is what a sandbox runs to reach its own web server.
+const askItself = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8000/note").read().decode())'`
+
+// TestBackup: a fleet is backed up while its sandboxes run, and continues from the backup in other data folders and another database,
+// with their processes, while the original fleet runs on. Neither touches the other.
+func TestBackup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		hutchtest.Skip(t, "the nodes of this test need root")
+	}
+	t.Setenv("HUTCH_TOKEN", token)
+	flags := []string{"--runtime", "gvisor", "--quiet=false"}
+	all := newFleetOn(t, pgtest.New(t), map[string][]string{"a": flags, "b": flags, "c": flags})
+	a, b := all[0], all[1]
+	ids := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		ids[name] = placeOn(t, a, name)
+		a.sh(t, ids[name], "echo of "+name+" > note")
+		if _, err := a.StartProcess(t.Context(), ids[name], hutch.ProcessRequest{Name: "web", Command: "exec python3 -m http.server 8000"}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the web server answers", func() bool {
+			res, err := a.Exec(t.Context(), ids[name], hutch.ExecRequest{Command: askItself}, nil)
+			return err == nil && strings.TrimSpace(string(res.Stdout)) == "of "+name
+		})
+	}
+	secret := strings.Fields(a.must(t, "token", "create", "ci"))[0]
+
+	// The other node first, the one with the database last.
+	dir := hutchtest.Dir(t)
+	files := map[string]string{"a": filepath.Join(dir, "backup-a"), "b": filepath.Join(dir, "backup-b")}
+	type manifest struct {
+		Copied   int
+		Awake    []string
+		Database *struct {
+			Tables []struct {
+				Name string
+				Rows int
+			}
+			Sandboxes map[string]int
+		}
+	}
+	backUp := func(n *node, args ...string) (m manifest) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(n.must(t, append([]string{"installation", "backup", "--json", files[n.name]}, args...)...)), &m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := backUp(b, "--no-database"); m.Copied != 1 || len(m.Awake) != 0 || m.Database != nil {
+		t.Errorf("%+v", m)
+	}
+	if m := backUp(a); m.Copied != 1 || m.Database == nil || m.Database.Sandboxes["b"] != 1 || m.Database.Sandboxes["c"] != 1 {
+		t.Errorf("%+v", m)
+	}
+	a.sh(t, ids["a"], "echo later > note")
+	late := placeOn(t, a, "b")
+
+	// Restored beside the original.
+	store := pgtest.New(t)
+	key := filepath.Join(a.data, "server", "secrets.key")
+	again := map[string]*node{}
+	t.Cleanup(func() {
+		for _, n := range again {
+			if n.cmd == nil {
+				continue
+			}
+			list, err := n.Sandboxes(context.Background(), hutch.Filter{Brief: true})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, sb := range list {
+				n.Destroy(context.Background(), sb.ID, true)
+			}
+		}
+		for _, n := range again {
+			if n.cmd != nil {
+				n.end(t, syscall.SIGTERM)
+			}
+		}
+	})
+	restore := func(name string, args ...string) *node {
+		t.Helper()
+		n := &node{name: name, data: filepath.Join(dir, name), args: flags}
+		said := n.must(t, append([]string{"installation", "restore", files[name], "--secret-key", key, "--store", store}, args...)...)
+		if !strings.Contains(said, "hutch serve, with the database 127.0.0.1:") || strings.Contains(said, "postgres://") {
+			t.Errorf("it says %q", said)
+		}
+		again[name] = n
+		return n
+	}
+	a2, b2 := restore("a"), restore("b", "--no-database")
+	if _, err := a2.hutch(t, "installation", "restore", files["a"], "--secret-key", key, "--store", store, "--data", filepath.Join(dir, "more")); err == nil || !strings.Contains(err.Error(), "is not empty") && !strings.Contains(err.Error(), "in use") {
+		t.Errorf("restored again: %v", err)
+	}
+	a2.start(t)
+	listed := func(n *node, id string) (sb hutch.Sandbox, there bool) {
+		t.Helper()
+		list, err := n.Sandboxes(t.Context(), hutch.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list, func(sb hutch.Sandbox) bool { return sb.ID == id })
+		if i < 0 {
+			return sb, false
+		}
+		return list[i], true
+	}
+	for _, name := range []string{"b", "c"} { // their data folders are not restored, or not started: the original of the node is not asked
+		if sb, ok := listed(a2, ids[name]); !ok || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "node "+name) {
+			t.Errorf("a sandbox of the node %s: %+v, %v", name, sb, ok)
+		}
+	}
+	if nodes := a2.nodes(t); nodes["b"].Alive || nodes["c"].Alive {
+		t.Errorf("nodes of the original are alive: %+v", nodes)
+	}
+	b2.start(t)
+	for _, name := range []string{"a", "b"} {
+		if got := a2.shSoon(t, ids[name], askItself); got != "of "+name {
+			t.Errorf("the web server on %s says %q", name, got)
+		}
+		ps, err := b2.Processes(t.Context(), ids[name])
+		if err != nil || len(ps) != 1 || ps[0].Name != "web" || ps[0].ExitCode != nil {
+			t.Errorf("processes of the sandbox on %s: %+v, %v", name, ps, err)
+		}
+	}
+	if sb, ok := listed(a2, late); ok {
+		t.Errorf("a sandbox from after the backup: %+v", sb)
+	}
+	if list := a2.must(t, "token", "ls"); !strings.Contains(list, " ci ") || strings.Contains(list, secret) {
+		t.Errorf("tokens: %s", list)
+	}
+	a2.must(t, "node", "rm", "c")
+	if sb, ok := listed(b2, ids["c"]); ok {
+		t.Errorf("a sandbox of a removed node: %+v", sb)
+	}
+
+	// The original has all of it, and what came after the backup.
+	if got := b.sh(t, ids["a"], askItself); got != "later" {
+		t.Errorf("the original says %q", got)
+	}
+	a.sh(t, late, "true")
+	for name, n := range a.nodes(t) {
+		if !n.Alive {
+			t.Errorf("the node %s of the original is away", name)
+		}
+	}
+}
