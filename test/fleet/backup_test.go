@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"hutch"
 	"hutch/internal/hutchtest"
@@ -159,6 +163,111 @@ func TestBackup(t *testing.T) {
 	for name, n := range a.nodes(t) {
 		if !n.Alive {
 			t.Errorf("the node %s of the original is away", name)
+		}
+	}
+}
+
+// TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost. A restore that is
+// killed leaves the database empty, and is repeated.
+func TestBackupOfOneServer(t *testing.T) {
+	if os.Geteuid() != 0 {
+		hutchtest.Skip(t, "the server of this test needs root")
+	}
+	t.Setenv("HUTCH_TOKEN", token)
+	t.Setenv("HUTCH_STORE", pgtest.New(t))
+	dir := hutchtest.Dir(t)
+	file := filepath.Join(dir, "backup")
+	n := &node{name: "first", data: filepath.Join(dir, "first"), args: []string{"--runtime", "gvisor"}, alone: true}
+	n.start(t)
+	t.Cleanup(func() {
+		if n.cmd == nil {
+			return
+		}
+		for _, id := range []string{"awake", "asleep"} {
+			n.Destroy(context.Background(), id, true)
+		}
+		n.end(t, syscall.SIGTERM)
+	})
+	for _, id := range []string{"awake", "asleep"} {
+		if _, err := n.Create(t.Context(), hutch.CreateRequest{ID: id, Limits: hutch.Limits{Memory: 64}}); err != nil {
+			t.Fatal(err)
+		}
+		n.sh(t, id, "echo "+id+" > note")
+		if _, err := n.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "exec python3 -m http.server 8000"}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the web server answers", func() bool {
+			res, err := n.Exec(t.Context(), id, hutch.ExecRequest{Command: askItself}, nil)
+			return err == nil && strings.TrimSpace(string(res.Stdout)) == id
+		})
+	}
+	if _, err := n.Hibernate(t.Context(), "asleep", hutch.HibernateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	again := &node{data: filepath.Join(dir, "again")}
+	refused := func(by *node, want string, args ...string) {
+		t.Helper()
+		if out, err := by.hutch(t, append([]string{"installation"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %s, %v, and not %q", args, out, err, want)
+		}
+	}
+	original := os.Getenv("HUTCH_STORE")
+	os.Setenv("HUTCH_STORE", "")
+	refused(n, "give its URL with --store", "backup", file)
+	os.Setenv("HUTCH_STORE", original)
+	if said := n.must(t, "installation", "backup", "--with-key", file); !strings.Contains(said, "1 sleeping sandboxes, copies of 1 that were awake, and the database: ") {
+		t.Errorf("it says %q", said)
+	}
+	if said := n.must(t, "installation", "verify", file); !strings.Contains(said, "and the database: ") {
+		t.Errorf("it says %q", said)
+	}
+	refused(again, "end all servers", "restore", file)
+	for _, id := range []string{"awake", "asleep"} { // the machine is lost
+		if _, err := n.Destroy(t.Context(), id, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.end(t, syscall.SIGTERM)
+	refused(again, "is not empty", "restore", file)
+
+	url := pgtest.New(t)
+	db, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	count := func(of string) (i int) {
+		t.Helper()
+		if err := db.QueryRow(t.Context(), "select count(*) from "+of).Scan(&i); err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	const clients = "pg_stat_activity where application_name = 'hutch' and datname = current_database()"
+	link := pgtest.NewLink(t, url)
+	link.Slow(100 * time.Millisecond)
+	n.data = again.data
+	killed := exec.Command(hutchtest.Program(t, "hutch"), "installation", "restore", file, "--data", n.data, "--store", link.URL)
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the restore fills the database", func() bool { return count(clients+" and state = 'idle in transaction'") > 0 })
+	killed.Process.Kill()
+	killed.Wait()
+	eventually(t, "the database knows that it ended", func() bool { return count(clients) == 0 })
+	if got := count("pg_namespace where nspname = 'hutch'"); got != 0 {
+		t.Error("the restore was killed, and the database is not empty")
+	}
+	os.Setenv("HUTCH_STORE", "")
+	refused(again, "give the URL of an empty one", "restore", file)
+	os.Setenv("HUTCH_STORE", url)
+	if said := n.must(t, "installation", "restore", file); !strings.Contains(said, "and the database: ") {
+		t.Errorf("it says %q", said)
+	}
+	n.start(t)
+	for _, id := range []string{"awake", "asleep"} {
+		if got := n.sh(t, id, askItself); got != id {
+			t.Errorf("the web server in %s says %q", id, got)
 		}
 	}
 }

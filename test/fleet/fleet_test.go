@@ -33,6 +33,7 @@ type node struct {
 	*client.Client
 	name, data, url string
 	args            []string
+	alone           bool // it is a server, and no node of a fleet
 	cmd             *exec.Cmd
 	said            hutchtest.Buffer
 }
@@ -62,8 +63,12 @@ func (n *node) must(t *testing.T, args ...string) string {
 // start returns when the node answers.
 func (n *node) start(t *testing.T) {
 	t.Helper()
-	n.cmd = exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", n.data, "--fleet-listen", "127.0.0.1:0",
-		"--runtime", "native", "--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}, n.args...)...)
+	args := []string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", n.data,
+		"--runtime", "native", "--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}
+	if !n.alone {
+		args = append(args, "--fleet-listen", "127.0.0.1:0")
+	}
+	n.cmd = exec.Command(hutchtest.Program(t, "hutch"), append(args, n.args...)...)
 	n.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	n.cmd.Stderr = &n.said
 	out, err := n.cmd.StdoutPipe()
