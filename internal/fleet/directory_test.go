@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"hutch"
 	"hutch/internal/hutchtest/pgtest"
 )
@@ -432,4 +434,36 @@ func BenchmarkPlace(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
+}
+
+// TestLeasesOfARestoredDatabase: the leases of a restored database have ended, and a process that runs as a node of it is not that node any more.
+func TestLeasesOfARestoredDatabase(t *testing.T) {
+	t.Parallel()
+	d := register(t, 2, 1)
+	n, err := beginNode(t.Context(), d, NodeInfo{Node: hutch.Node{ID: "n0"}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.add(t.Context(), "new", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgx.BeginFunc(t.Context(), d.db, func(tx pgx.Tx) error { return fence(t.Context(), tx) }); err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range list {
+		if info.Alive || (info.SeenUntil == nil) != (info.ID == "new") {
+			t.Errorf("%+v", info)
+		}
+	}
+	if err := n.renew(t.Context()); err != errCopy || n.serving() != errCopy {
+		t.Errorf("a process from before the restore: %v, %v", err, n.serving())
+	}
+	again, err := beginNode(t.Context(), d, NodeInfo{Node: hutch.Node{ID: "n0"}}, slog.New(slog.DiscardHandler))
+	if err != nil || again.serving() != nil {
+		t.Errorf("after a start: %v", err)
+	}
 }

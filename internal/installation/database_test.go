@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -657,5 +659,50 @@ func TestOlderDatabase(t *testing.T) {
 	err := database(t, url).QueryRow(t.Context(), `select max(stays), count(*), (select count(*) from fleet_tokens) from fleet_holders where checkpoint is null`).Scan(&stays, &holders, &tokens)
 	if err != nil || stays != "" || holders != 2 || tokens != 0 {
 		t.Errorf("%q, %d holders, %d tokens, %v", stays, holders, tokens, err)
+	}
+}
+
+// The memory that a backup and a restore need does not grow with the database.
+func TestDatabaseMemory(t *testing.T) {
+	s := newShared(t)
+	const size = 64 << 20 // as text it is twice as much
+	change(t, s.url, `insert into hutch.shelves (shelf, key, doc, version, changed)
+		select 'big', n::text, decode(repeat(md5(n::text), 2048), 'hex'), n, now() from generate_series(1, $1::int) n`, size/(32<<10))
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
+	most := func(do func()) (peak uint64) {
+		done, sampled := make(chan struct{}), make(chan struct{})
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		before := m.HeapAlloc
+		go func() {
+			defer close(sampled)
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc-min(m.HeapAlloc, before))
+			}
+		}()
+		do()
+		close(done)
+		<-sampled
+		return peak
+	}
+	var path string
+	var m Manifest
+	url, to := pgtest.New(t), folder(t)
+	written := most(func() { path, m = s.write(t) })
+	restored := most(func() {
+		if _, err := Restore(t.Context(), path, s.key, to, into(url)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%d MiB of rows: the backup needs %d MiB of memory, the restore %d MiB", m.Database.Tables[2].Bytes>>20, written>>20, restored>>20)
+	if most := uint64(size / 2); written > most || restored > most {
+		t.Errorf("more than %d MiB of memory", most>>20)
 	}
 }

@@ -1,4 +1,4 @@
-// Package installation backs up the data folder of a server, and restores it on another machine.
+// Package installation backs up the data folder of a server with its database, and restores both on another machine.
 //
 // A backup is one file: a line that names the format, a line of JSON, which is the header, and a tar archive that is compressed, encrypted
 // and authenticated with a key that is derived from the installation's secret key (see [travel.Seal]). The header is authenticated, too. So a
@@ -24,8 +24,26 @@
 // awake: the restored server finds no instance, and lets it continue from the copy. Without a copy, the restored server says that the sandbox
 // is lost.
 //
+// # A database that servers share
+//
+// If the state is in PostgreSQL, the records are read from there, each time in a new transaction that sees one moment. The last one is kept: all
+// tables in the backup are of the moment at which the files of sandboxes belong to the records. So the database comes after the data folder.
+// What was acknowledged before the backup began is in both. The opposite order would lose sandboxes without a word: files without a record are
+// removed at the next start, but a record without files says that its sandbox is lost.
+//
+// The tables are copied by COPY in text form, as pieces of a limited size, so neither a backup nor a restore has a table in memory. A restore
+// creates the tables with the migrations of this program, as they were at the backup's format, fills them, and brings them to the present
+// format. The names of tables and columns in its statements are those of this program: the names in a backup only choose among them.
+//
+// The backup of one node has the whole database, because nobody can restore half of it, and the data folder of this node only. Options leave
+// the database out for the other nodes of a fleet.
+//
 // # A restore is complete or has no effect
 //
 // [Restore] writes to the folder "restoring" in the data folder. When all of it was read, verified and written to the disk, that folder becomes
 // "restored", and then its content moves up. [Finish] continues after an interruption: a server calls it when it starts.
+//
+// The database is filled in one transaction, which is committed just before the folder becomes "restored". A process that is killed before
+// that leaves an empty database. One that is killed between the two leaves a database that names the backup, in the table hutch.restored, and
+// an empty folder: the same restore can be repeated, and only fills the folder. The first server that opens the database removes that table.
 package installation
