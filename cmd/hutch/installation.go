@@ -254,7 +254,7 @@ func tellAboutBackup(std streams, m installation.Manifest) {
 		fmt.Fprintf(std.err, "not in it, because they are not regular files: %d, such as %s\n", n, m.Skipped[0])
 	}
 	if m.Node != "" && m.Database == nil {
-		fmt.Fprintln(std.err, "the database is not in it: keep a backup of another node beside it, which has the database")
+		fmt.Fprintln(std.err, "the database is not in it: keep a backup beside it that has the database, such as that of another node")
 	}
 	if others := otherNodes(m); len(others) > 0 {
 		fmt.Fprintf(std.err, "only the data folder of the node %s is in it: back up the others too, with --no-database: %s\n", m.Node, someOf(others))
@@ -381,9 +381,12 @@ the same server.`,
 				if err != nil {
 					return m, "", err
 				}
+				if url != "" && m.Node == "" {
+					fmt.Fprintln(std.err, "--store is not used: the backup is of a server with its state in the data folder, which hutch store move moves to a database")
+				}
 				if m.Database != nil && !noDatabase {
 					if others := otherNodes(m); len(others) > 0 {
-						fmt.Fprintf(std.err, "the database has sandboxes of other nodes: restore their data folders too, or remove a node that is lost with hutch node rm: %s\n", someOf(others))
+						fmt.Fprintf(std.err, "the database has sandboxes of other nodes: restore their data folders too; in a fleet, hutch node rm removes a node that is lost: %s\n", someOf(others))
 					}
 				}
 				return m, restoredText(h.dir, to, m), nil

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,6 +103,9 @@ func TestCopiesOfANode(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	to := folder(t)
+	if _, err := Restore(t.Context(), path, key, to, into("")); !errors.Is(err, errHasNoDatabase) {
+		t.Errorf("a restore to a database: %v", err)
+	}
 	if _, err := Restore(t.Context(), path, key, to, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}

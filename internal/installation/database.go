@@ -105,6 +105,8 @@ func (d *databaseRestore) commit(ctx context.Context) error {
 
 var errNoTarget = hutch.Errorf(hutch.Invalid, "the backup has a PostgreSQL database: give the URL of an empty one with --store or in HUTCH_STORE, or leave it out with --no-database")
 
+var errHasNoDatabase = hutch.Errorf(hutch.Invalid, "the database of the server is not in this backup: restore the database from the backup that has it, or from a dump, and restore this one with --no-database")
+
 // backupID names a backup by its manifest.
 func backupID(manifest []byte) string {
 	sum := sha256.Sum256(manifest)

@@ -216,8 +216,12 @@ func extract(ctx context.Context, r io.Reader, dir string, database *databaseRes
 			err = ErrDamaged
 		}
 	}
-	if err == nil && m.Database != nil {
+	switch {
+	case err != nil:
+	case m.Database != nil:
 		err = database.read(ctx, in, text, m.Database)
+	case m.Node != "" && database.opt.Database != nil && !database.opt.WithoutDatabase:
+		err = errHasNoDatabase
 	}
 	if err != nil {
 		return m, err
