@@ -662,6 +662,33 @@ func TestOlderDatabase(t *testing.T) {
 	}
 }
 
+// A backup whose database goes away leaves no file.
+func TestDatabaseGoesAway(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	fill(t, s)
+	for what, cut := range map[string]func(*pgtest.Link){
+		"before":    (*pgtest.Link).Cut,
+		"meanwhile": func(l *pgtest.Link) { l.Slow(20 * time.Millisecond); time.AfterFunc(300*time.Millisecond, l.Cut) },
+	} {
+		link := pgtest.NewLink(t, s.url)
+		from, err := store.OpenBackup(t.Context(), store.Options{URL: link.URL, Key: storeKey(s.key)}, fleet.BackupPart())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		cut(link)
+		dir := t.TempDir()
+		_, err = Write(t.Context(), s.data, Options{To: filepath.Join(dir, "backup"), Key: s.key, Database: from})
+		if hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+			t.Errorf("%s: %v, %v", what, list, err)
+		}
+	}
+}
+
 // The memory that a backup and a restore need does not grow with the database.
 func TestDatabaseMemory(t *testing.T) {
 	s := newShared(t)

@@ -167,6 +167,39 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestBackupWithBucket: after a restore of one node, a sandbox of a lost node wakes from the bucket, and one that only a
+// lost node has says so.
+func TestBackupWithBucket(t *testing.T) {
+	bucket := hutchtest.Dir(t)
+	a, b, c := newFleet(t, "--fleet-bucket", bucket)
+	t.Setenv("HUTCH_TOKEN", token)
+	asleep, awake := placeOn(t, a, "c"), placeOn(t, a, "b")
+	a.sh(t, asleep, "echo kept > note")
+	a.sleeps(t, asleep, "c")
+	file, store := filepath.Join(hutchtest.Dir(t), "backup"), pgtest.New(t)
+	a.must(t, "installation", "backup", file)
+	if _, err := a.Destroy(t.Context(), awake, true); err != nil { // its programs end with the test
+		t.Fatal(err)
+	}
+	for _, n := range []*node{b, c, a} {
+		n.end(t, syscall.SIGKILL)
+	}
+	key := filepath.Join(a.data, "server", "secrets.key")
+	a.data, a.args = filepath.Join(hutchtest.Dir(t), "a"), []string{"--fleet-bucket", bucket}
+	a.must(t, "installation", "restore", file, "--secret-key", key, "--store", store)
+	a.start(t)
+	t.Cleanup(func() { // before its database and its folder are removed
+		a.Destroy(context.Background(), asleep, true)
+		a.end(t, syscall.SIGTERM)
+	})
+	if got := a.shSoon(t, asleep, "cat note"); got != "kept" {
+		t.Errorf("it says %q", got)
+	}
+	if _, err := a.Exec(t.Context(), awake, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "node b") {
+		t.Errorf("a sandbox that only the lost node has: %v", err)
+	}
+}
+
 // TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost. A restore that is
 // killed leaves the database empty, and is repeated.
 func TestBackupOfOneServer(t *testing.T) {
