@@ -14,7 +14,7 @@ import (
 
 // filtered passes the archive that pack writes to w, without entries that the patterns exclude. A folder is excluded
 // with everything in it. Without patterns the bytes are passed on unchanged.
-func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error {
+func filtered(w io.Writer, excludes []exclude, pack func(io.Writer) error) error {
 	if len(excludes) == 0 {
 		return pack(w)
 	}
@@ -30,7 +30,7 @@ func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error 
 }
 
 // copyArchive copies the entries that no pattern excludes, one after the other.
-func copyArchive(w io.Writer, r io.Reader, excludes []string) error {
+func copyArchive(w io.Writer, r io.Reader, excludes []exclude) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
 	for {
 		entry, err := in.Next()
@@ -63,11 +63,40 @@ func unreadable(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the archive of the workspace cannot be filtered: persist it without excludes").Because(err)
 }
 
+// exclude is a pattern of paths, and how many slashes the paths have that it can match: a path has a thousand folders
+// above it, and a thousand patterns are not tried for each.
+type exclude struct {
+	pattern     string
+	least, most int // slashes
+}
+
+// newExclude reads a pattern. Only a class, such as [!-~], can match a slash, or hold one that matches something else.
+func newExclude(pattern string) (exclude, error) {
+	_, err := path.Match(pattern, "")
+	slashes, classes := strings.Count(pattern, "/"), strings.Count(pattern, "[")
+	e := exclude{pattern, slashes, slashes + classes}
+	if classes > 0 {
+		e.least = 0
+	}
+	return e, err
+}
+
 // excluded reports whether a pattern matches a name or a folder above it.
-func excluded(name string, excludes []string) bool {
-	for p := strings.TrimPrefix(path.Clean("/"+name), "/"); p != "" && p != "."; p = path.Dir(p) {
-		for _, pattern := range excludes {
-			if ok, _ := path.Match(pattern, p); ok {
+func excluded(name string, excludes []exclude) bool {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if name == "" {
+		return false
+	}
+	var folders []string // by their number of slashes, and the name itself
+	for i := range len(name) {
+		if name[i] == '/' {
+			folders = append(folders, name[:i])
+		}
+	}
+	folders = append(folders, name)
+	for _, e := range excludes {
+		for _, p := range folders[min(e.least, len(folders)):min(e.most+1, len(folders))] {
+			if ok, _ := path.Match(e.pattern, p); ok {
 				return true
 			}
 		}

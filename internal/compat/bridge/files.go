@@ -164,8 +164,8 @@ const maxExcludes = 1000
 
 // parseExcludes reads which paths to leave out of an archive: paths relative to the workspace, which can have the
 // wildcards of [path.Match].
-func parseExcludes(text string) ([]string, error) {
-	var list []string
+func parseExcludes(text string) ([]exclude, error) {
+	var list []exclude
 	for part := range strings.SplitSeq(text, ",") {
 		if part == "" {
 			continue
@@ -174,10 +174,11 @@ func parseExcludes(text string) ([]string, error) {
 			return nil, hutch.Errorf(hutch.Invalid, `exclude paths must not contain ".."`)
 		}
 		part = strings.TrimPrefix(path.Clean("/"+part), "/")
-		if _, err := path.Match(part, ""); err != nil {
+		e, err := newExclude(part)
+		if err != nil {
 			return nil, hutch.Errorf(hutch.Invalid, "the exclude path %.80q is not a pattern: %v", part, err)
 		}
-		if list = append(list, part); len(list) > maxExcludes {
+		if list = append(list, e); len(list) > maxExcludes {
 			return nil, hutch.Errorf(hutch.Invalid, "there are more than %d exclude paths", maxExcludes)
 		}
 	}

@@ -85,11 +85,15 @@ func FuzzFilter(f *testing.F) {
 		w.Write([]byte("ok"))
 	}
 	w.Close()
+	skip, err := parseExcludes("skip")
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add(seed.Bytes())
 	f.Add(seed.Bytes()[:700])
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		var out bytes.Buffer
-		err := filtered(&out, []string{"skip"}, func(w io.Writer) error { _, err := w.Write(archive); return err })
+		err := filtered(&out, skip, func(w io.Writer) error { _, err := w.Write(archive); return err })
 		if err != nil {
 			return
 		}
@@ -98,9 +102,63 @@ func FuzzFilter(f *testing.F) {
 			if err == io.EOF {
 				return
 			}
-			if err != nil || excluded(e.Name, []string{"skip"}) {
+			if err != nil || excluded(e.Name, skip) {
 				t.Fatalf("%v: %v", e, err)
 			}
 		}
 	})
+}
+
+// Patterns match as if each were tried for a path and for every folder above it.
+func TestExcluded(t *testing.T) {
+	for text, want := range map[string]string{
+		"a":             "a a/b a/b/c",
+		"a/b":           "a/b a/b/c",
+		"a/b/c/d":       "",
+		"*":             "a a/b a/b/c x y/b",
+		"*/b":           "a/b a/b/c y/b",
+		"?/?":           "a/b a/b/c y/b",
+		"a[!-~]b":       "a/b a/b/c",
+		"a[/]b":         "a/b a/b/c",
+		`\a`:            "a a/b a/b/c",
+		"[x/y]":         "x y/b",
+		"[a-b][/][a-b]": "a/b a/b/c",
+		"q,x,y/":        "x y/b",
+	} {
+		list, err := parseExcludes(text)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		var got []string
+		for _, name := range []string{"a", "./a/b", "/a/b/c", "x", "y/b"} {
+			if excluded(name, list) {
+				got = append(got, strings.Trim(name, "./"))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q leaves out %q, not %q", text, got, want)
+		}
+	}
+}
+
+// A program in the sandbox chooses the paths that this server compares with a thousand patterns. A deep path costs not
+// much more than another one of its length.
+func TestCostOfExcludes(t *testing.T) {
+	list, err := parseExcludes(strings.TrimSuffix(strings.Repeat("*a*a*a*a*a*a*a*a*a*a*a*a*a*b,", maxExcludes), ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := func(name string) time.Duration {
+		least := time.Hour
+		for range 3 {
+			began := time.Now()
+			excluded(name, list)
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	flat, deep := took(strings.Repeat("a", 200)), took(strings.Repeat("a/", 2000)+"a")
+	if deep > 20*flat {
+		t.Errorf("a deep path takes %v, and one without folders %v", deep, flat)
+	}
 }

@@ -18,11 +18,35 @@ func FuzzPatterns(f *testing.F) {
 	f.Add("[!a-")
 	f.Add(`\d+(`)
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := patterns([]string{text})
-		if err == nil && text != "" && text != "null" && !strings.ContainsAny(text, "*?[]") && strings.ToValidUTF8(text, "") == text && !matches(list, text) {
+		set, err := patterns([]string{text})
+		if err == nil && text != "" && text != "null" && !strings.ContainsAny(text, "*?[]") && strings.ToValidUTF8(text, "") == text && !set.match(text) {
 			t.Errorf("%q does not match itself", text)
 		}
 	})
+}
+
+// A program in the sandbox chooses the names that this server compares with patterns: their steps are limited, and so is the work of a
+// request.
+func TestCostOfPatterns(t *testing.T) {
+	long := strings.Repeat("*a", maxPattern/2)
+	for what, list := range map[string][]string{"a long pattern": {long}, "many patterns": slices.Repeat([]string{strings.Repeat("*a", 10)}, maxPatterns)} {
+		if _, err := patterns(list); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	set, err := patterns([]string{strings.Repeat("*a", 100), "*.py"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, spent, n := strings.Repeat("a/", 2000), work(0), 0
+	for ; spent.add(set, name) == nil; n++ {
+		if n == 10_000 {
+			t.Fatal("there is no end of it")
+		}
+	}
+	if n < 100 {
+		t.Errorf("only %d long names can be compared", n)
+	}
 }
 
 // FuzzReplacement: a replacement changes the lines that it names only.

@@ -2,9 +2,11 @@ package openterminal
 
 import (
 	"context"
+	"errors"
 	"math"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -119,10 +121,16 @@ func (c *call) grep() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perLine, cut, list := c.flag("match_per_line", true), false, []found{}
+	perLine, cut, list, spent := c.flag("match_per_line", true), false, []found{}, work(0)
 	err = c.svc.SearchFiles(c.ctx, c.sandbox, hutch.SearchRequest{Path: target, Pattern: pattern, Hidden: true, Limit: 10000}, func(m hutch.Match) error {
-		if len(include) > 0 && !matches(include, path.Base(m.Path)) {
-			return nil
+		if len(include.all) > 0 {
+			name := path.Base(m.Path)
+			if err := spent.add(include, name); err != nil {
+				return err
+			}
+			if !include.match(name) {
+				return nil
+			}
 		}
 		if !perLine && len(list) > 0 && list[len(list)-1].File == m.Path {
 			return nil
@@ -177,12 +185,15 @@ func (c *call) glob() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut, list := false, []item{}
+	cut, list, spent := false, []item{}, work(0)
 	err = c.svc.ListFiles(c.ctx, c.sandbox, hutch.ListRequest{Path: target, Recursive: true, Hidden: true}, func(f hutch.FileInfo) error {
 		i := itemOf(f)
 		i.Path = strings.ToValidUTF8(strings.TrimPrefix(f.Path, strings.TrimSuffix(target, "/")+"/"), "\ufffd")
 		names := []string{f.Name, i.Path}
-		if kind == "file" && i.Type != "file" || kind == "directory" && i.Type != "directory" || !matches(wanted, names...) || matches(unwanted, names...) {
+		if err := errors.Join(spent.add(wanted, names...), spent.add(unwanted, names...)); err != nil {
+			return err
+		}
+		if kind == "file" && i.Type != "file" || kind == "directory" && i.Type != "directory" || !wanted.match(names...) || unwanted.match(names...) {
 			return nil
 		}
 		if len(list) == most {
@@ -201,33 +212,67 @@ func (c *call) glob() (any, error) {
 	return map[string]any{"pattern": pattern, "path": target, "matches": list, "truncated": cut}, nil
 }
 
-// The limits of patterns.
+// The limits of patterns. A program chooses the names, and this server compares them: each step of a pattern can run at
+// each byte of a name. So there are limits on the steps of the patterns, and on the steps of one request.
 const (
 	maxPatterns = 50
 	maxPattern  = 1 << 10 // bytes
+	maxSteps    = 1000    // of the patterns of one parameter together
+	maxWork     = 1 << 30
 )
 
+// patternSet is the patterns of a parameter.
+type patternSet struct {
+	all   []*regexp.Regexp
+	steps int
+}
+
 // patterns compiles patterns of a shell, in which * also matches slashes, as in Python's fnmatch.
-func patterns(list []string) ([]*regexp.Regexp, error) {
-	var all []*regexp.Regexp
+func patterns(list []string) (set patternSet, err error) {
 	for _, text := range list {
 		if text == "" || text == "null" {
 			continue
 		}
-		if len(all) == maxPatterns || len(text) > maxPattern {
-			return nil, hutch.Errorf(hutch.Invalid, "there are more than %d patterns, or one of more than %d bytes", maxPatterns, maxPattern)
+		if len(set.all) == maxPatterns || len(text) > maxPattern {
+			return set, hutch.Errorf(hutch.Invalid, "there are more than %d patterns, or one of more than %d bytes", maxPatterns, maxPattern)
 		}
 		quoted := regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd"))
-		quoted = strings.NewReplacer(`\*`, "(?s:.*)", `\?`, "(?s:.)", `\[!`, "[^", `\[`, "[", `\]`, "]").Replace(quoted)
-		re, err := regexp.Compile("^(?:" + quoted + ")$")
+		quoted = "^(?:" + strings.NewReplacer(`\*`, "(?s:.*)", `\?`, "(?s:.)", `\[!`, "[^", `\[`, "[", `\]`, "]").Replace(quoted) + ")$"
+		tree, err := syntax.Parse(quoted, syntax.Perl)
 		if err != nil {
-			return nil, hutch.Errorf(hutch.Invalid, "the pattern %.60q cannot be used: write *, ? and [a-z]", text)
+			return set, hutch.Errorf(hutch.Invalid, "the pattern %.60q cannot be used: write *, ? and [a-z]", text)
 		}
-		all = append(all, re)
+		program, err := syntax.Compile(tree.Simplify())
+		if err != nil {
+			return set, err
+		}
+		if set.steps += len(program.Inst); set.steps > maxSteps {
+			return set, hutch.Errorf(hutch.Invalid, "the patterns are too complex: give fewer or shorter ones")
+		}
+		re, err := regexp.Compile(quoted)
+		if err != nil {
+			return set, err
+		}
+		set.all = append(set.all, re)
 	}
-	return all, nil
+	return set, nil
 }
 
-func matches(list []*regexp.Regexp, names ...string) bool {
-	return slices.ContainsFunc(list, func(re *regexp.Regexp) bool { return slices.ContainsFunc(names, re.MatchString) })
+// match reports whether a pattern matches a name.
+func (p patternSet) match(names ...string) bool {
+	return slices.ContainsFunc(p.all, func(re *regexp.Regexp) bool { return slices.ContainsFunc(names, re.MatchString) })
+}
+
+// work counts the steps of a request.
+type work int
+
+// add counts the comparison of names with patterns, and returns an error if it is too much.
+func (w *work) add(p patternSet, names ...string) error {
+	for _, name := range names {
+		*w += work(p.steps * len(name))
+	}
+	if *w > maxWork {
+		return hutch.Errorf(hutch.Exhausted, "the search compares too many names with its patterns: search a smaller folder, or give shorter patterns").With("limit", "patterns")
+	}
+	return nil
 }
