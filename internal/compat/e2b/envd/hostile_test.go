@@ -159,7 +159,8 @@ func TestRememberedIsSmall(t *testing.T) {
 		t.Errorf("%.200v", list)
 	}
 
-	v, name := &watcher{}, strings.Repeat("d/", 2000)
+	free := func() (func(int) bool, func()) { return func(int) bool { return true }, func() {} }
+	v, name := &watcher{budget: free}, strings.Repeat("d/", 2000)
 	for range maxEventBytes/len(name) - 50 {
 		if err := v.collect(filesystemEvent{Name: name}); err != nil {
 			t.Fatal(err)
@@ -209,6 +210,36 @@ func TestListIsCharged(t *testing.T) {
 	if _, err := w.handler.listDir(q, listDirRequest{Path: "d"}); hutch.KindOf(err) != hutch.Exhausted {
 		t.Errorf("a list beyond the share of its caller: %v", err)
 	}
+}
+
+// What watchers have collected is charged to their caller until the caller takes it: programs choose the names, and each sandbox can
+// have many watchers.
+func TestWatchersAreCharged(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.write("d/a", "")
+	memory := room.New(20_000, 20_000)
+	tab, free := memory.Open("ada")
+	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, caller.With(t.Context(), caller.Caller{Budget: tab})}
+	answer, err := w.handler.createWatcher(q, watchRequest{Path: w.home + "/d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free() // the request has ended
+	for i := range 200 {
+		w.write("d/"+strings.Repeat("n", 200)+strconv.Itoa(i), "")
+	}
+	w.eventually("the watcher ends", func() bool {
+		_, err := w.handler.watcherEvents(q, watcherRequest(answer))
+		return err != nil && hutch.KindOf(err) == hutch.Exhausted
+	})
+	if _, err := w.handler.removeWatcher(q, watcherRequest(answer)); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("its memory is given back", func() bool {
+		tab, free := memory.Open("ada")
+		defer free()
+		return tab.Take(20_000)
+	})
 }
 
 func FuzzFrame(f *testing.F) {

@@ -171,10 +171,16 @@ type watcher struct {
 	idle   *time.Timer
 	cancel context.CancelCauseFunc
 
+	// budget opens a part of the owner's memory budget.
+	budget func() (take func(int) bool, free func())
+
 	mu     sync.Mutex
 	events []filesystemEvent
-	size   int   // estimated size of the events, in bytes
-	err    error // why it ended
+	size   int            // estimated size of the events, in bytes
+	take   func(int) bool // takes memory for the events, until the client has them
+	free   func()         // gives that back; nil if there are no events
+	gone   bool           // it was removed
+	err    error          // why it ended
 }
 
 type (
@@ -197,7 +203,12 @@ func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, err
 	}
 	ctx, cancel := h.lasting(q)
 	key := watcherKey{place(q.ctx, q.target), hutch.NewID("watch")}
-	v := &watcher{cancel: cancel, idle: time.AfterFunc(watcherIdle, func() { h.watchers.remove(key) })}
+	budget := caller.From(q.ctx).Budget
+	again := func() (func(int) bool, func()) {
+		tab, free := budget.Again()
+		return tab.Take, free
+	}
+	v := &watcher{cancel: cancel, budget: again, idle: time.AfterFunc(watcherIdle, func() { h.watchers.remove(key) })}
 	if err := h.watchers.add(key, v); err != nil {
 		v.end()
 		return watcherResponse{}, err
@@ -275,6 +286,18 @@ func (ws *watchers) remove(key watcherKey) {
 func (v *watcher) end() {
 	v.cancel(nil)
 	v.idle.Stop()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gone = true
+	v.dropLocked()
+}
+
+// dropLocked removes the events, and gives their memory back.
+func (v *watcher) dropLocked() {
+	if v.free != nil {
+		v.free()
+	}
+	v.events, v.size, v.take, v.free = nil, 0, nil, nil
 }
 
 func (ws *watchers) find(q request, id string) (*watcher, error) {
@@ -286,12 +309,23 @@ func (ws *watchers) find(q request, id string) (*watcher, error) {
 	return nil, rpcErrorf(notFound, "watcher with id %.100s not found", id)
 }
 
+// errManyEvents ends a watcher whose changes take more than the server may hold for the caller.
+var errManyEvents = hutch.Errorf(hutch.Exhausted, "the changes take more memory than there is for the requests of this token: get them more often, or watch fewer folders").With("limit", "memory of requests")
+
 func (v *watcher) collect(e filesystemEvent) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.size += e.size()
-	if len(v.events) >= maxEvents || v.size > maxEventBytes {
+	if v.gone {
+		return errGone
+	}
+	if v.size += e.size(); len(v.events) >= maxEvents || v.size > maxEventBytes {
 		return errOverflow
+	}
+	if v.free == nil {
+		v.take, v.free = v.budget()
+	}
+	if !v.take(e.size()) {
+		return errManyEvents
 	}
 	v.events = append(v.events, e)
 	return nil
@@ -315,8 +349,11 @@ func (h *Handler) watcherEvents(q request, m watcherRequest) (eventsResponse, er
 	if len(v.events) == 0 && v.err != nil && !errors.Is(v.err, context.Canceled) {
 		return eventsResponse{}, v.err
 	}
+	if !caller.From(q.ctx).Budget.Take(v.size) { // the answer is whole in memory
+		return eventsResponse{}, errLongList
+	}
 	answer := eventsResponse{append([]filesystemEvent{}, v.events...)}
-	v.events, v.size = nil, 0
+	v.dropLocked()
 	return answer, nil
 }
 
