@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
 
 	"hutch"
@@ -187,13 +186,6 @@ func (s *solver) receive(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// mostPatterns is how many patterns a .dockerignore, or a COPY, can have: each of them is tried on each path.
-const mostPatterns = 1000
-
-func tooManyPatterns(where string) error {
-	return hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")
-}
-
 // ignore drops files that .dockerignore names.
 func (s *solver) ignore(ctx context.Context, t *tree) error {
 	name := ".dockerignore"
@@ -208,27 +200,25 @@ func (s *solver) ignore(ctx context.Context, t *tree) error {
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "%s cannot be read: %v", name, err)
 	}
-	if len(patterns) > mostPatterns {
-		return tooManyPatterns(name)
-	}
 	if s.req.Dockerfile == "" {
 		patterns = append(patterns, "!"+clean(cmp.Or(s.req.File, defaultFile)))
 	}
-	m, err := patternmatcher.New(patterns)
+	m, err := newPathPatterns(patterns, name)
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read: %v", name, err)
+		return err
 	}
-	for _, at := range slices.Backward(t.paths()) { // a folder after its content
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		out, err := m.MatchesOrParentMatches(at)
+	var ignored []string
+	for _, at := range t.paths() {
+		out, err := m.match(ctx, at)
 		if err != nil {
-			return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read: %v", name, err)
+			return err
 		}
 		if out && at != "." {
-			t.drop(at)
+			ignored = append(ignored, at)
 		}
+	}
+	for _, at := range slices.Backward(ignored) { // a folder after its content
+		t.drop(at)
 	}
 	return nil
 }

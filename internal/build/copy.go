@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/moby/buildkit/solver/pb"
-	"github.com/moby/patternmatcher"
 	chmod "github.com/tonistiigi/dchapes-mode"
 
 	"hutch"
@@ -34,7 +33,7 @@ type copying struct {
 	owned            bool // the owner is set
 	uid, gid         int
 	chmod            *chmod.Set
-	include, exclude *patternmatcher.PatternMatcher
+	include, exclude *pathPatterns
 }
 
 func (w *fileWork) copy(from, to view, a *pb.FileActionCopy) error {
@@ -71,15 +70,12 @@ func (c *copying) prepare() (err error) {
 		}
 		c.chmod = &set
 	}
-	for to, patterns := range map[**patternmatcher.PatternMatcher][]string{&c.include: c.a.IncludePatterns, &c.exclude: c.a.ExcludePatterns} {
+	for to, patterns := range map[**pathPatterns][]string{&c.include: c.a.IncludePatterns, &c.exclude: c.a.ExcludePatterns} {
 		if len(patterns) == 0 {
 			continue
 		}
-		if len(patterns) > mostPatterns {
-			return tooManyPatterns("a COPY or ADD")
-		}
-		if *to, err = patternmatcher.New(patterns); err != nil {
-			return hutch.Errorf(hutch.Invalid, "a pattern of %.200q cannot be read: %v", strings.Join(patterns, " "), err)
+		if *to, err = newPathPatterns(patterns, "a COPY or ADD"); err != nil {
+			return err
 		}
 	}
 	for _, name := range c.a.RequiredPaths {
@@ -214,12 +210,12 @@ func (c *copying) chosen(below string, f found) (bool, error) {
 		return c.include == nil, nil
 	}
 	if c.include != nil {
-		if ok, err := c.include.MatchesOrParentMatches(below); err != nil || !ok {
+		if ok, err := c.include.match(c.ctx, below); err != nil || !ok {
 			return false, err
 		}
 	}
 	if c.exclude != nil {
-		no, err := c.exclude.MatchesOrParentMatches(below)
+		no, err := c.exclude.match(c.ctx, below)
 		return !no, err
 	}
 	return true, nil
