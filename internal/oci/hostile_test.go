@@ -88,3 +88,38 @@ func TestMemoryOfRecords(t *testing.T) {
 		t.Errorf("another owner: %v", err)
 	}
 }
+
+// In memory a list of empty objects is fifty times as long as its text, so a document has a limit of values.
+func TestMemoryOfDocuments(t *testing.T) {
+	w := newWorld(t)
+	w.open(Options{})
+	many := func(begin, value, end string) []byte {
+		return []byte(begin + strings.Repeat(value+",", 1_300_000) + value + end)
+	}
+	for what, read := range map[string]func() error{
+		"an index": func() error {
+			_, err := parseDocument(many(`{"schemaVersion":2,"manifests":[`, "{}", "]}"))
+			return err
+		},
+		"a manifest": func() error {
+			_, err := parseDocument(many(`{"schemaVersion":2,"config":{},"layers":[`, "{}", "]}"))
+			return err
+		},
+		"a configuration": func() error {
+			_, err := w.store.describe(nil, document{}, many(`{"history":[`, "{}", "]}"), platform{})
+			return err
+		},
+		"a list of Docker's": func() error {
+			_, err := w.store.Load(t.Context(), archiveOf("manifest.json", string(many("[", "{}", "]"))), LoadOptions{Owner: "ann"})
+			return err
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := read()
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 || !errors.Is(err, hutch.Exhausted) {
+			t.Errorf("%s of 4 MB takes %d MiB: %v", what, took>>20, err)
+		}
+	}
+}

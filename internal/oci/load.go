@@ -255,7 +255,9 @@ func (a *archive) dockerImages() ([]foundImage, error) {
 		Config           string
 		RepoTags, Layers []string
 	}
-	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 || len(list) > mostImages {
+	if err := decode(text, &list); hutch.KindOf(err) == hutch.Exhausted {
+		return nil, err
+	} else if err != nil || len(list) == 0 || len(list) > mostImages {
 		return nil, hutch.Errorf(hutch.Invalid, "manifest.json in the file cannot be read, or does not list 1 to %d images: save it again", mostImages)
 	}
 	var found []foundImage

@@ -21,11 +21,36 @@ type document struct {
 	Layers        []v1.Descriptor `json:"layers"`
 }
 
+// mostValues is how many values a manifest or a configuration can have. In memory a list of empty objects is fifty
+// times as long as its text. An index of a thousand images has ten thousand values.
+const mostValues = 50_000
+
+// decode reads a document that a registry or an archive has.
+func decode(body []byte, v any) error {
+	values, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			values++
+		}
+	}
+	if values >= mostValues {
+		return hutch.Errorf(hutch.Exhausted, "the manifest or the configuration of the image has more than %d values: have it built with fewer", mostValues).With("limit", "image values")
+	}
+	return json.Unmarshal(body, v)
+}
+
 // parseDocument refuses documents that different readers could understand differently.
 func parseDocument(body []byte) (document, error) {
 	var d document
-	err := json.Unmarshal(body, &d)
+	err := decode(body, &d)
 	switch {
+	case hutch.KindOf(err) == hutch.Exhausted:
+		return d, err
 	case err != nil:
 		return d, hutch.Errorf(hutch.Invalid, "the manifest of the image is not a JSON document, or has a bad digest: have the image pushed again").Because(err)
 	case d.SchemaVersion != 2:
@@ -125,7 +150,9 @@ func (s *Store) describe(manifest []byte, d document, config []byte, want platfo
 		v1.ConfigFile
 		Config runConfig `json:"config"`
 	}
-	if err := json.Unmarshal(config, &c); err != nil {
+	if err := decode(config, &c); hutch.KindOf(err) == hutch.Exhausted {
+		return record{}, err
+	} else if err != nil {
 		return record{}, hutch.Errorf(hutch.Invalid, "the configuration of the image cannot be read: have the image pushed again").Because(err)
 	}
 	if is := (platform{c.OS, c.Architecture, c.Variant}); !want.matches(is) {
