@@ -21,8 +21,10 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/hutchtest"
+	"hutch/internal/room"
 )
 
 // entry is a member of an archive; what it does not say is that of a file.
@@ -242,6 +244,21 @@ func TestBadForms(t *testing.T) {
 		t.Errorf("no boundary: %d %s", w.Code, w.Body)
 	}
 	noneLeft(t, svc)
+}
+
+// TestRequestInAFormIsCharged: it is held in memory, unlike the archive after it.
+func TestRequestInAFormIsCharged(t *testing.T) {
+	t.Parallel()
+	body, kind := formed([2]string{"request", `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`}, [2]string{"archive", "x"})
+	tab, free := room.New(1<<20, 1<<20).Open("ada")
+	defer free()
+	r := httptest.NewRequest("POST", "/agents", body)
+	r.Header.Set("Content-Type", kind)
+	w := httptest.NewRecorder()
+	coding.NewHandler(service{}).ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: tab})))
+	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "memory of requests") {
+		t.Errorf("%d %.300s", w.Code, w.Body)
+	}
 }
 
 // TestRefusedOnOneConnection: a form that is refused before its end leaves its connection to the next request. net/http

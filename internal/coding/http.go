@@ -121,13 +121,16 @@ func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err 
 	if err != nil || part.FormName() != "request" {
 		return req, errors.Join(hutch.Errorf(hutch.Invalid, "the first part of the form must be request, with the JSON of the request; the second is archive, with the files"), err)
 	}
-	text, err := io.ReadAll(io.LimitReader(part, compat.MaxRequest+1))
+	budget := caller.From(r.Context()).Budget
+	text, err := io.ReadAll(budget.Reader(io.LimitReader(part, compat.MaxRequest+1), compat.ErrNoRoom))
 	switch {
+	case errors.Is(err, hutch.Exhausted):
+		return req, err
 	case err != nil:
 		return req, errNotWhole(err)
 	case len(text) > compat.MaxRequest:
 		return req, compat.ErrTooLarge
-	case !caller.From(r.Context()).Budget.TakeJSON(text):
+	case !budget.TakeJSON(text):
 		return req, compat.ErrNoRoom
 	}
 	if err := decode(text, &req); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/httpio"
 	"hutch/internal/stream"
 )
@@ -38,6 +39,10 @@ func (h imageRoutes) build(w http.ResponseWriter, r *http.Request) {
 	es.send("", "end", answer)
 }
 
+// errNoRoomForPart is for a request of a build. Only the context after it is a stream, which takes no memory.
+var errNoRoomForPart = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").
+	With("limit", "memory of requests").With("retryAfter", 1)
+
 // buildParts reads the request of a build, and opens the context after it. A missing context is empty.
 func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hutch.BuildRequest, files io.Reader, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -49,12 +54,15 @@ func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hut
 	if err != nil || part.FormName() != "request" {
 		return req, nil, errors.Join(hutch.Errorf(hutch.Invalid, "the first part of the body must be request, with the JSON of the build"), err)
 	}
-	text, err := io.ReadAll(io.LimitReader(part, stream.MaxRequest+1))
+	budget := caller.From(r.Context()).Budget
+	text, err := io.ReadAll(budget.Reader(io.LimitReader(part, stream.MaxRequest+1), errNoRoomForPart))
 	switch {
 	case err != nil:
 		return req, nil, err
 	case len(text) > stream.MaxRequest:
 		return req, nil, errTooLarge
+	case !budget.TakeJSON(text):
+		return req, nil, errManyValues
 	}
 	if err := decode(text, &req); err != nil {
 		return req, nil, err

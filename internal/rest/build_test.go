@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/rest"
+	"hutch/internal/room"
 	"hutch/internal/scripted"
 )
 
@@ -61,4 +64,29 @@ func TestProgressDuringUpload(t *testing.T) {
 	if err != nil || !strings.Contains(string(got), fmt.Sprintf("%q", fmt.Sprint(size))) {
 		t.Errorf("%s %v", got, err)
 	}
+}
+
+// The request of a build is held in memory, unlike the context after it, and so it is charged: its bytes and its lists.
+func TestRequestOfABuildIsCharged(t *testing.T) {
+	t.Parallel()
+	h := rest.NewHandler(&scripted.Service{}, rest.Options{Images: early{}})
+	for what, c := range map[string]struct {
+		room int
+		text string
+	}{
+		"bytes": {1 << 20, `{"name":"` + strings.Repeat("x", 2<<20) + `"}`},
+		"lists": {8 << 20, `{"network":{"allow":[` + strings.Repeat("{},", 100_000) + `{}]}}`},
+	} {
+		tab, free := room.New(c.room, c.room).Open("ada")
+		body := "--b\r\nContent-Disposition: form-data; name=\"request\"\r\n\r\n" + c.text + "\r\n--b--\r\n"
+		r := httptest.NewRequest("POST", "/v1/images/build", strings.NewReader(body))
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: tab})))
+		free()
+		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "memory of requests") {
+			t.Errorf("%s: %d %.300s", what, w.Code, w.Body)
+		}
+	}
+	h.Close()
 }

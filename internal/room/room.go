@@ -6,7 +6,10 @@
 // other client. Calls without a request have no Tab, and are not limited here.
 package room
 
-import "sync"
+import (
+	"io"
+	"sync"
+)
 
 // Room is the memory that all callers can take together. The zero value has none.
 type Room struct {
@@ -91,6 +94,24 @@ func (t *Tab) TakeSpare(n int) bool {
 	}
 	t.noteLocked(n)
 	return true
+}
+
+// Reader returns r, whose bytes are charged as they are read; without memory for more, Read returns full. It is for a
+// part of a body that is kept, where the body itself is only passed on and does not count.
+func (t *Tab) Reader(r io.Reader, full error) io.Reader { return charged{r, t, full} }
+
+type charged struct {
+	io.Reader
+	tab  *Tab
+	full error
+}
+
+func (c charged) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if n > 0 && !c.tab.Take(n) {
+		return 0, c.full
+	}
+	return n, err
 }
 
 // aValue estimates the decoded size of a value in a JSON list or object, without its text, in bytes.
