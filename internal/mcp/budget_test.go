@@ -2,8 +2,10 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"hutch"
@@ -17,11 +19,11 @@ import (
 // request and the call have ended.
 func TestMemoryOfACall(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		all := room.New(100, 100)
+		all := room.New(100_000, 100_000)
 		took := make(chan bool, 1)
 		h := mcp.NewHandler(&scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 			budget := caller.From(ctx).Budget
-			took <- budget.Take(60) && !budget.Take(60)
+			took <- budget.Take(60_000) && !budget.Take(60_000)
 			return hutch.ExecResult{}, nil
 		}}, mcp.Options{})
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,10 +41,31 @@ func TestMemoryOfACall(t *testing.T) {
 		ss.Close()
 		h.Close(t.Context())
 		srv.Close() // waits for every request
-		if last, free := all.Open("ada"); !last.Take(100) {
+		if last, free := all.Open("ada"); !last.Take(100_000) {
 			t.Error("all calls have ended, and memory is still taken")
 		} else {
 			free()
 		}
 	})
+}
+
+// A list of short values takes many times the memory of its text, and is charged before it is decoded.
+func TestMemoryOfLists(t *testing.T) {
+	t.Parallel()
+	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{})
+	all := room.New(8<<20, 8<<20)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tab, free := all.Open("ada")
+		defer free()
+		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+	}))
+	t.Cleanup(func() { srv.Close(); h.Close(context.Background()) })
+	list := "[" + strings.Repeat("0,", 1_000_000) + "0]"
+	for _, version := range eras {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"screen","arguments":{"sandboxId":"s","action":"zoom","region":` + list + `}}}`
+		status, _, msg := post(t, srv.URL, body, "MCP-Protocol-Version", version)
+		if text := fmt.Sprint(msg); !strings.Contains(text, "memory of requests") {
+			t.Errorf("%s: %d %.300s", version, status, text)
+		}
+	}
 }

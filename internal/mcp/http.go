@@ -64,6 +64,9 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
+var errManyValues = hutch.Errorf(hutch.Exhausted, "the lists in the message take more memory than there is for the requests of this token: send fewer values at a time").
+	With("limit", "memory of requests")
+
 // ServeHTTP answers one request by the rules of its era.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r, h.opt.MaxBody)
@@ -76,6 +79,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !caller.From(r.Context()).Budget.TakeJSON(body) {
+		Refuse(w, r, errManyValues)
+		return
+	}
 	who := caller.From(r.Context()).Principal
 	a := &answer{ResponseWriter: httpio.NewWriter(w, r, writeLimit), ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != "", done: make(chan struct{})}
 	defer h.answers.open(r, a)()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/httpio"
 	"hutch/internal/jsonfault"
@@ -213,6 +214,8 @@ func refuseEncoding(w http.ResponseWriter, want, encoding string) {
 	writeJSON(w, httpStatus[e.Code], e)
 }
 
+var errManyValues = hutch.Errorf(hutch.Exhausted, "the lists in the message take more memory than there is for the requests of this token: send fewer values at a time").With("limit", "memory of requests")
+
 // readMessage reads a body to its end, so that the server notices when the client leaves.
 func readMessage(w http.ResponseWriter, r *http.Request, silence time.Duration, head int) ([]byte, error) {
 	limit := maxMessage + head
@@ -224,6 +227,8 @@ func readMessage(w http.ResponseWriter, r *http.Request, silence time.Duration, 
 		return nil, rpcErrorf(invalidArgument, "the request's body did not arrive whole: send it again")
 	case len(b) > limit:
 		return nil, rpcErrorf(resourceExhausted, "the message has more than %d bytes, the limit", maxMessage)
+	case !caller.From(r.Context()).Budget.TakeJSON(b): // the head of a frame is five bytes of it
+		return nil, errManyValues
 	}
 	return b, nil
 }

@@ -242,6 +242,28 @@ func TestWatchersAreCharged(t *testing.T) {
 	})
 }
 
+// A list of short values takes many times the memory of its text, and is charged before it is decoded.
+func TestMessagesAreCharged(t *testing.T) {
+	w := newWorld(t, Options{})
+	tab, free := room.New(8<<20, 8<<20).Open("ada")
+	defer free()
+	list := `{"process":{"cmd":"true","args":[` + strings.Repeat(`"",`, 100_000) + `""]}}`
+	for path, kind := range map[string]string{"/process.Process/Start": streamType, "/process.Process/SendInput": unaryType} {
+		body := []byte(list)
+		if kind == streamType {
+			body = append(head(0, uint32(len(list))), list...)
+		}
+		r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", kind)
+		ctx := seam.With(caller.With(t.Context(), caller.Caller{Budget: tab}), seam.Target{Sandbox: w.sandbox, Service: w.svc, Verified: true})
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, r.WithContext(ctx))
+		if text := answer.Body.String(); !strings.Contains(text, "resource_exhausted") || !strings.Contains(text, "lists in the message") {
+			t.Errorf("%s: %d %.300s", path, answer.Code, text)
+		}
+	}
+}
+
 func FuzzFrame(f *testing.F) {
 	f.Add(frameOf(bash("true")))
 	f.Add(append(head(0, 9), "{}"...))
