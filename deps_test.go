@@ -36,10 +36,11 @@ var layers = []layer{
 
 	// Alone with the kernel.
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // pressure looks at the limits of control groups
+	{"hutch/internal/linux/subid", []string{"hutch/internal/linux/clone", sys}},
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image/gocache", nil}, // runs in every sandbox, compiled by the host's Go
 	{"hutch/internal/account", []string{"hutch"}},
-	{"hutch/internal/image", []string{"hutch", "hutch/internal/account", "hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
+	{"hutch/internal/image", []string{"hutch", "hutch/internal/account", "hutch/internal/linux/names", "hutch/internal/linux/subid", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/tarball", []string{sys}},
 	{"hutch/internal/window", nil},
@@ -156,7 +157,7 @@ var layers = []layer{
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{

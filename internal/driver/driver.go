@@ -58,6 +58,8 @@ type Defaults struct {
 	CreateTime time.Duration
 	// Root says that commands can be root in an instance whose root is an EROFS file.
 	Root bool
+	// NoRoot says why Root is false and what would change that, where a change of this machine can; otherwise it is empty.
+	NoRoot string
 }
 
 // Usual are the defaults of a driver that has no reason for others.

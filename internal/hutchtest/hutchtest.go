@@ -23,6 +23,7 @@ import (
 	"hutch/internal/driver/native"
 	"hutch/internal/engine"
 	"hutch/internal/image"
+	"hutch/internal/linux/subid"
 	"hutch/internal/store"
 )
 
@@ -218,7 +219,7 @@ func Dir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := subid.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -5,10 +5,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"hutch/internal/linux/subid"
 )
 
 // ordinary is an id that no account has: one without privileges anywhere.
@@ -16,7 +21,38 @@ const ordinary = 48_731
 
 // Rootless runs those tests of the package that pattern names once more, as
 // an ordinary user. It is skipped for one: there they run like that anyway.
-func Rootless(t *testing.T, pattern string) {
+func Rootless(t *testing.T, pattern string) { rootless(t, pattern, ordinary, ordinary) }
+
+// account is a user with subordinate ids, which useradd assigns. Nothing is ever run as it but tests.
+const account = "hutch-test"
+
+// Subordinate is Rootless as a user with subordinate ids, for whom commands of an image can be root on native.
+func Subordinate(t *testing.T, pattern string) {
+	t.Helper()
+	u, err := user.Lookup(account)
+	if err != nil {
+		Skip(t, "the test user is missing: apt-get install uidmap && useradd --no-create-home --shell /usr/sbin/nologin %s", account)
+	}
+	uid, errUID := strconv.Atoi(u.Uid)
+	gid, errGID := strconv.Atoi(u.Gid)
+	if err := errors.Join(errUID, errGID); err != nil {
+		t.Fatal(err)
+	}
+	rootless(t, pattern, uid, gid)
+}
+
+// HasRoot reports whether commands of an image can be root on a runtime, for this user.
+func HasRoot(runtime string) bool {
+	if runtime == "gvisor" || os.Geteuid() == 0 {
+		return true
+	}
+	_, err := subordinate()
+	return err == nil
+}
+
+var subordinate = sync.OnceValues(subid.Find)
+
+func rootless(t *testing.T, pattern string, uid, gid int) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user's test run already")
@@ -33,13 +69,13 @@ func Rootless(t *testing.T, pattern string) {
 		copyProgram(t, path, filepath.Join(dir, name))
 	}
 	home := filepath.Join(dir, "home")
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, ordinary, ordinary)); err != nil {
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, uid, gid)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "test"), "-test.v", "-test.run="+pattern, "-test.timeout=10m")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	out, err := cmd.CombinedOutput()
 	t.Logf("as an ordinary user:\n%s", out)
 	if err != nil {

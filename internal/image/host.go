@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/subid"
 )
 
 // HostOptions configure the host image.
@@ -147,7 +149,7 @@ func sweepAbandoned(dir string) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && strings.HasPrefix(e.Name(), newPrefix) && time.Since(info.ModTime()) > time.Hour {
-			os.RemoveAll(filepath.Join(dir, e.Name()))
+			_ = subid.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}
 }

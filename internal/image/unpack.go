@@ -11,6 +11,8 @@ import (
 
 	"github.com/erofs/go-erofs"
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/subid"
 )
 
 // TreePath is the folder into which the EROFS file at path is unpacked, next to the file. Code that removes the file
@@ -24,35 +26,60 @@ func TreePath(path string) string { return path + ".tree" }
 // the user's own, and readable. Devices, pipes and sockets are left out.
 func Unpack(path string) (string, error) {
 	dir := TreePath(path)
+	return dir, unpack(path, dir, nil)
+}
+
+// OwnedTreePath is TreePath for [UnpackOwned]: the folder is in it, and only this user can enter it, because its
+// programs can have setuid bits.
+func OwnedTreePath(path string, ids *subid.IDs) string {
+	return fmt.Sprintf("%s-%d-%d", TreePath(path), ids.Users.First, ids.Groups.First)
+}
+
+// UnpackOwned is Unpack for an ordinary user with subordinate ids. Files have the owners and all permissions of the
+// image, where user 0 is the first subordinate id. Only [subid.RemoveAll] can remove what it makes.
+func UnpackOwned(path string, ids *subid.IDs) (string, error) {
+	outer := OwnedTreePath(path, ids)
+	return filepath.Join(outer, treeFolder), unpack(path, outer, ids)
+}
+
+const treeFolder = "tree"
+
+// unpack makes the folder dir with the content or, if it belongs to ids, with a folder that has it.
+func unpack(path, dir string, ids *subid.IDs) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return dir, err
+		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer f.Close()
 	content, err := erofs.Open(f)
 	if err != nil {
-		return "", fmt.Errorf("open the image file %s: %w", path, err)
+		return fmt.Errorf("open the image file %s: %w", path, err)
 	}
 	sweepAbandoned(filepath.Dir(path))
 	tmp, err := os.MkdirTemp(filepath.Dir(path), newPrefix)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer os.RemoveAll(tmp) // after the rename it does not exist
-	if err := unpackInto(filepath.Join(tmp, "tree"), content); err != nil {
-		return "", fmt.Errorf("unpack the image file %s: %w", path, err)
+	defer subid.RemoveAll(tmp) // after the rename it is empty, or does not exist
+	tree := filepath.Join(tmp, treeFolder)
+	if err := unpackInto(tree, content, ids); err != nil {
+		return fmt.Errorf("unpack the image file %s: %w", path, err)
 	}
 	if err := syncAll(tmp); err != nil {
-		return "", err
+		return err
 	}
-	err = os.Rename(filepath.Join(tmp, "tree"), dir)
+	made := tree
+	if ids != nil {
+		made = tmp
+	}
+	err = os.Rename(made, dir)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		err = nil // another caller was first
 	}
-	return dir, err
+	return err
 }
 
 // unpacker writes files below a folder, and never outside of it.
@@ -61,9 +88,11 @@ type unpacker struct {
 	to      *os.Root
 	root    bool
 	folders []string
+	give    bool // owners are collected
+	owners  []subid.Owner
 }
 
-func unpackInto(dir string, content fs.FS) error {
+func unpackInto(dir string, content fs.FS, ids *subid.IDs) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -72,7 +101,7 @@ func unpackInto(dir string, content fs.FS) error {
 		return err
 	}
 	defer to.Close()
-	u := &unpacker{content: content, to: to, root: os.Geteuid() == 0}
+	u := &unpacker{content: content, to: to, root: os.Geteuid() == 0, give: ids != nil}
 	if err := fs.WalkDir(content, ".", u.visit); err != nil {
 		return err
 	}
@@ -85,7 +114,10 @@ func unpackInto(dir string, content fs.FS) error {
 			return err
 		}
 	}
-	return nil
+	if ids == nil {
+		return nil
+	}
+	return ids.Give(dir, u.owners)
 }
 
 func (u *unpacker) visit(name string, entry fs.DirEntry, err error) error {
@@ -103,6 +135,13 @@ func (u *unpacker) visit(name string, entry fs.DirEntry, err error) error {
 		target, err := fs.ReadLink(u.content, name)
 		if err == nil {
 			err = u.to.Symlink(target, name)
+		}
+		if err == nil && u.give {
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			u.collect(name, info)
 		}
 		return err
 	case 0:
@@ -137,8 +176,25 @@ func (u *unpacker) finish(name string, info fs.FileInfo) error {
 		if err := u.to.Lchown(name, uid, gid); err != nil {
 			return err
 		}
+	} else if u.give {
+		u.collect(name, info)
 	} else if mode |= 0o600; info.IsDir() { // else it could not be removed either
 		mode |= 0o700
 	}
 	return errors.Join(u.to.Chmod(name, mode), u.to.Chtimes(name, info.ModTime(), info.ModTime()))
+}
+
+// collect remembers the owner of a file, and the permissions that it must get after its owner.
+func (u *unpacker) collect(name string, info fs.FileInfo) {
+	uid, gid := owner(info)
+	o := subid.Owner{Path: name, UID: uid, GID: gid}
+	if m := info.Mode(); m&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		o.Mode = uint32(m.Perm())
+		for bit, value := range map[fs.FileMode]uint32{fs.ModeSetuid: unix.S_ISUID, fs.ModeSetgid: unix.S_ISGID, fs.ModeSticky: unix.S_ISVTX} {
+			if m&bit != 0 {
+				o.Mode |= value
+			}
+		}
+	}
+	u.owners = append(u.owners, o)
 }

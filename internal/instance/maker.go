@@ -146,7 +146,7 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 	switch {
 	case user.UID != 0 || d.Defaults().Root:
 	case k.User != "":
-		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s of this server: use the runtime gvisor, start the server as root for the runtime native, or leave the user out for user %d", d.Name(), image.UID).Naming(hutch.AboutField, "user")
+		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s of this server%s: use the runtime gvisor, start the server as root for the runtime native, or leave the user out for user %d", d.Name(), because(d.Defaults().NoRoot), image.UID).Naming(hutch.AboutField, "user")
 	default:
 		user = image.HostAccount()
 	}
@@ -154,6 +154,14 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 		return root, nil
 	}
 	return root.As(user)
+}
+
+// because is a reason in brackets, or nothing.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
 }
 
 // Boot is the data that the agent of an instance gets at its start.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hutch/internal/durable"
+	"hutch/internal/linux/subid"
 )
 
 // The folders of a store.
@@ -49,7 +50,9 @@ func ownerHash(owner string) string {
 // sweep makes the folders, removes unfinished files of an earlier process, reads the records, and removes everything
 // that no record needs.
 func (s *Store) sweep() error {
-	if err := os.RemoveAll(s.path(tempDir)); err != nil {
+	if err := subid.RemoveAll(s.path(tempDir)); errors.Is(err, fs.ErrPermission) { // it was made with ids that the user no longer has
+		s.log.Warn("remains of unpacked images belong to subordinate ids that this user no longer has: remove the folder as root", "path", s.path(tempDir), "err", err)
+	} else if err != nil {
 		return err
 	}
 	for _, dir := range []string{blobsDir, partialDir, recordsDir, rootsDir, tempDir} {
@@ -153,7 +156,7 @@ func (s *Store) collectLocked() (freed int64, err error) {
 			return freed, err
 		}
 		for _, e := range entries {
-			file := filepath.Join(dir, strings.TrimSuffix(e.Name(), treeSuffix))
+			file := filepath.Join(dir, fileOfTree(e.Name()))
 			if needed[file] || s.pinned[file] > 0 || strings.HasPrefix(e.Name(), ".") { // a tree that is being unpacked begins with a dot
 				continue
 			}
@@ -166,15 +169,21 @@ func (s *Store) collectLocked() (freed int64, err error) {
 	return freed, nil
 }
 
-// treeSuffix is the end of the name of the folder into which a runtime unpacks a root, next to the EROFS file;
-// image.TreePath has it, too.
+// treeSuffix follows the name of the EROFS file in the name of the folder into which a runtime unpacks it; image.TreePath
+// has it, too. After it can be the ids that own the content.
 const treeSuffix = ".tree"
+
+// fileOfTree returns the name of the file that a tree was unpacked from, or the name itself if it is no tree's.
+func fileOfTree(name string) string {
+	file, _, _ := strings.Cut(name, treeSuffix)
+	return file
+}
 
 // removeFile removes a file or a tree of the store, and returns its bytes. A tree is renamed at once; its content is
 // removed in the background.
 func (s *Store) removeFile(file string) (freed int64, err error) {
 	freed = s.size(file)
-	if !strings.HasSuffix(file, treeSuffix) {
+	if !strings.Contains(filepath.Base(file), treeSuffix) {
 		return freed, os.Remove(s.path(file))
 	}
 	gone, err := os.MkdirTemp(s.path(tempDir), "gone-*")
@@ -185,7 +194,7 @@ func (s *Store) removeFile(file string) (freed int64, err error) {
 		return 0, err
 	}
 	s.work.Go(func() {
-		if err := os.RemoveAll(gone); err != nil {
+		if err := subid.RemoveAll(gone); err != nil {
 			s.log.Warn("an unpacked image that is not needed stays until the server starts again", "path", gone, "err", err)
 		}
 	})

@@ -20,6 +20,7 @@ import (
 
 	"hutch"
 	"hutch/internal/image"
+	"hutch/internal/linux/subid"
 	"hutch/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func ImageFolder(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { subid.RemoveAll(dir) })
 	return dir
 }
 

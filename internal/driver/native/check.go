@@ -15,12 +15,15 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/image"
 	"hutch/internal/linux/cgroup"
+	"hutch/internal/linux/subid"
 	"hutch/internal/linux/tun"
 )
 
 // Check creates an instance without an image, and removes it: that is more reliable than any list of kernel settings.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkFiles(ctx), d.checkLayers(ctx)}
+	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers()}
+	findings = append(findings, d.checkSubordinate()...)
+	findings = append(findings, d.checkNetwork(), d.checkFiles(ctx), d.checkLayers(ctx))
 	r := driver.Report{OK: true, Findings: findings}
 	for _, f := range findings {
 		r.OK = r.OK && f.Level != driver.Bad
@@ -91,10 +94,31 @@ func (d *Driver) checkUsers() driver.Finding {
 	f := driver.Finding{Name: "user ids", Level: driver.Good, Detail: "every native sandbox has two ids of its own; one with an image has 65537, and its commands can be root inside"}
 	if !d.root {
 		f.Level = driver.Warning
-		f.Detail = "all native sandboxes run under your user id: a program that breaks out of one acts as you, programs can slow their sandbox's agent, and no command of an image can be root"
-		f.Fix = "start the server as root, which gives each sandbox ids of its own, or use gvisor, for code that you do not trust and for images that need root"
+		f.Detail = "all native sandboxes of the image host run under your user id: a program that breaks out of one acts as you, and programs can slow their sandbox's agent"
+		f.Fix = "start the server as root, which gives each sandbox ids of its own, or use gvisor, for code that you do not trust"
 	}
 	return f
+}
+
+// checkSubordinate has no finding for root, which needs no subordinate ids.
+func (d *Driver) checkSubordinate() []driver.Finding {
+	if d.root {
+		return nil
+	}
+	f := driver.Finding{Name: "subordinate ids", Level: driver.Good}
+	ids, err := d.subordinate()
+	if err == nil {
+		n, _ := d.imageIDs()
+		f.Detail = fmt.Sprintf("native sandboxes with an image have the user ids %d to %d and share them; their commands can be root inside", ids.Users.First, ids.Users.First+n)
+		return []driver.Finding{f}
+	}
+	f.Level = driver.Warning
+	f.Detail = fmt.Sprintf("no command of an image can be root, and native sandboxes with an image run under your user id, too: %v", err)
+	if missing, ok := errors.AsType[*subid.Missing](err); ok {
+		f.Detail = "no command of an image can be root, and native sandboxes with an image run under your user id, too: " + missing.Why
+		f.Fix = missing.Fix
+	}
+	return []driver.Finding{f}
 }
 
 // checkNetwork creates no device, because it would be one of the host's own.

@@ -87,11 +87,11 @@ func groupLimits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory) << 20, PIDs: l.PIDs + agentThreads}
 }
 
-// boot returns the message to the agent. As root, commands of an image can be root: see package inside.
+// boot returns the message to the agent. With enough ids, commands of an image can be root: see package inside.
 func (d *Driver) boot(spec driver.Spec) (wire.Boot, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, inside.Listen
-	if !d.root || spec.Root.EROFS == "" {
+	if n, _ := d.imageIDs(); n == 0 || spec.Root.EROFS == "" {
 		return b, driver.SetUser(&b, spec.Root)
 	}
 	b.Apart, b.Pass = true, seccomp.NewPass()
@@ -118,17 +118,18 @@ func fileMax() uint64 {
 func (d *Driver) config(spec driver.Spec, boot wire.Boot) (inside.Config, error) {
 	user := spec.Root.Account()
 	c := inside.Config{
-		Hostname: spec.Boot.Hostname, Privileged: d.root, User: user.UID, Group: user.GID,
+		Hostname: spec.Boot.Hostname, Privileged: d.root || boot.Apart, Shared: !d.root, User: user.UID, Group: user.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
 		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
-	if !d.root { // the agent has the same id, and counts too
+	if !c.Privileged { // the agent has the same id, and counts too
 		c.Processes += agentThreads
 		c.Agent = d.agent
 	}
 	filter := seccomp.Filter
 	if boot.Apart { // all ids of the commands' namespace together count for the agent's
-		c.Apart, c.Processes = imageIDs, c.Processes+agentThreads
+		c.Apart, _ = d.imageIDs()
+		c.Processes += agentThreads
 		filter = func() ([]byte, error) { return seccomp.FilterApart(boot.Pass) }
 	}
 	var err error
@@ -209,8 +210,7 @@ func (i *instance) fork(b *startFiles, config inside.Config) error {
 	if err := pressure.Offer(pid); err != nil {
 		return err
 	}
-	users, groups := i.ids(config)
-	if err := clone.MapIDs(pid, users, groups); err != nil {
+	if err := i.mapIDs(pid, config); err != nil {
 		return err
 	}
 	return i.record.write(i.dir)

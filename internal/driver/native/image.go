@@ -14,6 +14,7 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/mount"
+	"hutch/internal/linux/subid"
 	"hutch/internal/tarball"
 	"hutch/internal/wire"
 )
@@ -21,13 +22,27 @@ import (
 // An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, its own file
 // system in memory above. As root the daemon mounts the file and shows its owners as ids of the instance; the instance
 // has a range of ids for that. If the kernel cannot mount the file, and without root, a folder with the unpacked
-// content replaces it. Without root there is one id, to which all files belong.
+// content replaces it. An ordinary user's instances share that user's subordinate ids, and the folder belongs to these.
+// Without such ids there is one id, to which all files belong.
 
-// imageIDs is how many ids such an instance has for the image, if the daemon is root; rangeIDs has the agent's, too.
+// mostImageIDs is how many ids such an instance has for the image, if the daemon is root; rangeIDs has the agent's, too.
 const (
-	imageIDs = 1 << 16
-	rangeIDs = imageIDs + 1
+	mostImageIDs = 1 << 16
+	rangeIDs     = mostImageIDs + 1
 )
+
+// imageIDs returns how many ids an instance of an image has for its commands, from 0 on. If it has none but one for
+// all, that is 0, and the error says why.
+func (d *Driver) imageIDs() (int, error) {
+	if d.root {
+		return mostImageIDs, nil
+	}
+	ids, err := d.subordinate()
+	if err != nil {
+		return 0, err
+	}
+	return subid.Apart(min(ids.Users.Size, ids.Groups.Size)), nil
+}
 
 // noImageLayer refuses a layer over an image: the kernel stacks two such file systems, and the image is one.
 var noImageLayer = hutch.Errorf(hutch.Unsupported, "native sandboxes of an image cannot share the files that they have written")
@@ -38,9 +53,13 @@ func (d *Driver) checkImage(spec driver.Spec) error {
 		return noImageLayer
 	}
 	user := spec.Root.Account()
+	most, _ := d.imageIDs()
+	if most == 0 {
+		most = mostImageIDs
+	}
 	for _, id := range append([]int{user.UID, user.GID}, user.Groups...) {
-		if id < 0 || id >= imageIDs {
-			return hutch.Errorf(hutch.Unsupported, "the runtime native has the ids 0 to %d, and the image's user needs %d: use the runtime gvisor", imageIDs-1, id)
+		if id < 0 || id >= most {
+			return hutch.Errorf(hutch.Unsupported, "the runtime native has the ids 0 to %d, and the image's user needs %d: use the runtime gvisor", most-1, id)
 		}
 	}
 	return nil
@@ -67,7 +86,7 @@ func unixMode(m fs.FileMode) uint32 {
 // attachImage attaches the image where the instance, which waits for its configuration, looks for it.
 func (i *instance) attachImage(root image.Root, c *inside.Config) error {
 	if !i.driver.root {
-		dir, err := image.Unpack(root.EROFS)
+		dir, err := i.unpack(root.EROFS, c.Apart > 0)
 		c.Image.Tree = dir
 		return err
 	}
@@ -90,6 +109,18 @@ func (i *instance) attachImage(root image.Root, c *inside.Config) error {
 		}
 		return tree.AttachTo(inside.AttachPoint)
 	})
+}
+
+// unpack unpacks the image for an ordinary user.
+func (i *instance) unpack(path string, owners bool) (string, error) {
+	if !owners {
+		return image.Unpack(path)
+	}
+	ids, err := i.driver.subordinate()
+	if err != nil {
+		return "", err
+	}
+	return image.UnpackOwned(path, ids)
 }
 
 // mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12.
@@ -122,15 +153,27 @@ func onOverlay(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// ids returns the ids of an instance, inside and on this host.
-func (i *instance) ids(c inside.Config) (users, groups []clone.ID) {
+// mapIDs gives an instance its ids, inside and on this host.
+func (i *instance) mapIDs(pid int, c inside.Config) error {
+	var users []clone.ID
 	switch {
+	case !i.driver.root && c.Apart > 0:
+		ids, err := i.driver.subordinate()
+		if err != nil {
+			return err
+		}
+		return ids.Map(pid, apartIDs(ids.Users.First, c.Apart), apartIDs(ids.Groups.First, c.Apart))
 	case !i.driver.root:
-		return []clone.ID{{Inside: c.User, Outside: os.Geteuid()}}, []clone.ID{{Inside: c.Group, Outside: os.Getegid()}}
+		return clone.MapIDs(pid, []clone.ID{{Inside: c.User, Outside: os.Geteuid()}}, []clone.ID{{Inside: c.Group, Outside: os.Getegid()}})
 	case c.Image != nil:
-		users = []clone.ID{{Inside: 0, Outside: i.record.UID, Size: imageIDs}, {Inside: wire.AgentID, Outside: i.record.UID + imageIDs}}
+		users = apartIDs(i.record.UID, c.Apart)
 	default:
 		users = []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
 	}
-	return users, users
+	return clone.MapIDs(pid, users, users)
+}
+
+// apartIDs are the ids of commands, from 0 on, and after them the agent's.
+func apartIDs(first, commands int) []clone.ID {
+	return []clone.ID{{Inside: 0, Outside: first, Size: commands}, {Inside: wire.AgentID, Outside: first + commands}}
 }

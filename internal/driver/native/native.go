@@ -11,6 +11,7 @@ import (
 
 	"hutch/internal/driver"
 	"hutch/internal/linux/cgroup"
+	"hutch/internal/linux/subid"
 )
 
 // Driver creates instances. It implements driver.Driver.
@@ -19,8 +20,10 @@ type Driver struct {
 	prefix string // prefix of the names of its control groups
 	agent  string
 	root   bool // two ids for each instance
-	tree   *cgroup.Tree
-	noTree error // why tree is nil
+	// subordinate finds the ids that instances of images share if root is false.
+	subordinate func() (*subid.IDs, error)
+	tree        *cgroup.Tree
+	noTree      error // why tree is nil
 
 	program   program
 	layerless atomic.Bool // a layer could not be used
@@ -49,6 +52,7 @@ func New(opt driver.Options) (*Driver, error) {
 		dir: dir, prefix: "native-" + hex.EncodeToString(sum[:4]) + "-", agent: agent, root: os.Geteuid() == 0,
 		uids: map[int]bool{},
 	}
+	d.subordinate = sync.OnceValues(subid.Find)
 	d.tree, d.noTree = cgroup.Find()
 	return d, nil
 }
@@ -59,6 +63,14 @@ func (d *Driver) Name() string { return "native" }
 // Defaults implements driver.Driver.
 func (d *Driver) Defaults() driver.Defaults {
 	usual := driver.Usual
-	usual.FilesInMemory, usual.Root = true, d.root
+	usual.FilesInMemory, usual.Root = true, true
+	if _, err := d.imageIDs(); err != nil {
+		usual.Root, usual.NoRoot = false, noRoot(err)
+	}
 	return usual
+}
+
+// noRoot says why no command can be root.
+func noRoot(err error) string {
+	return fmt.Sprintf("the server is not root, and cannot give a sandbox subordinate ids: %v", err)
 }

@@ -87,3 +87,74 @@ func forkCall(e *childCall) (pid, errno uintptr) {
 		syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 }
+
+// Call is a system call that returns nothing but an error.
+type Call struct {
+	Number uintptr
+	Args   [5]uintptr
+}
+
+// CallInUsers makes system calls, one after the other until one fails, with all capabilities in a user namespace that
+// this process has made, given by a descriptor. The user and the groups are still this process's. keep is memory that
+// the calls point to.
+func CallInUsers(users int, calls []Call, keep []*byte) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	e := &childCalls{users: uintptr(users), calls: calls, args: cloneArgs{
+		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
+	}}
+	id, errno := forkCalls(e)
+	afterFork()
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(keep)
+	if errno != 0 {
+		return os.NewSyscallError("clone", syscall.Errno(errno))
+	}
+	var status syscall.WaitStatus
+	err := error(syscall.EINTR)
+	for err == syscall.EINTR {
+		_, err = syscall.Wait4(int(id), &status, 0, nil)
+	}
+	if err == nil && e.errno != 0 {
+		err = e.errno
+	}
+	if err == nil && e.done < len(calls) {
+		err = fmt.Errorf("a child process ended early: %d", status)
+	}
+	return err
+}
+
+// childCalls is the child's data: see childCall.
+type childCalls struct {
+	args  cloneArgs
+	users uintptr
+	calls []Call
+	done  int
+	errno syscall.Errno
+}
+
+// forkCalls makes the child and, in it, never returns: see forkExec.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkCalls(e *childCalls) (pid, errno uintptr) {
+	beforeFork()
+	pid, errno = rawClone(&e.args, unsafe.Sizeof(e.args))
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	afterForkInChild()
+	_, _, e.errno = syscall.RawSyscall(unix.SYS_SETNS, e.users, unix.CLONE_NEWUSER, 0)
+	for e.errno == 0 && e.done < len(e.calls) {
+		_, _, e.errno = syscall.RawSyscall6(e.calls[e.done].Number, e.calls[e.done].Args[0], e.calls[e.done].Args[1],
+			e.calls[e.done].Args[2], e.calls[e.done].Args[3], e.calls[e.done].Args[4], 0)
+		if e.errno == 0 {
+			e.done++
+		}
+	}
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+}

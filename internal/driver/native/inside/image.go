@@ -47,7 +47,7 @@ const opaque = "user.overlay.opaque"
 
 // newImageRoot makes an overlay over the image, and attaches it at AttachPoint.
 func newImageRoot(c Config) (mount.Tree, error) {
-	if err := attachTree(c.Image.Tree); err != nil {
+	if err := attachTree(c); err != nil {
 		return -1, err
 	}
 	above, err := newMemory(c, "0700")
@@ -79,14 +79,25 @@ func newImageRoot(c Config) (mount.Tree, error) {
 	return root, root.AttachTo(AttachPoint)
 }
 
-func attachTree(dir string) error {
-	if dir == "" {
+// openImage clones the mount of a folder with the image's files, while this process has the id of the server's user: the
+// folder is below others that only that user can enter.
+func openImage(c Config) error {
+	if c.Image == nil || c.Image.Tree == "" {
 		return nil
 	}
-	t, err := mount.Clone(dir, mount.ReadOnly|mount.NoSUID|mount.NoDev)
+	t, err := mount.Clone(c.Image.Tree, mount.ReadOnly|mount.NoSUID|mount.NoDev)
 	if err != nil {
 		return err
 	}
+	defer t.Close()
+	return os.NewSyscallError("dup3", unix.Dup3(int(t), FirstTree, unix.O_CLOEXEC))
+}
+
+func attachTree(c Config) error {
+	if c.Image.Tree == "" {
+		return nil
+	}
+	t := mount.Tree(FirstTree) // such an instance has no other trees
 	defer t.Close()
 	return t.AttachTo(AttachPoint)
 }

@@ -54,7 +54,7 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Config) error{showAgent, makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, separate, dropPrivileges} {
+	for _, step := range []func(Config) error{showAgent, openImage, makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, separate, dropPrivileges} {
 		if err := step(config); err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func setLimits(c Config) error {
 
 // share returns an instance's part of its user's resources: everything if the user is its own.
 func share(c Config, all uint64) uint64 {
-	if c.Privileged {
+	if !c.Shared {
 		return all
 	}
 	return all / sharedBy

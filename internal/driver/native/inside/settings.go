@@ -3,7 +3,6 @@ package inside
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -18,11 +17,11 @@ func applySettings(c Config, proc mount.Tree) error {
 	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user can serve at port 80
 	// If the agent has its own id, it gets half of the limit.
 	parts := 2
-	if !c.Privileged {
+	if c.Shared {
 		parts = sharedBy
 	}
 	for _, name := range []string{"instances", "watches"} {
-		if most := readNumber("/proc/sys/fs/inotify/max_user_" + name); most > 0 {
+		if most := readSetting(proc, "fs/inotify/max_user_"+name); most > 0 {
 			settings["user/max_inotify_"+name] = strconv.Itoa(max(most/parts, 1))
 		}
 	}
@@ -48,8 +47,16 @@ func writeSetting(proc mount.Tree, name, value string) error {
 	return err
 }
 
-func readNumber(path string) int {
-	text, _ := os.ReadFile(path)
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+// readSetting returns 0 if the kernel does not have the setting. It reads the instance's /proc: the image can be at the
+// path of that of the host.
+func readSetting(proc mount.Tree, name string) int {
+	fd, err := unix.Openat(int(proc), "sys/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 32)
+	got, _ := unix.Read(fd, text)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text[:max(got, 0)])))
 	return n
 }
