@@ -232,7 +232,7 @@ var layers = []layer{
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
 	{"hutch/internal/driver/drivertest/probe", []string{sys}}, // runs in sandboxes of the suite
-	{"hutch/internal/driver/drivertest", []string{"hutch", "github.com/erofs/go-erofs", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/netstack", "hutch/internal/wire", sys}},
+	{"hutch/internal/driver/drivertest", []string{"hutch", "github.com/erofs/go-erofs", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/linux/subid", "hutch/internal/netstack", "hutch/internal/wire", sys}},
 	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},
 	{"hutch/bench/...", []string{anything}},

@@ -152,7 +152,7 @@ func (a *above) add(f File) {
 func (a *above) keepFolder(path string) {
 	f := File{Path: path, Mode: 0o755 | fs.ModeDir}
 	if info, ok := a.folderBelow(path); ok {
-		f.Mode = info.Mode() & (fs.ModeDir | fs.ModePerm | fs.ModeSticky)
+		f.Mode = modeOf(info) & (fs.ModeDir | fs.ModePerm | fs.ModeSticky)
 		f.UID, f.GID = owner(info)
 	}
 	a.add(f)
@@ -163,6 +163,15 @@ func owner(info fs.FileInfo) (uid, gid int) {
 		return int(o.UID()), int(o.GID())
 	}
 	return 0, 0
+}
+
+// modeOf returns the mode of a file of an image. The Mode of package erofs has the bits above the permissions where no
+// fs.FileMode has them.
+func modeOf(info fs.FileInfo) fs.FileMode {
+	if st, ok := info.Sys().(*erofs.Stat); ok {
+		return st.Mode
+	}
+	return info.Mode()
 }
 
 // free reports whether a folder at path is neither ours nor below one of our files or mount points.

@@ -170,7 +170,7 @@ func (u *unpacker) copy(name string) error {
 
 // finish sets the owner, the permissions and the time of a file or folder.
 func (u *unpacker) finish(name string, info fs.FileInfo) error {
-	mode := info.Mode() & (fs.ModePerm | fs.ModeSticky)
+	mode := modeOf(info) & (fs.ModePerm | fs.ModeSticky)
 	if u.root {
 		uid, gid := owner(info)
 		if err := u.to.Lchown(name, uid, gid); err != nil {
@@ -188,7 +188,7 @@ func (u *unpacker) finish(name string, info fs.FileInfo) error {
 func (u *unpacker) collect(name string, info fs.FileInfo) {
 	uid, gid := owner(info)
 	o := subid.Owner{Path: name, UID: uid, GID: gid}
-	if m := info.Mode(); m&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+	if m := modeOf(info); m&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		o.Mode = uint32(m.Perm())
 		for bit, value := range map[fs.FileMode]uint32{fs.ModeSetuid: unix.S_ISUID, fs.ModeSetgid: unix.S_ISGID, fs.ModeSticky: unix.S_ISVTX} {
 			if m&bit != 0 {

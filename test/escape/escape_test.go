@@ -9,11 +9,13 @@ package escape
 
 import (
 	"embed"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,7 +115,7 @@ var attacks = []attack{
 // host's kernel.
 const sentryOnly = "an object of gVisor's own kernel; the host's makes none"
 
-func TestMain(m *testing.M) { hutchtest.Main(m) }
+func TestMain(m *testing.M) { hutchtest.Main(m, func() { os.RemoveAll(sharedProbe) }) }
 
 func TestAttacks(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
@@ -169,16 +171,39 @@ func (f *field) attacks(t *testing.T, list []attack) {
 
 func TestRootless(t *testing.T) {
 	t.Parallel()
-	program, err := drivertest.Probe() // an ordinary user may be unable to build it
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(hutchtest.Dir(t), "probe")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	os.Setenv(drivertest.ProbeEnv, path) // this process has its own
+	shareProbe(t)
 	hutchtest.Rootless(t, "TestAttacks|TestRootInside|TestRootOfAnImage")
+}
+
+// sharedProbe is the folder with the probe for ordinary users.
+var sharedProbe string
+
+var writeProbe = sync.OnceValue(func() error {
+	program, err := drivertest.Probe()
+	if err != nil {
+		return err
+	}
+	if sharedProbe, err = os.MkdirTemp("", "hutch-probe-"); err != nil {
+		return err
+	}
+	path := filepath.Join(sharedProbe, "probe")
+	os.Setenv(drivertest.ProbeEnv, path) // this process has its own
+	return errors.Join(os.Chmod(sharedProbe, 0o711), os.WriteFile(path, program, 0o755))
+})
+
+// shareProbe lets ordinary users use the probe: they may be unable to build it.
+func shareProbe(t *testing.T) {
+	t.Helper()
+	if err := writeProbe(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSubordinate is TestRootless with a user that has subordinate ids, which sandboxes of images use.
+func TestSubordinate(t *testing.T) {
+	t.Parallel()
+	shareProbe(t)
+	hutchtest.Subordinate(t, "TestRootOfAnImage/native|TestHostileImage/native|TestSharedIDs")
 }
 
 // attack runs one attack in a sandbox, and checks on the sandbox after it.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -31,8 +30,8 @@ func eachWithRoot(t *testing.T, test func(*testing.T, *bed)) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			if runtime == "native" && os.Geteuid() != 0 {
-				t.Skip("no command is root on native without root")
+			if !hutchtest.HasRoot(runtime) {
+				t.Skip("no command is root on native without root and subordinate ids")
 			}
 			test(t, newDebian(t, runtime))
 		})
@@ -104,6 +103,11 @@ func testChangedFilesOfAnImage(t *testing.T, b *bed) {
 
 // TestRootless: the files of a server without root are found as well.
 func TestRootless(t *testing.T) { hutchtest.Rootless(t, "TestChangedFilesOfAnImage|TestCommit$") }
+
+// TestSubordinate: a server without root that has subordinate ids has root in images all the same.
+func TestSubordinate(t *testing.T) {
+	hutchtest.Subordinate(t, "TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestInstalls/native|TestUnpackedImageIsRemoved")
+}
 
 // TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.
 func TestRootReadsAll(t *testing.T) {

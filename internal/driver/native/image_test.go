@@ -70,7 +70,11 @@ func TestImageIsUnpacked(t *testing.T) {
 	defer inst.Destroy(t.Context())
 	runProbe(t, inst, "stat", "/probe")
 	runProbe(t, inst, "write", "/workspace/file", "x")
-	if _, err := os.Stat(image.TreePath(spec.Root.EROFS)); err != nil {
+	tree := image.TreePath(spec.Root.EROFS)
+	if ids, err := d.subordinate(); !d.root && err == nil {
+		tree = image.OwnedTreePath(spec.Root.EROFS, ids)
+	}
+	if _, err := os.Stat(tree); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -119,7 +121,7 @@ func TestContract(t *testing.T) {
 		},
 		Isolated:  true,
 		Images:    true,
-		OneOwner:  os.Geteuid() != 0,
+		OneOwner:  !newDriver(t, t.TempDir()).Defaults().Root,
 		Networked: networked(t),
 		Adopts:    true,
 		Layers:    os.Geteuid() == 0,
@@ -162,9 +164,28 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it is an ordinary user who runs this already")
 	}
-	t.Parallel()
-	openToAll(t)
 	const nobody = 1_234_567
+	t.Parallel()
+	runAs(t, nobody, nobody, ".")
+}
+
+// TestAsUserWithSubordinateIDs runs what concerns images again as a user to whom useradd has assigned such ids.
+func TestAsUserWithSubordinateIDs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it is an ordinary user who runs this already")
+	}
+	u, err := user.Lookup("hutch-test")
+	if err != nil {
+		skip(t, "the test user is missing: apt-get install uidmap && useradd --no-create-home --shell /usr/sbin/nologin hutch-test")
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	runAs(t, uid, gid, "TestContract|Image|Subordinate")
+}
+
+// runAs runs the tests that pattern names as a user.
+func runAs(t *testing.T, uid, gid int, pattern string) {
+	openToAll(t)
 	if _, err := agent(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +197,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := os.WriteFile(probeFile, probe, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	tmp := imageFolder(nobody)
-	if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody)); err != nil {
+	tmp := imageFolder(uid)
+	if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chown(tmp, uid, gid)); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Open("/proc/self/exe")
@@ -185,10 +206,10 @@ func TestAsOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	cmd := exec.Command("/proc/self/fd/3", "-test.v="+fmt.Sprint(testing.Verbose()), "-work="+*workFlag, "-test.short="+fmt.Sprint(testing.Short()))
+	cmd := exec.Command("/proc/self/fd/3", "-test.v="+fmt.Sprint(testing.Verbose()), "-test.run="+pattern, "-work="+*workFlag, "-test.short="+fmt.Sprint(testing.Short()))
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp, drivertest.ProbeEnv+"="+probeFile)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	cmd.Dir = "/"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
