@@ -19,6 +19,9 @@ import (
 // ordinary is an id that no account has: one without privileges anywhere.
 const ordinary = 48_731
 
+// supplementary is a group that these users have besides, and no sandbox may have.
+const supplementary = 48_732
+
 // Rootless runs those tests of the package that pattern names once more, as
 // an ordinary user. It is skipped for one: there they run like that anyway.
 func Rootless(t *testing.T, pattern string) { rootless(t, pattern, ordinary, ordinary) }
@@ -75,7 +78,7 @@ func rootless(t *testing.T, pattern string, uid, gid int) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "test"), "-test.v", "-test.run="+pattern, "-test.timeout=10m")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{supplementary}}}
 	out, err := cmd.CombinedOutput()
 	t.Logf("as an ordinary user:\n%s", out)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/erofs/go-erofs"
 	"software.sslmate.com/src/go-pkcs12"
 
 	"hutch/internal/linux/names"

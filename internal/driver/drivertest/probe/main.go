@@ -51,6 +51,12 @@ func run(what string, args []string) error {
 	case "attack-as-root":
 		attack(rootAttempts)
 		return nil
+	case "attack-by-ids":
+		attack(idAttempts)
+		return nil
+	case "hold":
+		time.Sleep(time.Hour)
+		return nil
 	case "kill-all":
 		return syscall.Kill(-1, syscall.SIGKILL)
 	case "bomb":

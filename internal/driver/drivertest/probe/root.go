@@ -100,6 +100,19 @@ var rootAttempts = []attempt{
 	{"the root of a changed root", leaveRoot},
 }
 
+// idAttempts are attacks by root inside native, where the kernel gives a sandbox only some ids.
+var idAttempts = []attempt{
+	{"become a user beyond the map", func() error { return syscall.Setresuid(beyond, beyond, beyond) }},
+	{"join a group beyond the map", func() error { return syscall.Setgroups([]int{beyond}) }},
+	{"have a group beyond the map", func() error { return syscall.Setresgid(beyond, beyond, beyond) }},
+	{"give a file to a user beyond the map", func() error { return giveTo("/tmp/beyond", beyond) }},
+	{"map more ids", func() error { return os.WriteFile("/proc/self/uid_map", []byte("65536 0 1"), 0) }},
+	{"allow more groups", func() error { return os.WriteFile("/proc/self/setgroups", []byte("allow"), 0) }},
+}
+
+// beyond is an id that no image of native can use.
+const beyond = 1 << 16
+
 // attempt is something that must not succeed.
 type attempt struct {
 	name string
