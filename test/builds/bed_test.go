@@ -107,8 +107,8 @@ type bed struct {
 func each(t *testing.T, test func(t *testing.T, runtime string)) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
-			if runtime == "native" && os.Geteuid() != 0 {
-				t.Skip("no command is root on native without root")
+			if !hutchtest.HasRoot(runtime) {
+				t.Skip("no command is root on native without root and subordinate ids")
 			}
 			test(t, runtime)
 		})
