@@ -70,7 +70,11 @@ func (b builders) Destroy(ctx context.Context, id string, force bool) (hutch.Des
 
 func (b builders) HasRoot(runtime string) bool {
 	i := slices.IndexFunc(b.d.runtimes, func(r driver.Driver) bool { return r.Name() == runtime })
-	return i >= 0 && b.d.runtimes[i].Defaults().Root
+	if i < 0 {
+		return false
+	}
+	can, _ := b.d.runtimes[i].Defaults().CanBeRoot()
+	return can
 }
 
 func (b builders) RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (int, error) {

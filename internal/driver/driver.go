@@ -56,10 +56,22 @@ type Defaults struct {
 	FilesInMemory bool
 	// CreateTime limits how long the driver can take to make an instance.
 	CreateTime time.Duration
-	// Root says that commands can be root in an instance whose root is an EROFS file.
-	Root bool
-	// NoRoot says why Root is false and what would change that, where a change of this machine can; otherwise it is empty.
-	NoRoot string
+	// Root returns why no command can be root in an instance whose root is an EROFS file, and what would change that; nil
+	// if commands can be. Only requests for root ask, because the answer can take milliseconds. A driver without this
+	// function has no root.
+	Root func() error
+}
+
+// CanBeRoot reports whether commands can be root in an instance whose root is an EROFS file, or else why they cannot,
+// where a change of this machine would help.
+func (d Defaults) CanBeRoot() (can bool, reason string) {
+	if d.Root == nil {
+		return false, ""
+	}
+	if err := d.Root(); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
 }
 
 // Usual are the defaults of a driver that has no reason for others.

@@ -143,12 +143,15 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 			return image.Root{}, err
 		}
 	}
-	switch {
-	case user.UID != 0 || d.Defaults().Root:
-	case k.User != "":
-		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s of this server%s: use the runtime gvisor, start the server as root for the runtime native, or leave the user out for user %d", d.Name(), because(d.Defaults().NoRoot), image.UID).Naming(hutch.AboutField, "user")
-	default:
-		user = image.HostAccount()
+	if user.UID == 0 {
+		can, reason := d.Defaults().CanBeRoot()
+		switch {
+		case can:
+		case k.User != "":
+			return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s of this server%s: use the runtime gvisor, start the server as root for the runtime native, or leave the user out for user %d", d.Name(), because(reason), image.UID).Naming(hutch.AboutField, "user")
+		default:
+			user = image.HostAccount()
+		}
 	}
 	if reflect.DeepEqual(user, root.Account()) {
 		return root, nil

@@ -364,3 +364,8 @@ func modeOf(h *tar.Header) string {
 	}
 	return strconv.FormatInt(h.Mode&0o7777, 8) + " " + strconv.Itoa(h.Uid) + " " + strconv.Itoa(h.Gid)
 }
+
+// TestSubordinate: a server without root that has subordinate ids builds on native, too.
+func TestSubordinate(t *testing.T) {
+	hutchtest.Subordinate(t, "Test(Commands|Failures|Remote|KilledInABuild)/native")
+}

@@ -202,7 +202,7 @@ func imageOfTheHostile(t *testing.T, s *suite) {
 // Commands are root if the image says so and the runtime can keep root from the agent; otherwise root is refused.
 func imageRoot(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{User: &image.Account{Home: "/root"}})
-	if !s.driver.Defaults().Root {
+	if can, _ := s.driver.Defaults().CanBeRoot(); !can {
 		if inst, err := s.driver.Create(t.Context(), s.spec("root")); err == nil {
 			own(t, inst)
 			t.Fatal("commands run as user 0")

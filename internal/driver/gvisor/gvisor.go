@@ -73,7 +73,7 @@ func (d *Driver) Name() string { return "gvisor" }
 // Defaults implements driver.Driver.
 func (d *Driver) Defaults() driver.Defaults {
 	usual := driver.Usual
-	usual.Root = true
+	usual.Root = func() error { return nil }
 	return usual
 }
 

@@ -63,14 +63,13 @@ func (d *Driver) Name() string { return "native" }
 // Defaults implements driver.Driver.
 func (d *Driver) Defaults() driver.Defaults {
 	usual := driver.Usual
-	usual.FilesInMemory, usual.Root = true, true
-	if _, err := d.imageIDs(); err != nil {
-		usual.Root, usual.NoRoot = false, noRoot(err)
-	}
+	usual.FilesInMemory, usual.Root = true, d.canBeRoot
 	return usual
 }
 
-// noRoot says why no command can be root.
-func noRoot(err error) string {
-	return fmt.Sprintf("the server is not root, and cannot give a sandbox subordinate ids: %v", err)
+func (d *Driver) canBeRoot() error {
+	if _, err := d.imageIDs(); err != nil {
+		return fmt.Errorf("the server is not root, and cannot give a sandbox subordinate ids: %w", err)
+	}
+	return nil
 }

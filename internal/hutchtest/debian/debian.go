@@ -134,10 +134,12 @@ func installed(names []string) (list []string, err error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
+			name, _, _ = strings.Cut(name, ":") // a dependency can be on a package of any machine
 			list = append(list, name)
 		}
 	}
-	return list, nil
+	slices.Sort(list) // dpkg refuses a status that is there twice
+	return slices.Compact(list), nil
 }
 
 // merged is the path of a file of a package with a merged /usr, in which /bin and others are links.

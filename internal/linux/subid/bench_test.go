@@ -1,0 +1,32 @@
+package subid
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a server pays at its start, and each create of a sandbox for the two programs.
+func BenchmarkFind(b *testing.B) {
+	ids, err := Find()
+	if err != nil || os.Geteuid() == 0 {
+		b.Skip("it takes an ordinary user with subordinate ids: ", err)
+	}
+	b.Run("find", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Find(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("namespace", func(b *testing.B) {
+		for b.Loop() {
+			ns, err := ids.Namespace()
+			if err != nil {
+				b.Fatal(err)
+			}
+			unix.Close(ns)
+		}
+	})
+}
