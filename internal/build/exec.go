@@ -125,7 +125,7 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 	b, err := r.create(ctx, network, image)
 	if err == nil && !r.opt.Sandboxes.HasRoot(b.runtime) {
 		b.destroy()
-		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s of this server, where no command can be root: give --runtime gvisor, or start the server as root for the runtime native", b.runtime)
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s of this server, where no command can be root: give --runtime gvisor; for the runtime native, start the server as root or give its user subordinate ids (`hutch doctor` says how)", b.runtime)
 	}
 	return b, err
 }

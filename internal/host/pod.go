@@ -15,6 +15,7 @@ var podFixes = map[string]string{
 	"sandbox":           "let the pod make user namespaces: securityContext.seccompProfile {type: Localhost, localhostProfile: hutch.json}, with that profile on the machine (seccomp.install of the chart); where AppArmor is on, add appArmorProfile {type: Unconfined}",
 	"namespaces":        "use gvisor; native needs hostUsers: false and procMount: Unmasked, which is the preset user-namespaces, or the preset privileged (docs/kubernetes.md)",
 	"user ids":          "use gvisor for code that you do not trust, or the preset privileged, where the server is root and gives each sandbox ids of its own",
+	"subordinate ids":   "use gvisor for images that need root, or the preset privileged",
 	"network devices":   "use gvisor, which needs no device, or the preset privileged",
 	"files of the host": "use gvisor, or machines with Linux 5.11 or newer",
 }

@@ -102,7 +102,33 @@ func testChangedFilesOfAnImage(t *testing.T, b *bed) {
 }
 
 // TestRootless: the files of a server without root are found as well.
-func TestRootless(t *testing.T) { hutchtest.Rootless(t, "TestChangedFilesOfAnImage|TestCommit$") }
+func TestRootless(t *testing.T) {
+	hutchtest.Rootless(t, "TestChangedFilesOfAnImage|TestCommit$|TestRootIsRefused")
+}
+
+// TestRootIsRefused: without subordinate ids, root is refused with what is missing, and so is a build; an image of root
+// is the ordinary user's.
+func TestRootIsRefused(t *testing.T) {
+	t.Parallel()
+	if hutchtest.HasRoot("native") {
+		t.Skip("TestRootless runs it as a user without subordinate ids")
+	}
+	b := newBed(t, "native")
+	sb := b.make(t, "shout:1")
+	if out := b.run(t, sb.ID, "/program x"); !strings.HasPrefix(out, "1000 ") {
+		t.Errorf("it prints %q", out)
+	}
+	_, err := b.Create(t.Context(), hutch.CreateRequest{Image: "shout:1", User: "0"})
+	if !errors.Is(err, hutch.Unsupported) {
+		t.Fatalf("root on native: %v", err)
+	}
+	for _, what := range []string{"subordinate ids", "no account in /etc/passwd", "useradd", "gvisor"} {
+		if !strings.Contains(err.Error(), what) {
+			t.Errorf("the refusal does not say %q: %v", what, err)
+		}
+	}
+}
+
 
 // TestSubordinate: a server without root that has subordinate ids has root in images all the same.
 func TestSubordinate(t *testing.T) {

@@ -32,6 +32,7 @@ Installed-Size: %d
 Section: admin
 Priority: optional
 Recommends: bash, ca-certificates, python3
+Suggests: uidmap
 Description: safe, fast sandboxes for AI agents
  Hutch runs what AI agents write, each in a sandbox of its own: programs,
  background servers, files and a network with rules. It speaks MCP and REST.

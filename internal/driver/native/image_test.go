@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/erofs/go-erofs"
@@ -118,5 +120,58 @@ func TestImageOfAHighUser(t *testing.T) {
 		t.Error("it was made")
 	} else if !errors.Is(err, hutch.Unsupported) {
 		t.Error(err)
+	}
+}
+
+// An instance of an image has a part of the inotify instances and watches of the machine, not all.
+func TestImageLimitsWatches(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	inst, err := d.Create(t.Context(), imageSpec(t))
+	if err != nil {
+		t.Fatal(err, hutch.AsError(err).Cause)
+	}
+	defer inst.Destroy(t.Context())
+	agent := wire.NewClient(inst.Dial, "token")
+	defer agent.Close()
+	parts := 2
+	if !d.root {
+		parts = 8
+	}
+	for _, name := range []string{"instances", "watches"} {
+		text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		var out strings.Builder
+		_, err = agent.Run(t.Context(), wire.Start{ID: name, Argv: []string{"/probe", "cat", "/proc/sys/user/max_inotify_" + name}}, nil, func(o hutch.Output) error {
+			out.Write(o.Data)
+			return nil
+		})
+		if got := strings.TrimSpace(out.String()); err != nil || got != strconv.Itoa(most/parts) {
+			t.Errorf("an instance can have %q %s, not %d, %v", got, name, most/parts, err)
+		}
+	}
+}
+
+// TestSubordinateFindings: the finding says which ids are used, or what is missing.
+func TestSubordinateFindings(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	findings := d.checkSubordinate()
+	if d.root {
+		if len(findings) > 0 {
+			t.Errorf("root needs no such ids: %v", findings)
+		}
+		return
+	}
+	f := findings[0]
+	if _, err := d.imageIDs(); err == nil {
+		if f.Level != driver.Good || !strings.Contains(f.Detail, "share them") {
+			t.Errorf("%+v", f)
+		}
+	} else if f.Level != driver.Warning || !strings.Contains(f.Detail, "subordinate ids") || f.Fix == "" {
+		t.Errorf("%+v", f)
 	}
 }
