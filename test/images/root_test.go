@@ -129,7 +129,6 @@ func TestRootIsRefused(t *testing.T) {
 	}
 }
 
-
 // TestSubordinate: a server without root that has subordinate ids has root in images all the same.
 func TestSubordinate(t *testing.T) {
 	hutchtest.Subordinate(t, "TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestInstalls/native|TestUnpackedImageIsRemoved")
