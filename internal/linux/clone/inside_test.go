@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,4 +99,50 @@ func TestSetHostname(t *testing.T) {
 	if err := SetHostname(-1, "x"); !errors.Is(err, syscall.EBADF) {
 		t.Errorf("nobody's: %v", err)
 	}
+}
+
+const holderEnv = "HUTCH_TEST_HOLDER"
+
+// TestHolder is a process that TestNamespaceEndsWithItsMaker kills while it makes a namespace.
+func TestHolder(t *testing.T) {
+	if os.Getenv(holderEnv) == "" {
+		return
+	}
+	UsersBy(func(pid int) error {
+		fmt.Println("child", pid)
+		select {}
+	})
+}
+
+// A process that is killed while it makes a user namespace leaves no child.
+func TestNamespaceEndsWithItsMaker(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHolder$")
+	cmd.Env = append(os.Environ(), holderEnv+"=1")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscanf(out, "child %d\n", &pid); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		t.Skipf("no user namespaces here: %v", err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for range 500 {
+		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+			return
+		}
+		if state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(state), ") Z ") {
+			return // it waits for its new parent
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	t.Errorf("process %d is left", pid)
 }
