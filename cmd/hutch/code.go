@@ -38,17 +38,23 @@ saved in --save.
   hutch code -l javascript demo script.js`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			source, kind, err := f.source(args[1:], std.in)
+			if err != nil {
+				return err
+			}
+			if kind != typed {
+				if err := f.request(source).Check(); err != nil { // before a sandbox is made for it
+					return err
+				}
+			}
 			if err := m.ensure(ctx, svc, hutch.CreateRequest{ID: args[0]}, std); err != nil {
 				return err
 			}
 			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
-			source, kind, err := f.source(args[1:], std.in)
-			switch {
-			case err != nil:
-				return err
-			case kind == typed:
+			switch kind {
+			case typed:
 				return r.prompt(ctx)
-			case kind == piped:
+			case piped:
 				r.std.in = nil
 			}
 			return r.once(ctx, source)
@@ -71,6 +77,11 @@ func (f *codeFlags) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&f.code, "code", "c", "", "the code itself, instead of a file or a prompt")
 	positiveDurationVar(c.Flags(), &f.timeout, "timeout", "t", 0, "interrupt it after this time, e.g. 90s")
 	c.Flags().StringVar(&f.save, "save", ".", "folder to save images in, when the terminal cannot show them")
+}
+
+// request asks for a run of code.
+func (f *codeFlags) request(code string) hutch.RunRequest {
+	return hutch.RunRequest{ContextID: f.context, Language: f.language, Code: code, Timeout: hutch.InSeconds(f.timeout), StreamOnly: true}
 }
 
 // origin is the source of the code.
@@ -124,7 +135,7 @@ func (r *repl) once(ctx context.Context, code string) error {
 }
 
 func (r *repl) run(ctx context.Context, code string) (hutch.RunResult, error) {
-	req := hutch.RunRequest{ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), StreamOnly: true}
+	req := r.request(code)
 	switch {
 	case r.std.in == nil:
 	case isTerminal(r.std.in):

@@ -55,6 +55,9 @@ no file, argument or environment.`,
 			if req.Password, err = password(passwordStdin, std.in); err != nil {
 				return err
 			}
+			if err := req.Check(); err != nil { // before a sandbox is made for it
+				return err
+			}
 			svc, err := h.dial()
 			if err != nil {
 				return err

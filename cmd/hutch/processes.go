@@ -189,6 +189,9 @@ the program of the sandbox's image.
 				return err
 			}
 			req.RestartPolicy = hutch.RestartPolicy(restart)
+			if err := req.Check(); err != nil { // before a sandbox is made for it
+				return err
+			}
 			svc, err := h.dial()
 			if err != nil {
 				return err

@@ -59,6 +59,10 @@ fit a sandbox that exists: the command is refused when they do not.
 			if err != nil {
 				return err
 			}
+			req.SessionID = session
+			if err := req.Check(); err != nil { // before a sandbox is made for it
+				return err
+			}
 			j.unlimited = j.timeout == 0 && (isTerminal(std.in) || showsTerminal(std.out))
 			svc, err := h.dial()
 			if err != nil {
@@ -70,7 +74,6 @@ fit a sandbox that exists: the command is refused when they do not.
 			if err := m.ensure(c.Context(), svc, p.request(args[0]), std); err != nil {
 				return err
 			}
-			req.SessionID = session
 			return j.execute(c.Context(), svc, args[0], req, std)
 		},
 	}

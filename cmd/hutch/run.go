@@ -274,6 +274,11 @@ CMD. If a server runs, it makes the sandbox, because it has the images.`,
 			if req.Timeout == 0 {
 				req.Timeout = hutch.InSeconds(longTime)
 			}
+			if !j.ofImage {
+				if err := req.Check(); err != nil {
+					return err
+				}
+			}
 			b, err := p.begin(c.Context(), h, std, newLog(std, verbose))
 			if err != nil {
 				return err

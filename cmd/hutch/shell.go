@@ -79,8 +79,8 @@ code is the program's.
 
 // inTerminal runs a command of exec with a terminal.
 func (j *job) inTerminal(ctx context.Context, svc hutch.Service, m maker, sandbox hutch.CreateRequest, req hutch.ExecRequest, std streams) error {
-	if j.language != "" || j.timeout > 0 || j.asJSON || len(req.Args) > 0 {
-		return usageError{errors.New("a command in a terminal takes no --language, --timeout or --json: leave them out, or leave out --tty")}
+	if j.language != "" || j.timeout > 0 || j.asJSON || len(req.Args) > 0 || req.SessionID != "" {
+		return usageError{errors.New("a command in a terminal takes no --language, --timeout, --session or --json: leave them out, or leave out --tty")}
 	}
 	t, err := openTerminal(std)
 	if err != nil {
