@@ -71,9 +71,9 @@ func (f *buildFlags) flags(c *cobra.Command) {
 	s.StringVarP(&f.output, "output", "o", "", "write the image to this file, too, as an archive that docker load reads; or its files, `type=local,dest=FOLDER` or type=tar,dest=FILE")
 	s.StringVar(&f.runtime, "runtime", "", "runtime of the steps (default: the server's)")
 	f.network.flags(s, "network", "allow", "a step")
-	s.Float64Var(&f.limits.CPU, "cpu", 0, "cores of a step (default 1)")
-	s.IntVar(&f.limits.Memory, "memory", 0, "MiB of memory of a step (default 512)")
-	s.IntVar(&f.limits.Disk, "disk", 0, "MiB of files that a step can write (default 1024)")
+	coresVar(s, &f.limits.CPU, "cpu", "cores of a step (default 1)")
+	mebibytesVar(s, &f.limits.Memory, "memory", "memory of a step in MiB, or with a unit, such as 2g (default 512)")
+	mebibytesVar(s, &f.limits.Disk, "disk", "size of the files that a step can write, in MiB or with a unit (default 1024)")
 	positiveDurationVar(s, &f.timeout, "timeout", "", 0, "end the build after this time (default 1h)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print the id only")
 }

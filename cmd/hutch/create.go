@@ -70,7 +70,7 @@ func (f *createFlags) flags(c *cobra.Command) {
 	f.placement.flags(c)
 	s := c.Flags()
 	userVar(s, &f.req.User, "who commands run as, and whose its files are")
-	s.IntVar(&f.limits.Processes, "processes", 0, "background processes at once (default 10)")
+	countVar(s, &f.limits.Processes, "processes", "background processes at once (default 10)")
 	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable of all programs inside, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
 	s.StringArrayVar(&f.req.Secrets, "secret", nil, "secret for all programs inside, `NAME` or VARIABLE=NAME; may be repeated")
 	s.StringVar(&f.req.Snapshot, "snapshot", "", "begin as this snapshot or template, by its id or name")
