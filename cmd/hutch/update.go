@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hutch"
 	"hutch/client"
@@ -37,6 +39,11 @@ variables that they have.
 	f.StringArrayVar(&unset, "unset-env", nil, "remove the environment variable `NAME`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		changes := false
+		c.LocalNonPersistentFlags().VisitAll(func(fl *pflag.Flag) { changes = changes || fl.Changed && fl.Name != "json" })
+		if !changes {
+			return usageError{errors.New("nothing to change: give a flag, such as --keep-alive, --sleep-after, --lifetime, --label or --env; see `hutch update --help`")}
+		}
 		if f.Changed("keep-alive") {
 			req.KeepAlive = &keepAlive
 		}
