@@ -24,7 +24,7 @@ and, on gvisor, the processes, their memory and the code contexts. The sandbox c
   hutch restore before
   hutch snapshot rm before`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotDiff(h, std), newSnapshotTag(h, std, "snapshot"), newSnapshotRemove(h, std))
+	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotDiff(h, std), newSnapshotTag(h, std, "snapshot"), newSnapshotRemove(h, std, "snapshot"))
 	return c
 }
 
@@ -84,7 +84,7 @@ func snapshotRow(s hutch.Snapshot) []any {
 	return []any{s.ID, dash(strings.Join(s.Names, " ")), s.SandboxID, s.Runtime, yesNo(s.Memory), size(s.Size), when(&s.CreatedAt, ""), when(s.ExpiresAt, "never")}
 }
 
-func newSnapshotRemove(h *home, std streams) *cobra.Command {
+func newSnapshotRemove(h *home, std streams, noun string) *cobra.Command {
 	var asJSON bool
 	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
 		list, err := svc.Snapshots(ctx)
@@ -94,10 +94,10 @@ func newSnapshotRemove(h *home, std streams) *cobra.Command {
 		return names, err
 	}
 	c := &cobra.Command{
-		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots, by id or name",
-		Long: "Delete snapshots, by id or name. Where one has several names, only the name is removed.\nSandboxes that began with one do not need it.\n" + goneHelp + remoteHelp,
+		Use: "rm " + strings.ToUpper(noun) + "...", Aliases: []string{"delete"}, Short: "Delete " + noun + "s, by id or name",
+		Long: "Delete " + noun + "s, by id or name. Where one has several names, only the name is removed.\nSandboxes that began with one do not need it.\n" + goneHelp + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
-		RunE: removal{"snapshot", names, (*client.Client).DeleteSnapshot}.onEach(h, std, &asJSON),
+		RunE: removal{noun, names, (*client.Client).DeleteSnapshot}.onEach(h, std, &asJSON),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -112,6 +112,9 @@ func newSnapshotTag(h *home, std streams, noun string) *cobra.Command {
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Name = args[1]
 			_, err := svc.TagSnapshot(ctx, args[0], req)
+			if noun == "template" && errors.Is(err, hutch.NotFound) {
+				return noTemplate(args[0], nil)
+			}
 			return err
 		}),
 	}

@@ -27,7 +27,7 @@ that runs and is ready, and interpreters whose modules are imported.
   hutch template create v2 --from one
   hutch template tag v2 web --replace`,
 	}
-	c.AddCommand(newTemplateCreate(h, std), newSnapshotList(h, std, true), newTemplateInspect(h, std), newSnapshotTag(h, std, "template"), newSnapshotRemove(h, std))
+	c.AddCommand(newTemplateCreate(h, std), newSnapshotList(h, std, true), newTemplateInspect(h, std), newSnapshotTag(h, std, "template"), newSnapshotRemove(h, std, "template"))
 	return c
 }
 
@@ -188,7 +188,11 @@ func findTemplate(list []hutch.Snapshot, name string) (found hutch.Snapshot, err
 		}
 	}
 	if found.ID == "" {
-		err = hutch.Errorf(hutch.NotFound, "there is no template %q%s; see `hutch template ls`", name, similarName(name, names))
+		err = noTemplate(name, names)
 	}
 	return found, err
+}
+
+func noTemplate(name string, names []string) error {
+	return hutch.Errorf(hutch.NotFound, "there is no template %q%s; see `hutch template ls`", name, similarName(name, names))
 }

@@ -94,7 +94,10 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 		return hutch.Sandbox{}, err
 	}
 	snap, err := e.snaps.Find(viewer(ctx), cmp.Or(req.Template, req.Snapshot))
-	if err != nil {
+	switch {
+	case errors.Is(err, hutch.NotFound) && req.Template != "":
+		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "there is no template %q: it was never made, was deleted, or has expired; list the templates", req.Template)
+	case err != nil:
 		return hutch.Sandbox{}, err
 	}
 	if err := snap.Verify(); err != nil {

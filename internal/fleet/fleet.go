@@ -675,7 +675,7 @@ func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.Snap
 		return s.node == all[i].node || s.Owner != all[i].Owner || !s.HasName(req.Name)
 	})
 	if len(elsewhere) > 0 && !req.Replace {
-		return hutch.Snapshot{}, hutch.Errorf(hutch.Conflict, "there is a snapshot %q already, on the node %s: choose another name, replace that one, or delete it first", req.Name, elsewhere[0].node).Naming(hutch.AboutField, "name")
+		return hutch.Snapshot{}, hutch.Errorf(hutch.Conflict, "there is a snapshot or template %q already, on the node %s: choose another name, replace that one, or delete it first", req.Name, elsewhere[0].node).Naming(hutch.AboutField, "name")
 	}
 	tagged, err := at.TagSnapshot(ctx, snapshot, req)
 	for _, s := range elsewhere {

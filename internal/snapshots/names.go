@@ -112,7 +112,7 @@ func (c *Catalog) Untag(s *Snapshot, name string) (last bool, err error) {
 }
 
 func nameTaken(name string) error {
-	return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, replace that one, or delete it first", name).Naming(hutch.AboutField, "name")
+	return hutch.Errorf(hutch.Conflict, "there is a snapshot or template %q already: choose another name, replace that one, or delete it first", name).Naming(hutch.AboutField, "name")
 }
 
 // holder returns the owner's snapshot with a name, among those of the owner of s, or nil. It refuses a name that s
