@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,18 @@ func (f *FS) Mkdir(_ context.Context, _, p string, parents bool) error {
 		if parents {
 			return mkdirs(p)
 		}
-		return fail(mkdir(p), p)
+		return failIn(mkdir(p), p, ", or make all folders of the path (parents; hutch fs mkdir -p)")
 	})
+}
+
+// failIn is fail for something new at p, which a missing folder is the reason for.
+func failIn(err error, p, hint string) error {
+	if errors.Is(err, unix.ENOENT) {
+		p = strings.TrimRight(p, "/")
+		return hutch.Errorf(hutch.NotFound, "%.200q cannot be made, because its folder does not exist: make %.200q first%s", p, path.Dir(p), hint).
+			Naming(hutch.AboutFile, strings.ToValidUTF8(p, "\uFFFD")).Because(err)
+	}
+	return fail(err, p)
 }
 
 // Chmod implements hutch.Files.
@@ -207,6 +218,9 @@ func (f *FS) locations(from, to string) (a, b *location, err error) {
 	}
 	if b, err = f.location(to); err != nil {
 		a.close()
+	}
+	if b != nil && err != nil {
+		err = failIn(err, b.path, "")
 	}
 	return a, b, err
 }

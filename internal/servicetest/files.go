@@ -448,6 +448,9 @@ func (s *suite) foldersAndMoves(t *testing.T) {
 	}
 	wantKind(t, hutch.Conflict, s.svc.Mkdir(ctx, id, "a/b", false), "a folder that is there")
 	wantKind(t, hutch.NotFound, s.svc.Mkdir(ctx, id, "x/y", false), "a folder in none")
+	if err := s.svc.Mkdir(ctx, id, "x/y", false); err == nil || !strings.Contains(err.Error(), `its folder does not exist`) {
+		t.Errorf("a folder in none: %v; want the missing folder", err)
+	}
 	s.put(t, id, "a/b/f", "f")
 	s.put(t, id, "g", "g")
 	wantKind(t, hutch.Conflict, s.svc.Move(ctx, id, "g", "a/b/f", false), "a move onto a file")
