@@ -251,6 +251,9 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 		return nil
 	}))
+	if cursor == 0 && (errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Invalid)) { // nothing has run
+		return hutch.ExecResult{}, err
+	}
 	if err == nil && res.Ended {
 		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,6 +59,9 @@ func (s *suite) contexts() map[string]func(*testing.T) {
 			id := s.open(t)
 			in := func(session, command string) hutch.ExecResult {
 				return s.do(t, id, hutch.ExecRequest{SessionID: session, Command: command})
+			}
+			if res, err := s.svc.Exec(bounded(t), "nowhere", hutch.ExecRequest{SessionID: "a", Command: "true"}, nil); !errors.Is(err, hutch.NotFound) || res.Command != "" {
+				t.Errorf("in a sandbox that does not exist: %+v, %v; want no result, as without a session", res, err)
 			}
 			in("a", "cd /tmp; export V=1; f() { echo $V; }")
 			in("b", "V=2")
