@@ -73,7 +73,10 @@ func describe(sb hutch.Sandbox) string {
 		if p.Health != nil {
 			state += ", " + describeHealth(*p.Health)
 		}
-		fmt.Fprintf(&b, "\n  %s %q %s, pid %d: %s", p.ID, p.Name, state, p.PID, text.Line(p.Command))
+		if p.PID != 0 { // one that has ended has none
+			state += fmt.Sprintf(", pid %d", p.PID)
+		}
+		fmt.Fprintf(&b, "\n  %s %q %s: %s", p.ID, p.Name, state, text.Line(p.Command))
 	}
 	return b.String()
 }
