@@ -146,7 +146,10 @@ var here = &files.FS{Dir: "."}
 
 func upload(ctx context.Context, svc hutch.Service, from, id, to string, p *progress) error {
 	info, err := os.Stat(from)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return hutch.Errorf(hutch.NotFound, "%.200q does not exist on this machine: give the path of a file or folder, or SANDBOX:PATH for one in a sandbox", from).Because(err)
+	case err != nil:
 		return err
 	}
 	if there, err := svc.Stat(ctx, id, to+"/."); err == nil && there.Type == hutch.Directory {

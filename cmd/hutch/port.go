@@ -143,6 +143,10 @@ func newUnexpose(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			ports, err := svc.Ports(c.Context(), args[0])
+			if err == nil && !slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Port == port }) {
+				wasNot(std, "exposed port", args[1], nil)
+			}
 			return svc.Unexpose(c.Context(), args[0], port)
 		},
 	}, std, func(args []string) done {

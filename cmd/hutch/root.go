@@ -85,12 +85,34 @@ func newRoot(std streams) *cobra.Command {
 // refuseUnknownArgs refuses arguments of a command that only has sub-commands.
 func refuseUnknownArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], suggestion(c, args[0]), c.CommandPath())}
+		hint := suggestion(c, args[0])
+		if hint == "" && c.HasParent() {
+			hint = ": use " + anyOf(shownCommands(c))
+		}
+		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], hint, c.CommandPath())}
 	}
 	return nil
 }
 
 func help(c *cobra.Command, _ []string) error { return c.Help() }
+
+// shownCommands are the commands that the help of c lists.
+func shownCommands(c *cobra.Command) (names []string) {
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+func anyOf(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
 
 func commandNames(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {

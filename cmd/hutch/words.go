@@ -80,7 +80,11 @@ func flagProblem(err error) string {
 		return fmt.Sprintf("--%s needs a value", lacks.GetFlag().Name)
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() != "" {
-		return fmt.Sprintf("unknown flag: -%s in -%s", unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+		name, all := unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames()
+		if name == all {
+			return "unknown flag: -" + name
+		}
+		return fmt.Sprintf("unknown flag: -%s in -%s", name, all)
 	}
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
