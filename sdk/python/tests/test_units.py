@@ -193,8 +193,11 @@ def test_what_is_not_hutch() -> None:
 
 def test_settings_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HUTCH_TOKEN", raising=False)
-    with pytest.raises(hutch.InvalidError, match="HUTCH_TOKEN"):
+    with pytest.raises(hutch.InvalidError, match="HUTCH_TOKEN is not set"):
         Hutch("http://hutch.test")
+    monkeypatch.delenv("HUTCH_URL", raising=False)
+    with pytest.raises(hutch.InvalidError, match="HUTCH_URL and HUTCH_TOKEN are not set"):
+        Hutch()
 
 
 def test_a_stream_that_ends_early_is_an_error() -> None:

@@ -69,7 +69,8 @@ class AsyncHutch:
         token = os.environ.get("HUTCH_TOKEN") if token is None else token
         if not url or not token:
             missing = " and ".join(n for n, v in (("HUTCH_URL", url), ("HUTCH_TOKEN", token)) if not v)
-            raise InvalidError(f"{missing} is not set: `hutch serve` prints the URL and the token; set them, or give url= and token=")
+            verb = "are" if not url and not token else "is"
+            raise InvalidError(f"{missing} {verb} not set: `hutch serve` prints the URL and the token; set them, or give url= and token=")
         self._transport = Transport(url, token, http_client)
 
     async def aclose(self) -> None:
