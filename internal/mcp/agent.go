@@ -19,13 +19,12 @@ import (
 func (s *server) addAgentTool() {
 	add(s, &sdk.Tool{
 		Name: "runAgent", Title: "Let a coding agent work",
-		Description: "Let a coding agent, such as Claude Code, work on a git repository in a sandbox of its own, wait for it, and show what it changed as a diff. " +
+		Description: "Let a coding agent, such as Claude Code, work on a git repository in a sandbox of its own, wait for it, and show its changes as a diff. " +
 			"Give repository and prompt to begin; give the returned sandboxId and a prompt to continue, or sandboxId alone to follow a prompt again. " +
-			"With tries, several agents do the same at once, each in a copy, and the results are shown beside each other. " +
+			"With tries, several agents do the same at once, each in a copy. " +
 			"The agent works on if this call ends early. It takes minutes.",
-		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
-		InputSchema:  schema[runAgentArgs](nil),
-		OutputSchema: result[ranAgent](),
+		Annotations: hints{destructive: true, openWorld: true}.annotations(),
+		InputSchema: schema[runAgentArgs](nil),
 	}, s.runAgent)
 }
 
@@ -40,7 +39,8 @@ type runAgentArgs struct {
 	Tries      int     `json:"tries,omitempty" jsonschema:"with repository: how many agents try at once, 1 to 16; default 1"`
 }
 
-// ranAgent is the structured result of runAgent.
+// ranAgent is the structured result of runAgent. Of several tries, the fields beside Tries are those of the first that
+// succeeded, or of the first.
 type ranAgent struct {
 	SandboxID string           `json:"sandboxId"`
 	Success   bool             `json:"success"`
@@ -48,12 +48,12 @@ type ranAgent struct {
 	TimedOut  bool             `json:"timedOut"`
 	Answer    string           `json:"answer"`
 	Diff      string           `json:"diff"`
-	Truncated bool             `json:"truncated" jsonschema:"the middle of a long diff was left out, or bytes that are not UTF-8"`
+	Truncated bool             `json:"truncated"` // the middle of a long diff was left out, or bytes that are not UTF-8
 	Files     int              `json:"files"`
 	Added     int              `json:"added"`
 	Removed   int              `json:"removed"`
 	Usage     hutch.AgentUsage `json:"usage"`
-	Tries     []triedAgent     `json:"tries,omitempty" jsonschema:"of several tries, each; the fields beside it are those of the first that succeeded, or of the first"`
+	Tries     []triedAgent     `json:"tries,omitempty"`
 }
 
 // triedAgent is one of several tries in the structured result of runAgent.

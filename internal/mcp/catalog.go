@@ -23,7 +23,7 @@ func (s *server) addTools() {
 	add(s, &sdk.Tool{
 		Name: "startBackgroundProcess", Title: "Start a background process",
 		Description: "Start a server or another long-running command in a sandbox, and return at once. " +
-			"It outlives this call and connection, and ends with the sandbox; a sandbox that exec made ends with the session. At most 10 run at a time. waitProcess shows how it fares and what it prints.",
+			"It ends with the sandbox; a sandbox that exec made ends with the session. At most 10 run at once. waitProcess shows its status and output.",
 		Annotations: hints{destructive: true, openWorld: true}.annotations(),
 		InputSchema: schema[startProcessArgs](func(p properties) {
 			p["restartPolicy"].Enum = oneOf(hutch.RestartAlways, hutch.RestartOnFailure, hutch.RestartNever)
@@ -35,9 +35,8 @@ func (s *server) addTools() {
 		Description: "Wait for a background process to end, to print a text or to open a port, and show what it printed. " +
 			"Returns when that has come, when the process has ended, or when the timeout is up: then call it again. " +
 			"It can write to stdin and send a signal first. Output is bounded; pass the returned cursor to read on.",
-		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
-		InputSchema:  schema[waitProcessArgs](nil),
-		OutputSchema: result[waitedProcess](),
+		Annotations: hints{destructive: true, openWorld: true}.annotations(),
+		InputSchema: schema[waitProcessArgs](nil),
 	}, s.waitProcess)
 	add(s, &sdk.Tool{
 		Name: "getSandbox", Title: "Show sandboxes",
@@ -82,13 +81,14 @@ func (s *server) addTools() {
 type properties = map[string]*jsonschema.Schema
 
 // result returns the schema of a structured result. In the modern era a failed call returns its error as the structured
-// result, and clients check it against this schema too.
+// result, and clients check it against this schema too. Only the tools whose results programs read most have one: models
+// pay for the whole list of tools, and do not need it.
 func result[T any]() *jsonschema.Schema {
 	s := schema[T](nil)
 	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
 	s.Required = nil
 	s.AdditionalProperties = nil
-	s.Properties["error"] = &jsonschema.Schema{Type: "object", Description: "what failed: code, message, data"}
+	s.Properties["error"] = &jsonschema.Schema{Type: "object", Description: "code, message, data"}
 	return s
 }
 

@@ -28,16 +28,14 @@ func (s *server) addConversationTools() {
 		Description: "Run source code in an isolated sandbox of a conversation and wait for its end (at most 30 seconds; no network). " +
 			"Files in /data stay for the conversation's next runs; the result lists those that this run made or changed, with download links. " +
 			"A non-zero exitCode is a result, not an error.",
-		Annotations:  hints{destructive: true}.annotations(),
-		InputSchema:  schema[runCodeArgs](nil),
-		OutputSchema: result[ranCode](),
+		Annotations: hints{destructive: true}.annotations(),
+		InputSchema: schema[runCodeArgs](nil),
 	}, s.conversationRun)
 	add(s, &sdk.Tool{
 		Name: "sandbox.list_runners", Title: "List languages",
-		Description:  "List the languages that sandbox.run_code takes, with their versions.",
-		Annotations:  hints{readOnly: true, idempotent: true}.annotations(),
-		InputSchema:  schema[struct{}](nil),
-		OutputSchema: result[runnerList](),
+		Description: "List the languages that sandbox.run_code takes, with their versions.",
+		Annotations: hints{readOnly: true, idempotent: true}.annotations(),
+		InputSchema: schema[struct{}](nil),
 	}, s.listRunners)
 }
 
@@ -51,16 +49,16 @@ type runCodeArgs struct {
 type ranCode struct {
 	ConversationID string              `json:"conversationId"`
 	Language       string              `json:"language"`
-	ExitCode       int                 `json:"exitCode" jsonschema:"128+n for death by signal n"`
+	ExitCode       int                 `json:"exitCode"` // 128+n: ended by signal n
 	Stdout         string              `json:"stdout"`
 	Stderr         string              `json:"stderr"`
-	Encoding       string              `json:"encoding,omitempty" jsonschema:"base64 when stdout or stderr is not UTF-8: then both are base64"`
-	ExecutionTime  int64               `json:"executionTime" jsonschema:"milliseconds"`
+	Encoding       string              `json:"encoding,omitempty"` // base64 when stdout or stderr is not UTF-8: then both are base64
+	ExecutionTime  int64               `json:"executionTime"`      // milliseconds
 	TimedOut       bool                `json:"timedOut"`
-	Truncated      bool                `json:"truncated" jsonschema:"the middle of long output was left out"`
-	Files          []conversation.File `json:"files" jsonschema:"made or changed by this run"`
-	MoreFiles      int                 `json:"moreFiles,omitempty" jsonschema:"how many are not listed"`
-	Denied         []string            `json:"denied,omitempty" jsonschema:"what the network denied meanwhile"`
+	Truncated      bool                `json:"truncated"`           // the middle of long output was left out
+	Files          []conversation.File `json:"files"`               // made or changed by this run
+	MoreFiles      int                 `json:"moreFiles,omitempty"` // how many are not listed
+	Denied         []string            `json:"denied,omitempty"`    // what the network denied meanwhile
 }
 
 func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (reply, error) {

@@ -18,18 +18,18 @@ const (
 
 type execArgs struct {
 	SandboxID string            `json:"sandboxId,omitempty" jsonschema:"sandbox to run in; without it a fresh one is made and its id returned"`
-	Image     string            `json:"image,omitempty" jsonschema:"image of the fresh sandbox, such as python:3.12-slim; default: the programs of the server's machine"`
+	Image     string            `json:"image,omitempty" jsonschema:"image of the fresh sandbox, such as python:3.12-slim; default: the server's programs"`
 	Type      string            `json:"instanceType,omitempty" jsonschema:"size of the fresh sandbox, such as basic or standard-1"`
 	Volumes   []string          `json:"volumes,omitempty" jsonschema:"volumes of the fresh sandbox: NAME:/PATH, or NAME:/PATH:ro to only read"`
 	Command   string            `json:"command" jsonschema:"bash command line or, with language, source code"`
 	Language  string            `json:"language,omitempty" jsonschema:"run command as source in this language, such as python, javascript, typescript, bash, go, ruby, c"`
-	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state and shows figures"`
+	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state"`
 	Timeout   hutch.Seconds     `json:"timeout,omitempty" jsonschema:"seconds until the command and all it started are killed; default 30"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
-	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to set as environment variables, or VARIABLE=NAME; their values are never shown"`
+	Secrets   []string          `json:"secrets,omitempty" jsonschema:"secrets to set as environment variables: NAME, or VARIABLE=NAME"`
 	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
 	User      string            `json:"user,omitempty" jsonschema:"who it runs as, such as root; only in sandboxes with an image"`
-	KeepAlive *bool             `json:"keepAlive,omitempty" jsonschema:"true: the sandbox never sleeps and outlives the session; destroy it when done"`
+	KeepAlive *bool             `json:"keepAlive,omitempty" jsonschema:"true: the sandbox never sleeps and outlives the session"`
 }
 
 // execOutput is the structured result of exec, and the data of its errors.

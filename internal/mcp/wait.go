@@ -26,13 +26,13 @@ type waitProcessArgs struct {
 type waitedProcess struct {
 	SandboxID string              `json:"sandboxId"`
 	ProcessID string              `json:"processId"`
-	Status    hutch.ProcessStatus `json:"status" jsonschema:"starting, running, exited or failed"`
+	Status    hutch.ProcessStatus `json:"status"` // starting, running, exited or failed
 	ExitCode  *int                `json:"exitCode,omitempty"`
-	Met       bool                `json:"met" jsonschema:"what was waited for has come"`
-	Output    string              `json:"output" jsonschema:"stdout and stderr in order"`
-	Cursor    int64               `json:"cursor" jsonschema:"where to read on"`
-	More      bool                `json:"more" jsonschema:"there is more to read from cursor on"`
-	Denied    []string            `json:"denied,omitempty" jsonschema:"what the network denied since the process started, as rules for the tool network"`
+	Met       bool                `json:"met"`              // what was waited for has come
+	Output    string              `json:"output"`           // stdout and stderr in order
+	Cursor    int64               `json:"cursor"`           // where to read on
+	More      bool                `json:"more"`             // there is more to read from cursor on
+	Denied    []string            `json:"denied,omitempty"` // what the network denied since the process started, as rules for the tool network
 }
 
 // lookTime is the default of a wait, short enough for the patience of clients.
