@@ -191,6 +191,8 @@ func (m VolumeMount) Check() error {
 		return refuse("the path has empty parts, . or .., or a slash at its end")
 	case m.Path == "/":
 		return refuse("that is the whole file system")
+	case strings.Contains(m.Path, ":"):
+		return refuse("the path has a colon; behind a path there can only be :ro, for read only")
 	}
 	for _, dir := range reservedPaths {
 		if within(m.Path, dir) {
