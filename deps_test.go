@@ -49,7 +49,8 @@ var layers = []layer{
 	{"hutch/internal/settings", []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable", "hutch/internal/netaddr"}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
-	{"hutch/internal/room", nil},
+	{"hutch/internal/jsoncount", nil},
+	{"hutch/internal/room", []string{"hutch/internal/jsoncount"}},
 	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
 	{"hutch/internal/credential", nil},
 	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
@@ -157,7 +158,7 @@ var layers = []layer{
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{

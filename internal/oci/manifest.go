@@ -11,6 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"hutch"
+	"hutch/internal/jsoncount"
 )
 
 // document is a manifest of one image, or an index of manifests.
@@ -27,18 +28,7 @@ const mostValues = 50_000
 
 // decode reads a document that a registry or an archive has.
 func decode(body []byte, v any) error {
-	values, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			values++
-		}
-	}
-	if values >= mostValues {
+	if jsoncount.Values(body) >= mostValues {
 		return hutch.Errorf(hutch.Exhausted, "the manifest or the configuration of the image has more than %d values: have it built with fewer", mostValues).With("limit", "image values")
 	}
 	return json.Unmarshal(body, v)

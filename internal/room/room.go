@@ -9,6 +9,8 @@ package room
 import (
 	"io"
 	"sync"
+
+	"hutch/internal/jsoncount"
 )
 
 // Room is the memory that all callers can take together. The zero value has none.
@@ -123,18 +125,7 @@ func (t *Tab) TakeJSON(text []byte) bool {
 	if t == nil {
 		return true
 	}
-	values, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			values++
-		}
-	}
-	return t.Take(values * aValue)
+	return t.Take(jsoncount.Values(text) * aValue)
 }
 
 func (t *Tab) release() {
