@@ -43,9 +43,8 @@ var helperFolders = []string{"/usr/bin", "/bin", "/usr/local/bin", "/run/wrapper
 var helperNames = [2]string{"newuidmap", "newgidmap"}
 
 const (
-	userFile  = "/etc/subuid"
-	groupFile = "/etc/subgid"
-	// NoNewPrivs is what a process cannot gain rights under.
+	userFile   = "/etc/subuid"
+	groupFile  = "/etc/subgid"
 	noNewPrivs = "the server runs with no_new_privs, so that newuidmap gains no rights"
 )
 
