@@ -312,7 +312,9 @@ func TestRecordOfASecret(t *testing.T) {
 		full.Labels[fmt.Sprint(i)] = strings.Repeat("x", 1000)
 	}
 	for i := range 4 {
-		_, err = v.SetSecret(ctx, fmt.Sprint("TOKEN", i), full)
+		if _, err := v.SetSecret(ctx, fmt.Sprint("TOKEN", i), full); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := v.SetSecret(ctx, "ONE_MORE", full); !errors.Is(err, hutch.Exhausted) {
 		t.Errorf("labels do not count towards the limit: %v", err)
