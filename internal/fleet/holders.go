@@ -1,0 +1,208 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"hutch"
+	"hutch/internal/travel"
+)
+
+// Holder says where a sandbox is.
+type Holder struct {
+	Name
+	Node   string    `json:"node"`
+	Placed time.Time `json:"placed"`
+	About  About     `json:"about,omitzero"`
+	Awake  bool      `json:"awake"`
+	// Stays is why the sandbox cannot leave a node that is drained, or cannot wake on another one.
+	Stays string `json:"stays,omitempty"`
+	// Here is false until the node has fetched it from the bucket.
+	Here bool `json:"here"`
+	// Image is the image of a sleeping sandbox in the bucket; nil for none.
+	Image *travel.Image `json:"-"`
+	// Checkpoint is the image in the bucket of an earlier state; nil for none.
+	Checkpoint *travel.Image `json:"-"`
+	// Away says that only the bucket has the sandbox: no node has it, or its node is away and the sandbox slept, or the
+	// node has been away so long that the sandbox continues from its checkpoint on another node.
+	Away bool `json:"-"`
+	// InBucket says that the bucket has an image of the sandbox: the sandbox outlives its node.
+	InBucket bool `json:"inBucket"`
+}
+
+// inBucket is the newest image of a sandbox; nil for none.
+func (h Holder) inBucket() *travel.Image {
+	if h.Image == nil {
+		return h.Checkpoint
+	}
+	return h.Image
+}
+
+// About is the data that the directory keeps of a sandbox, to show it while its node is away.
+type About struct {
+	Image   string            `json:"image,omitempty"`
+	Runtime string            `json:"runtime,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Limits  hutch.Limits      `json:"limits,omitzero"`
+}
+
+// holder returns the holder of a sandbox; ok is false if no node holds it.
+func (d *Directory) holder(ctx context.Context, n Name) (h Holder, ok bool, err error) {
+	list, err := d.holders(ctx, "h.owner = $1 AND h.id = $2", n.Owner, n.ID)
+	if err != nil || len(list) == 0 {
+		return h, false, err
+	}
+	return list[0], true, nil
+}
+
+// mostOfLabel bounds the sandboxes that a label is searched in.
+const mostOfLabel = 100
+
+var likeEscapes = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`)
+
+// ofLabel lists sandboxes of any owner that only the bucket has, and whose ports can have a label.
+func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error) {
+	ids, beginnings := hutch.LabelIDs(label)
+	for i, b := range beginnings {
+		beginnings[i] = likeEscapes.Replace(b) + "%"
+	}
+	list, err := d.holders(ctx, "(h.id = ANY ($1) OR h.id LIKE ANY ($2)) AND "+isAway, ids, beginnings)
+	return list[:min(len(list), mostOfLabel)], err
+}
+
+const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.stays, h.image, h.checkpoint, " + isAway + ", h.about"
+
+func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
+	var about, image, checkpoint []byte
+	if err = row.Scan(&h.Owner, &h.ID, &h.Node, &h.Placed, &h.Awake, &h.Here, &h.Stays, &image, &checkpoint, &h.Away, &about); err == nil {
+		err = json.Unmarshal(about, &h.About)
+	}
+	if err == nil && image != nil {
+		h.InBucket, err = true, json.Unmarshal(image, &h.Image)
+	}
+	if err == nil && checkpoint != nil {
+		err = json.Unmarshal(checkpoint, &h.Checkpoint)
+	}
+	return h, err
+}
+
+// heldBy lists the sandboxes of nodes, and sandboxes that are only in the bucket, of all owners or of one.
+func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) ([]Holder, error) {
+	return d.holders(ctx, "(h.node = ANY ($1) OR NOT h.here) AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
+}
+
+// forgotten lists sandboxes that the directory has had on a node for a while. If the node does not have one, it was
+// destroyed or never made.
+func (d *Directory) forgotten(ctx context.Context, node string, after time.Duration) ([]Name, error) {
+	rows, err := d.db.Query(ctx, "SELECT owner, id FROM fleet_holders WHERE node = $1 AND here AND placed < now() - $2::interval", node, after)
+	if err != nil {
+		return nil, databaseError(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Name])
+	return list, databaseError(err)
+}
+
+// entry is a sandbox that a node reports.
+type entry struct {
+	Name
+	Memory int64
+	CPU    float64
+	Awake  bool
+	About  About
+}
+
+// adopt records sandboxes of a node that no create announced: copies, and those older than the fleet. It returns those
+// that another node holds.
+func (d *Directory) adopt(ctx context.Context, node string, list []entry) (taken []Name, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	err = d.change(ctx, node, func(tx pgx.Tx) error {
+		taken = nil
+		for _, e := range list {
+			about, err := json.Marshal(e.About)
+			if err != nil {
+				return err
+			}
+			var at string
+			err = tx.QueryRow(ctx, `
+				INSERT INTO fleet_holders AS h (owner, id, node, memory, cpu, awake, about) VALUES ($1, $2, $3, $4, $5, $6, $7)
+				ON CONFLICT (owner, id) DO UPDATE SET awake = CASE WHEN h.node = $3 THEN $6 ELSE h.awake END,
+					image = CASE WHEN h.node = $3 AND $6 THEN NULL ELSE h.image END RETURNING node`,
+				e.Owner, e.ID, node, e.Memory, e.CPU, e.Awake, about).Scan(&at)
+			if err != nil {
+				return err
+			}
+			if at != node {
+				taken = append(taken, e.Name)
+			}
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// free forgets sandboxes that a node no longer has.
+func (d *Directory) free(ctx context.Context, node string, list ...Name) error {
+	if len(list) == 0 {
+		return nil
+	}
+	owners, ids := split(list)
+	return d.change(ctx, node, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM fleet_holders h USING unnest($2::text[], $3::text[]) AS u(owner, id)
+			WHERE h.owner = u.owner AND h.id = u.id AND h.node = $1 AND h.here`, node, owners, ids)
+		return err
+	})
+}
+
+// awake notes which sandboxes of a node have fallen asleep, or are awake.
+func (d *Directory) awake(ctx context.Context, node string, list []entry) error {
+	if len(list) == 0 {
+		return nil
+	}
+	names := make([]Name, len(list))
+	awake := make([]bool, len(list))
+	for i, e := range list {
+		names[i], awake[i] = e.Name, e.Awake
+	}
+	owners, ids := split(names)
+	return d.change(ctx, node, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE fleet_holders h SET awake = u.awake, image = CASE WHEN u.awake THEN NULL ELSE h.image END FROM unnest($2::text[], $3::text[], $4::bool[]) AS u(owner, id, awake)
+			WHERE h.owner = u.owner AND h.id = u.id AND h.node = $1 AND h.here`, node, owners, ids, awake)
+		return err
+	})
+}
+
+func split(list []Name) (owners, ids []string) {
+	for _, n := range list {
+		owners, ids = append(owners, n.Owner), append(ids, n.ID)
+	}
+	return owners, ids
+}
+
+// change changes which sandboxes a node holds, and recounts its reservations. It locks the node's row first, as place
+// does.
+func (d *Directory) change(ctx context.Context, node string, do func(pgx.Tx) error) error {
+	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT 1 FROM fleet_nodes WHERE id = $1 FOR UPDATE", node); err != nil {
+			return err
+		}
+		if err := do(tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			UPDATE fleet_nodes SET (promised_memory, promised_cpu, promised) =
+				(SELECT coalesce(sum(memory), 0), coalesce(sum(cpu), 0), count(*) FROM fleet_holders WHERE node = $1 AND awake)
+			WHERE id = $1`, node)
+		return err
+	}))
+}
+
+// Held lists the sandboxes that a node holds, oldest first.
+func (d *Directory) Held(ctx context.Context, node string) ([]Holder, error) {
+	return d.holders(ctx, "h.node = $1 AND h.here", node)
+}
