@@ -18,8 +18,8 @@ import (
 	"hutch/internal/store"
 )
 
-// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited size, because nobody
-// knows the size of a table before it was read, and then its content with the numbers of rows. The manifest has the content without them.
+// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited size, because
+// the size of a table is not known before it was read, and then its content with the numbers of rows. The manifest has the content without them.
 const (
 	databaseFolder = "database/"
 	databaseEntry  = "database.json"

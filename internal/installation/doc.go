@@ -35,7 +35,7 @@
 // creates the tables with the migrations of this program, as they were at the backup's format, fills them, and brings them to the present
 // format. The names of tables and columns in its statements are those of this program: the names in a backup only choose among them.
 //
-// The backup of one node has the whole database, because nobody can restore half of it, and the data folder of this node only. Options leave
+// The backup of one node has the whole database, because half of it cannot be restored, and the data folder of this node only. Options leave
 // the database out for the other nodes of a fleet.
 //
 // # A restore is complete or has no effect

@@ -56,7 +56,7 @@ func TestUsualKindsComeFirst(t *testing.T) {
 	}
 }
 
-// Whoever creates from a template asks for a copy and, as none is ready, for a vacant instance. In a pool without room
+// A create from a template requests a copy and, as none is ready, a vacant instance. In a pool without room
 // for both, the copies get the places, also those that vacant instances took before.
 func TestCopiesComeBeforeVacant(t *testing.T) {
 	t.Parallel()

@@ -134,13 +134,17 @@ func columnList(columns []string) (list string) {
 	return list
 }
 
+func (c *connection) noInstallation() error {
+	return hutch.Errorf(hutch.NotFound, "no installation is in the database %s: give the database that the server uses, with --store or in HUTCH_STORE", c.where)
+}
+
 // checkInstallation returns the id of the installation in the database. It refuses the database of another one.
 func (c *connection) checkInstallation(ctx context.Context, tx pgx.Tx) (string, error) {
 	var id string
 	var proof []byte
 	err := tx.QueryRow(ctx, `select id, proof from hutch.installation`).Scan(&id, &proof)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", hutch.Errorf(hutch.NotFound, "no installation is in the database %s: give the database that the server uses, with --store or in HUTCH_STORE", c.where)
+		return "", c.noInstallation()
 	}
 	if err != nil {
 		return "", err
@@ -203,7 +207,7 @@ func (b *Backup) content(ctx context.Context) (c Content, err error) {
 		return c, err
 	}
 	if !there {
-		return c, hutch.Errorf(hutch.NotFound, "no installation is in the database %s: give the database that the server uses, with --store or in HUTCH_STORE", b.where)
+		return c, b.noInstallation()
 	}
 	if err := b.tx.QueryRow(ctx, `select coalesce(max(number), 0) from hutch.migrations`).Scan(&c.Format); err != nil {
 		return c, err
@@ -282,7 +286,7 @@ func (b *Backup) Records(ctx context.Context, node string, each func(Record) err
 func (b *Backup) Copy(ctx context.Context, c *Content, to func(table string) io.WriteCloser) error {
 	for i := range c.Tables {
 		t := &c.Tables[i]
-		p, _ := find(b.parts, t.Name)
+		p, _, _ := find(b.parts, t.Name)
 		out := to(t.Name)
 		rows := &RowCounter{}
 		_, err := b.conn.PgConn().CopyTo(ctx, io.MultiWriter(rows, out), "copy "+p.sqlName(t.Name)+" ("+columnList(t.Columns)+") to stdout")
@@ -294,16 +298,18 @@ func (b *Backup) Copy(ctx context.Context, c *Content, to func(table string) io.
 	return nil
 }
 
-// find returns the part and the table with a name; nil if this program has no such table.
-func find(parts []Part, name string) (Part, *Table) {
+// find returns the part and the table with a name, and its place among the tables of all parts. The table is nil if this
+// program has none with that name.
+func find(parts []Part, name string) (p Part, table *Table, place int) {
 	for _, p := range parts {
 		for _, t := range p.Tables {
 			if t.Name == name {
-				return p, &t
+				return p, &t, place
 			}
+			place++
 		}
 	}
-	return Part{}, nil
+	return Part{}, nil, place
 }
 
 // ErrRows is the error for rows that are not those of a backup.
@@ -449,11 +455,10 @@ func CheckContent(c Content, more ...Part) error {
 	last := -1
 	own := 0
 	for _, t := range c.Tables {
-		_, known := find(parts, t.Name)
+		_, known, at := find(parts, t.Name)
 		if known == nil {
 			return newer
 		}
-		at := order(parts, t.Name)
 		if at <= last || len(t.Columns) == 0 {
 			return damaged
 		}
@@ -477,19 +482,6 @@ func CheckContent(c Content, more ...Part) error {
 	return nil
 }
 
-// order is the place of a table in all parts.
-func order(parts []Part, name string) (n int) {
-	for _, p := range parts {
-		for _, t := range p.Tables {
-			if t.Name == name {
-				return n
-			}
-			n++
-		}
-	}
-	return n
-}
-
 // inSchema calls do while names without a schema are those of this package.
 func (r *Restore) inSchema(ctx context.Context, do func() error) error {
 	if _, err := r.tx.Exec(ctx, `set local search_path = hutch`); err != nil {
@@ -504,22 +496,16 @@ func (r *Restore) inSchema(ctx context.Context, do func() error) error {
 
 // migrate brings the tables from one format to another.
 func (r *Restore) migrate(ctx context.Context, from, to int) error {
-	for number := from + 1; number <= to; number++ {
-		m := migrations[number-1]
-		if _, err := r.tx.Exec(ctx, m.sql); err != nil {
-			return fmt.Errorf("migration %d: %w", number, err)
-		}
-		if _, err := r.tx.Exec(ctx, `insert into migrations (number, needs) values ($1, $2)`, number, m.needs); err != nil {
-			return err
-		}
-	}
-	return nil
+	return migrateTables(from, to, func(statement string, args ...any) error {
+		_, err := r.tx.Exec(ctx, statement, args...)
+		return err
+	})
 }
 
 // Table fills a table of the content, and returns the number of its rows.
 func (r *Restore) Table(ctx context.Context, name string, rows io.Reader) (int64, error) {
 	i := slices.IndexFunc(r.content.Tables, func(t TableContent) bool { return t.Name == name })
-	p, known := find(r.parts, name)
+	p, known, _ := find(r.parts, name)
 	if i < 0 || known == nil {
 		return 0, hutch.Errorf(hutch.Invalid, "the backup has rows of a table that it does not name")
 	}

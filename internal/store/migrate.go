@@ -97,12 +97,20 @@ func (p *postgres) migrateLocked(ctx context.Context, tx *sql.Tx) error {
 	if needs > len(migrations) {
 		return hutch.Errorf(hutch.Unsupported, "a newer hutch has changed its tables in a way that this one does not know (format %d, this one knows %d): start that version or a newer one", needs, len(migrations))
 	}
-	for number := at + 1; number <= len(migrations); number++ {
+	return migrateTables(at, len(migrations), func(statement string, args ...any) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+}
+
+// migrateTables brings the tables from one format to another.
+func migrateTables(from, to int, do func(statement string, args ...any) error) error {
+	for number := from + 1; number <= to; number++ {
 		m := migrations[number-1]
-		if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+		if err := do(m.sql); err != nil {
 			return fmt.Errorf("migration %d: %w", number, err)
 		}
-		if _, err := tx.ExecContext(ctx, `insert into migrations (number, needs) values ($1, $2)`, number, m.needs); err != nil {
+		if err := do(`insert into migrations (number, needs) values ($1, $2)`, number, m.needs); err != nil {
 			return err
 		}
 	}

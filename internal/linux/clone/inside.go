@@ -39,53 +39,8 @@ func Socket(pidfd int) (int, error) {
 // child enters: it executes no program, is invisible inside, and has ended when this returns. It shares our
 // descriptors.
 func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
-	e := &childCall{pidfd: uintptr(pidfd), namespaces: unix.CLONE_NEWUSER | namespace, call: call, a: a, b: b, c: c, args: cloneArgs{
-		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
-	}}
-	id, errno := forkCall(e)
-	afterFork()
-	runtime.KeepAlive(e)
-	if errno != 0 {
-		return 0, os.NewSyscallError("clone", syscall.Errno(errno))
-	}
-	var status syscall.WaitStatus
-	for err = syscall.EINTR; err == syscall.EINTR; {
-		_, err = syscall.Wait4(int(id), &status, 0, nil)
-	}
-	if err == nil && e.errno != 0 {
-		err = e.errno
-	}
-	return e.result, err
-}
-
-// childCall is the child's data: the child can neither allocate nor use its parent's stack.
-type childCall struct {
-	args              cloneArgs
-	pidfd, namespaces uintptr
-	call, a, b, c     uintptr
-	result            uintptr
-	errno             syscall.Errno
-}
-
-// forkCall makes the child and, in it, never returns: see forkExec.
-//
-//go:noinline
-//go:norace
-//go:nocheckptr
-func forkCall(e *childCall) (pid, errno uintptr) {
-	beforeFork()
-	pid, errno = rawClone(&e.args, unsafe.Sizeof(e.args))
-	if pid != 0 || errno != 0 {
-		return pid, errno
-	}
-	afterForkInChild()
-	_, _, e.errno = syscall.RawSyscall(unix.SYS_SETNS, e.pidfd, e.namespaces, 0)
-	if e.errno == 0 {
-		e.result, _, e.errno = syscall.RawSyscall(e.call, e.a, e.b, e.c)
-	}
-	for {
-		syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
-	}
+	e := &childCalls{namespaces: uintptr(pidfd), kinds: unix.CLONE_NEWUSER | namespace, calls: []Call{{Number: call, Args: [5]uintptr{a, b, c}}}}
+	return e.run()
 }
 
 // Call is a system call that returns nothing but an error.
@@ -101,37 +56,43 @@ func CallInUsers(users int, calls []Call, keep []*byte) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	e := &childCalls{users: uintptr(users), calls: calls, args: cloneArgs{
-		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
-	}}
+	e := &childCalls{namespaces: uintptr(users), kinds: unix.CLONE_NEWUSER, calls: calls}
+	_, err := e.run()
+	runtime.KeepAlive(keep)
+	return err
+}
+
+// childCalls is the data of a child that enters namespaces and makes system calls, one after the other until one fails:
+// the child can neither allocate nor use its parent's stack.
+type childCalls struct {
+	args              cloneArgs
+	namespaces, kinds uintptr // a descriptor, and which of its namespaces are entered
+	calls             []Call
+	done              int
+	result            uintptr // of the last call
+	errno             syscall.Errno
+}
+
+// run makes the child, and waits for its end.
+func (e *childCalls) run() (result uintptr, err error) {
+	e.args = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD)}
 	id, errno := forkCalls(e)
 	afterFork()
 	runtime.KeepAlive(e)
-	runtime.KeepAlive(keep)
 	if errno != 0 {
-		return os.NewSyscallError("clone", syscall.Errno(errno))
+		return 0, os.NewSyscallError("clone", syscall.Errno(errno))
 	}
 	var status syscall.WaitStatus
-	err := error(syscall.EINTR)
-	for err == syscall.EINTR {
+	for err = syscall.EINTR; err == syscall.EINTR; {
 		_, err = syscall.Wait4(int(id), &status, 0, nil)
 	}
 	if err == nil && e.errno != 0 {
 		err = e.errno
 	}
-	if err == nil && e.done < len(calls) {
+	if err == nil && e.done < len(e.calls) {
 		err = fmt.Errorf("a child process ended early: %d", status)
 	}
-	return err
-}
-
-// childCalls is the child's data: see childCall.
-type childCalls struct {
-	args  cloneArgs
-	users uintptr
-	calls []Call
-	done  int
-	errno syscall.Errno
+	return e.result, err
 }
 
 // forkCalls makes the child and, in it, never returns: see forkExec.
@@ -146,9 +107,9 @@ func forkCalls(e *childCalls) (pid, errno uintptr) {
 		return pid, errno
 	}
 	afterForkInChild()
-	_, _, e.errno = syscall.RawSyscall(unix.SYS_SETNS, e.users, unix.CLONE_NEWUSER, 0)
+	_, _, e.errno = syscall.RawSyscall(unix.SYS_SETNS, e.namespaces, e.kinds, 0)
 	for e.errno == 0 && e.done < len(e.calls) {
-		_, _, e.errno = syscall.RawSyscall6(e.calls[e.done].Number, e.calls[e.done].Args[0], e.calls[e.done].Args[1],
+		e.result, _, e.errno = syscall.RawSyscall6(e.calls[e.done].Number, e.calls[e.done].Args[0], e.calls[e.done].Args[1],
 			e.calls[e.done].Args[2], e.calls[e.done].Args[3], e.calls[e.done].Args[4], 0)
 		if e.errno == 0 {
 			e.done++

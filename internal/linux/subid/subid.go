@@ -4,7 +4,7 @@
 package subid
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,16 +166,9 @@ func give(helper string, pid int, ids []clone.ID) error {
 		return nil
 	}
 	return &Missing{
-		fmt.Sprintf("%s failed: %.300s", helper, cmpOr(string(bytes.TrimSpace(out)), err.Error())),
+		fmt.Sprintf("%s failed: %.300s", helper, cmp.Or(strings.Join(strings.Fields(string(out)), " "), err.Error())),
 		"the package uidmap must be installed with its setuid bits (sudo apt-get install --reinstall uidmap), on a file system without nosuid, and the server must have its account's group",
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a = strings.Join(strings.Fields(a), " "); a != "" {
-		return a
-	}
-	return b
 }
 
 // Namespace makes a user namespace that has all subordinate ids and this process's own user and group, each mapped to

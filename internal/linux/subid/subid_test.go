@@ -70,7 +70,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What is missing is named with the commands for it, and a range that nobody has.
+// What is missing is named with the commands for it, and a range that no user has.
 func TestMissing(t *testing.T) {
 	f, folders := write(t, "bob:100000:65536\n", "bob:100000:65536\ncarol:165536:65536\n")
 	for name, tt := range map[string]struct {
