@@ -85,13 +85,18 @@ func (r room) count(t *testing.T, id string) (process string) {
 
 func (r room) run(t *testing.T, id, command string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	res, err := r.Exec(ctx, id, hutch.ExecRequest{Command: command}, nil)
+	output, err := r.try(t, id, command)
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}
-	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr))
+	return output
+}
+
+func (r room) try(t *testing.T, id, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := r.Exec(ctx, id, hutch.ExecRequest{Command: command}, nil)
+	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr)), err
 }
 
 // until waits for a status, without waking the sandbox. It asks rarely: each check takes a moment of
