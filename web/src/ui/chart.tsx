@@ -60,6 +60,12 @@ const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycl
 /** A chart over time has at least so many seconds, so that its first readings do not fill it. */
 const leastSpan = 60
 
+/** The ends of the axis of time. For a single reading, uPlot's own last end is a day later. */
+function span(plot: UPlot, min: number, max: number): [number, number] {
+  const end = plot.data[0].length === 1 ? min : max
+  return [Math.min(min, end - leastSpan), end]
+}
+
 interface Shape extends Pick<ChartProps, "title" | "labels" | "series"> {
   bars: boolean
   height: number
@@ -75,7 +81,7 @@ function options({ labels, series, bars, height, width, latest }: Shape): UPlot.
   const name = (i: number) => labels?.[Math.round(i)] ?? ""
   return {
     width, height, padding: [8, 8, 0, 0], cursor: { points: { size: 6 }, y: false },
-    scales: { x: labels ? { time: false, range: (_, min, max) => [min - 0.5, max + 0.5] } : { range: (_, min, max) => [Math.min(min, max - leastSpan), max] }, y: { range: (_, __, max) => [0, Math.max(latest.current.least, max * 1.1, 1e-6)] } },
+    scales: { x: labels ? { time: false, range: (_, min, max) => [min - 0.5, max + 0.5] } : { range: span }, y: { range: (_, __, max) => [0, Math.max(latest.current.least, max * 1.1, 1e-6)] } },
     axes: [
       labels ? { ...axis, grid: { show: false }, splits: labels.map((_, i) => i), values: (_, splits) => splits.map(name), space: 60 } : { ...axis, space: 90, values: (_, splits) => splits.map((at) => clock.format(at * 1000)) },
       { ...axis, size: 64, values: (_, splits) => splits.map(value) },

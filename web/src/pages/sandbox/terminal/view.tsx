@@ -45,7 +45,7 @@ export function TerminalView({ sandbox, processId, onEnd }: { sandbox: Sandbox; 
   useEffect(() => { if (state === "ended") onEnd() }, [state, onEnd])
 
   return (
-    <div className="terminal">
+    <div className="terminal-pane">
       {status.state === "failed" && <ErrorNote error={status.error} />}
       <div ref={place} className="terminal-screen" data-state={status.state} />
       <p className="terminal-status" role="status">{words(status)}</p>
