@@ -114,6 +114,7 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/ledger", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/bucket", []string{"hutch", "hutch/internal/netaddr", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/objects", []string{"hutch", "hutch/internal/bucket", "hutch/internal/durable", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/travel", []string{"hutch", "hutch/internal/objects", "github.com/klauspost/compress/zstd", "golang.org/x/crypto/chacha20poly1305"}},
@@ -122,7 +123,7 @@ var layers = []layer{
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
 	}},
 
 	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},

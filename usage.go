@@ -3,6 +3,8 @@ package hutch
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,6 +13,10 @@ type Accounts interface {
 	// Usage returns what the caller's sandboxes have used, or all sandboxes if the server itself calls. It wakes
 	// none.
 	Usage(ctx context.Context) (UsageReport, error)
+
+	// UsageHistory returns what the caller's sandboxes used on past days, with destroyed sandboxes, or all sandboxes if
+	// the server itself calls. It wakes none.
+	UsageHistory(ctx context.Context, q UsageQuery) ([]Usage, error)
 
 	// Stats passes the current use of the caller's sandboxes to out, or of all sandboxes if the server itself calls.
 	// Without Follow that is one report. With Follow it continues until out fails or ctx is done: each report then has
@@ -75,16 +81,18 @@ type Stats struct {
 	DiskLimit   int     `json:"diskLimit"`   // MiB
 }
 
-// Usage is what a sandbox has used since it was created, or the sum over an owner's sandboxes. Figures that a runtime
-// cannot measure are 0.
+// Usage is what a sandbox has used since it was created, or a sum over several sandboxes. Figures that a runtime cannot
+// measure are 0.
 type Usage struct {
-	SandboxID     string  `json:"sandboxId,omitempty"` // empty in the sum of an owner
-	Owner         string  `json:"owner,omitempty"`
-	Status        Status  `json:"status,omitempty"` // empty in a sum
+	SandboxID     string  `json:"sandboxId,omitempty"` // empty in a sum
+	Owner         string  `json:"owner,omitempty"`     // empty for the server's own token, and in a sum over owners
+	Status        Status  `json:"status,omitempty"`    // empty in a sum
+	Day           string  `json:"day,omitempty"`       // in a history by day: the day in UTC, such as "2026-11-28"
+	Image         string  `json:"image,omitempty"`     // of the sandbox, or in a history by image
 	CPUSeconds    float64 `json:"cpuSeconds"`
 	MemorySeconds float64 `json:"memoryGBSeconds"` // GiB of memory times seconds
-	MemoryPeak    float64 `json:"memoryPeak"`      // MiB
-	Disk          float64 `json:"disk"`            // MiB of written files, now
+	MemoryPeak    float64 `json:"memoryPeak"`      // MiB, of one sandbox
+	Disk          float64 `json:"disk"`            // MiB of written files, now; 0 in a history
 	// Network traffic in bytes, to the world and to linked sandboxes. Previews and the server's own transfers are not
 	// counted.
 	NetworkSent     int64 `json:"networkSent"`
@@ -93,6 +101,20 @@ type Usage struct {
 	Executions int64   `json:"executions"` // commands, runs of code and processes that were started
 	WallTime   Seconds `json:"wallTime"`   // while it ran
 	Cost       float64 `json:"cost"`       // with the server's prices, in their currency
+}
+
+// Since returns what u has in addition to an earlier reading of the same sandbox.
+func (u Usage) Since(before Usage) Usage {
+	return Usage{
+		CPUSeconds: u.CPUSeconds - before.CPUSeconds, MemorySeconds: u.MemorySeconds - before.MemorySeconds, MemoryPeak: u.MemoryPeak,
+		NetworkSent: u.NetworkSent - before.NetworkSent, NetworkReceived: u.NetworkReceived - before.NetworkReceived,
+		Executions: u.Executions - before.Executions, WallTime: u.WallTime - before.WallTime,
+	}
+}
+
+// Idle reports whether nothing was used.
+func (u Usage) Idle() bool {
+	return u.CPUSeconds == 0 && u.MemorySeconds == 0 && u.NetworkSent == 0 && u.NetworkReceived == 0 && u.Executions == 0 && u.WallTime == 0
 }
 
 // Add returns the sum of u and v, as a record of an owner.
@@ -126,6 +148,103 @@ type UsageReport struct {
 	Sandboxes []Usage `json:"sandboxes"` // existing sandboxes
 	// Owners holds a sum for each owner, including destroyed sandboxes.
 	Owners []Usage `json:"owners"`
+}
+
+// UsageGroup is by what use of the past is grouped.
+type UsageGroup string
+
+// The groups of use.
+const (
+	UsageByDay   UsageGroup = "day"
+	UsageByOwner UsageGroup = "owner"
+	UsageByImage UsageGroup = "image"
+)
+
+// UsageQuery asks for the use on past days.
+type UsageQuery struct {
+	// From and To are the first and the last day, in UTC and in the form "2026-11-28"; default the last 30 days. To
+	// alone means the 30 days that end with it.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// By are the groups that each get a sum; default day. All of them together give a sum for each day, owner and image.
+	By []UsageGroup `json:"by,omitempty"`
+}
+
+const (
+	// MaxUsageDays is how many days a query covers, and how long the use of a day is kept.
+	MaxUsageDays = 400
+	usageDays    = 30 // by default
+)
+
+// Check refuses a query that no server can answer.
+func (q UsageQuery) Check() error {
+	for i, g := range q.By {
+		if !slices.Contains([]UsageGroup{UsageByDay, UsageByOwner, UsageByImage}, g) {
+			return Errorf(Invalid, "by has %.80q: group by day, owner or image, or by several of them, such as day,image", g).Naming(AboutField, "by")
+		}
+		if slices.Contains(q.By[:i], g) {
+			return Errorf(Invalid, "by has %q twice: give each group once", g).Naming(AboutField, "by")
+		}
+	}
+	for field, day := range map[string]string{"from": q.From, "to": q.To} {
+		if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
+			return Errorf(Invalid, "%s is %.80q: give a day such as 2026-11-28", field, day).Naming(AboutField, field)
+		}
+	}
+	from, to := q.Days(time.Now())
+	switch days := int(to.Sub(from).Hours()/24) + 1; {
+	case days < 1:
+		return Errorf(Invalid, "from is %s, and to is %s, which is before it: exchange them", from.Format(time.DateOnly), to.Format(time.DateOnly)).Naming(AboutField, "from")
+	case days > MaxUsageDays:
+		return Errorf(Invalid, "from %s to %s are %d days: ask for at most %d", from.Format(time.DateOnly), to.Format(time.DateOnly), days, MaxUsageDays).Naming(AboutField, "from")
+	}
+	return nil
+}
+
+// Days are the first and the last day of a checked query.
+func (q UsageQuery) Days(now time.Time) (from, to time.Time) {
+	to, err := time.Parse(time.DateOnly, q.To)
+	if err != nil {
+		to = now.UTC().Truncate(24 * time.Hour)
+	}
+	if from, err = time.Parse(time.DateOnly, q.From); err != nil {
+		from = to.AddDate(0, 0, 1-usageDays)
+	}
+	return from, to
+}
+
+// Grouped returns sums of use by the groups of the query, in the order of days, owners and images. Each item of list has
+// a day, an owner and an image.
+func (q UsageQuery) Grouped(list []Usage) []Usage {
+	by := q.By
+	if len(by) == 0 {
+		by = []UsageGroup{UsageByDay}
+	}
+	type group struct{ day, owner, image string }
+	sums := map[group]Usage{}
+	for _, u := range list {
+		var g group
+		for _, name := range by {
+			switch name {
+			case UsageByDay:
+				g.day = u.Day
+			case UsageByOwner:
+				g.owner = u.Owner
+			case UsageByImage:
+				g.image = u.Image
+			}
+		}
+		sums[g] = sums[g].Add(u)
+	}
+	grouped := make([]Usage, 0, len(sums))
+	for g, u := range sums {
+		u.Day, u.Owner, u.Image = g.day, g.owner, g.image
+		grouped = append(grouped, u)
+	}
+	slices.SortFunc(grouped, func(a, b Usage) int {
+		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Owner, b.Owner), strings.Compare(a.Image, b.Image))
+	})
+	return grouped
 }
 
 // Version is the version of a server.

@@ -365,6 +365,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Verdict]():        "denied",
 	reflect.TypeFor[hutch.ScreenAct]():      "scroll",
 	reflect.TypeFor[hutch.Direction]():      "down",
+	reflect.TypeFor[hutch.UsageGroup]():     "image",
 }
 
 // fill sets every field of v.
@@ -954,6 +955,10 @@ func (b fixedRecords) Follow(ctx context.Context, q audit.Query, out func(audit.
 
 func (fixedRecords) Usage(context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{{}}}, nil
+}
+
+func (fixedRecords) UsageHistory(context.Context, hutch.UsageQuery) ([]hutch.Usage, error) {
+	return []hutch.Usage{{Day: "2026-11-28", Executions: 1}}, nil
 }
 
 func (fixedRecords) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"hutch"
 	"hutch/internal/audit"
@@ -28,6 +29,25 @@ var (
 // Usage implements hutch.Accounts.
 func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return call[hutch.UsageReport](ctx, c, at("Usage"), nil)
+}
+
+// UsageHistory implements hutch.Accounts.
+func (c *Client) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
+	values := url.Values{}
+	for name, value := range map[string]string{"from": q.From, "to": q.To, "by": joined(q.By)} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return call[[]hutch.Usage](ctx, c, at("UsageHistory").check(q.Check()).with(values), nil)
+}
+
+func joined(by []hutch.UsageGroup) string {
+	names := make([]string, len(by))
+	for i, g := range by {
+		names[i] = string(g)
+	}
+	return strings.Join(names, ",")
 }
 
 // Stats implements hutch.Accounts.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -181,14 +183,31 @@ func writeReport(w io.Writer, r audit.Report) error {
 
 func newUsage(h *home, std streams) *cobra.Command {
 	var asJSON bool
+	var from, to string
+	var by []string
 	c := &cobra.Command{
 		Use: "usage [SANDBOX]", Short: "Show what sandboxes have used",
 		Long: `Show what sandboxes have used, and the sum of each owner, which counts what was
 destroyed too. The cost is by the prices that the server was given. An
 administrator sees all, another what is its own.
+
+With --by, --from or --to, show sums of past days instead: the last 30 unless you
+choose others. Days are in UTC, and are kept for 400 days.
 ` + remoteHelp,
+		Example: `  hutch usage
+  hutch usage --by day,image --from 2026-11-01`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			if len(by) > 0 || from != "" || to != "" {
+				if len(args) > 0 {
+					return usageError{errors.New("the use of past days is kept by owner and image, not by sandbox: leave out the sandbox, or --by, --from and --to")}
+				}
+				q := hutch.UsageQuery{From: from, To: to}
+				for _, g := range by {
+					q.By = append(q.By, hutch.UsageGroup(g))
+				}
+				return showUsageHistory(ctx, svc, q, asJSON, std.out)
+			}
 			report, err := svc.Usage(ctx)
 			if err == nil && len(args) == 1 {
 				report, err = ofSandbox(report, args[0])
@@ -202,8 +221,29 @@ administrator sees all, another what is its own.
 			return writeUsage(std.out, report)
 		}),
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f := c.Flags()
+	f.StringSliceVar(&by, "by", nil, "sums for each day, owner, image, or several of them: day,image")
+	f.StringVar(&from, "from", "", "the first day, such as 2026-11-01")
+	f.StringVar(&to, "to", "", "the last day; default today")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+func showUsageHistory(ctx context.Context, svc *client.Client, q hutch.UsageQuery, asJSON bool, w io.Writer) error {
+	list, err := svc.UsageHistory(ctx, q)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(w, list)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "DAY\tOWNER\tIMAGE\tCPU\tMEMORY·TIME\tPEAK\tSENT\tRECEIVED\tRUNS\tTIME\tCOST")
+	for _, u := range list {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GiB·s\t%.0f MiB\t%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f\n", cmp.Or(u.Day, "-"), cmp.Or(u.Owner, "-"), printable(cmp.Or(u.Image, "-")), u.CPUSeconds, u.MemorySeconds,
+			u.MemoryPeak, float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
+	}
+	return t.Flush()
 }
 
 func ofSandbox(all hutch.UsageReport, id string) (hutch.UsageReport, error) {

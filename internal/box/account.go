@@ -25,19 +25,44 @@ func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 // Used returns the box's use up to the last reading, and its network traffic.
 func (b *Box) Used() hutch.Usage {
 	traffic := b.Traffic()
-	u := read(b, func() hutch.Usage { return b.rec.Used.Usage })
-	u.NetworkSent, u.NetworkReceived = traffic.Sent, traffic.Received
-	return u
+	return read(b, func() hutch.Usage {
+		rec := b.rec
+		rec.Traffic = traffic
+		return rec.Usage()
+	})
 }
 
-// Unsaved reports whether the box ran something since the last call of Unsaved, or had
-// network traffic since its record was written.
+// Unspent returns the image of the box, and what it used that Spent has not got.
+func (b *Box) Unspent() (image string, more hutch.Usage) {
+	u := b.Used()
+	b.locked(func() { image, more = b.rec.Sandbox.Image, u.Since(b.spent) })
+	return image, more
+}
+
+// spend passes what the box has used to Spent. The caller holds saving.
+func (b *Box) spend(u hutch.Usage) {
+	var image string
+	var more hutch.Usage
+	b.locked(func() {
+		image, more = b.rec.Sandbox.Image, u.Since(b.spent)
+		b.spent, b.spentAt = u, time.Now()
+	})
+	if b.opt.Spent != nil {
+		b.opt.Spent(image, more)
+	}
+}
+
+// saveEvery is how often the record of a box that only runs is written, for its use of CPU and memory.
+const saveEvery = 10 * time.Minute
+
+// Unsaved reports whether the box ran something since the last call of Unsaved, had network traffic since its record was
+// written, or has run for long since then.
 func (b *Box) Unsaved() bool {
 	traffic := b.Traffic()
 	return read(b, func() bool {
 		before := b.saved
 		b.saved = b.rec.Used.Executions
-		return b.saved != before || traffic != b.rec.Traffic
+		return b.saved != before || traffic != b.rec.Traffic || b.inst != nil && time.Since(b.spentAt) > saveEvery
 	})
 }
 

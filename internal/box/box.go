@@ -30,6 +30,8 @@ type Options struct {
 	// Due is called when the box may have been idle for long enough, or has reached the end of its lifetime. Each call
 	// has its own goroutine.
 	Due func()
+	// Spent gets what the box used since its last call, when that is on disk.
+	Spent func(image string, more hutch.Usage)
 	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
 }
@@ -67,7 +69,9 @@ type Box struct {
 	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
 	health       hutch.Health
 	usage        reading
-	saved        int64 // executions that were on disk at the last look
+	saved        int64       // executions that were on disk at the last look
+	spent        hutch.Usage // what Spent got so far, and what the record had at first
+	spentAt      time.Time
 
 	gateway   Gateway // nil until OpenGateway
 	noNetwork error   // why the network is unavailable now
@@ -86,7 +90,7 @@ type reading struct {
 func New(rec store.Record, opt Options) *Box {
 	b := &Box{
 		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
-		opt: opt, lifecycle: turn.New(), rec: rec,
+		opt: opt, lifecycle: turn.New(), rec: rec, spent: rec.Usage(), spentAt: time.Now(),
 	}
 	b.noteSecrets()
 	return b

@@ -100,6 +100,7 @@ func (b *Box) commit(ctx context.Context, change func(*store.Record), then func(
 		}
 	}
 	b.locked(then)
+	b.spend(rec.Usage())
 	return nil
 }
 
@@ -111,6 +112,7 @@ func (b *Box) Destroy(why string, retire func() error) error {
 	if err := retire(); err != nil {
 		return err
 	}
+	b.spend(b.Used())
 	b.locked(func() {
 		b.move(hutch.Destroyed, why)
 		b.gone = true

@@ -160,7 +160,7 @@ func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destructio
 	if err != nil {
 		return hutch.Destruction{}, err
 	}
-	used := rec.Used.Usage
+	used := rec.Usage()
 	used.Disk = 0
 	if err := e.opt.Store.Retire(context.WithoutCancel(ctx), rec.Key, owner, used); err != nil {
 		return hutch.Destruction{}, err

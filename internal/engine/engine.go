@@ -23,6 +23,7 @@ import (
 	"hutch/internal/exposure"
 	"hutch/internal/image"
 	"hutch/internal/instance"
+	"hutch/internal/ledger"
 	"hutch/internal/saved"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
@@ -122,6 +123,7 @@ type lifecycle struct {
 	networks networks
 	secrets  secretUses
 	stats    *statsTable
+	ledger   *ledger.Ledger
 }
 
 var (
@@ -154,7 +156,7 @@ func New(opt Options) *Engine {
 		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, hiddenNetworks{opt.Sealer}},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)}, checkpointing: make(chan struct{}, 1),
 	}
-	e.stats = newStatsTable(e)
+	e.stats, e.ledger = newStatsTable(e), ledger.New(opt.Store)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
 	return &Engine{e}
 }
@@ -201,6 +203,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.cancel()
 	e.tasks.Wait()
+	err = errors.Join(err, e.ledger.Save(ctx))
 	if e.saved != nil {
 		e.saved.Close()
 	}

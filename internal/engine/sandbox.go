@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hutch"
 	"hutch/internal/box"
 	"hutch/internal/caller"
 	"hutch/internal/resumable"
@@ -30,7 +31,10 @@ type sandbox struct {
 // newSandbox puts the sandbox of a record into memory.
 func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 	s := &sandbox{}
-	opt := box.Options{Uses: &e.uses, Due: func() { e.background(func() { e.due(s) }) }}
+	opt := box.Options{
+		Uses: &e.uses, Due: func() { e.background(func() { e.due(s) }) },
+		Spent: func(image string, more hutch.Usage) { e.ledger.Add(time.Now(), rec.Sandbox.Owner, image, more) },
+	}
 	if e.opt.Store != nil {
 		opt.Save = e.saveRecord
 	}

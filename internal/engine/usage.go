@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -63,6 +64,51 @@ func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return report, nil
 }
 
+// maxUsageRows limits the answer of UsageHistory.
+const maxUsageRows = 10_000
+
+// UsageHistory implements hutch.Accounts.
+func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	from, to := q.Days(now)
+	var only *string
+	if owner, ok := caller.OwnerOf(ctx); ok {
+		only = &owner.ID
+	}
+	list, err := e.ledger.Between(ctx, from, to, only)
+	if err != nil {
+		return nil, err
+	}
+	if today := now.Truncate(24 * time.Hour); !today.Before(from) && !today.After(to) {
+		all := e.visible(ctx, "")
+		unspent := make([]hutch.Usage, len(all))
+		visit(all, func(i int, s *sandbox) { unspent[i] = e.unspent(ctx, s, now) })
+		list = append(list, unspent...)
+	}
+	list = slices.DeleteFunc(list, func(u hutch.Usage) bool { return u.Idle() })
+	list = q.Grouped(list)
+	if len(list) > maxUsageRows {
+		return nil, hutch.Errorf(hutch.Invalid, "the answer would have %d rows, of at most %d: ask for fewer days, or for fewer groups in by", len(list), maxUsageRows)
+	}
+	for i := range list {
+		list[i].Cost = e.opt.Prices.Of(list[i])
+	}
+	return list, nil
+}
+
+// unspent is what a sandbox used today that is not in the ledger.
+func (e *Engine) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.Usage {
+	if inst := s.Instance(); inst != nil {
+		e.account(ctx, s, inst)
+	}
+	image, more := s.Unspent()
+	more.Day, more.Owner, more.Image = now.Format(time.DateOnly), s.Owner(), image
+	return more
+}
+
 // usages reads several sandboxes.
 func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 	list := make([]hutch.Usage, len(all))
@@ -75,7 +121,8 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 		e.account(ctx, s, inst) // otherwise it keeps the last reading
 	}
 	u := s.Used()
-	u.SandboxID, u.Owner, u.Status = s.ID(), s.Owner(), s.Sandbox().Status
+	v := s.Sandbox()
+	u.SandboxID, u.Owner, u.Status, u.Image = v.ID, v.Owner, v.Status, v.Image
 	u.Cost = e.opt.Prices.Of(u)
 	return u
 }

@@ -60,6 +60,49 @@ func TestUsage(t *testing.T) {
 	check("destroyed, after a restart", 0)
 }
 
+// What was used on a day is kept by owner and image: while its sandboxes run, when they are gone, and over restarts.
+func TestUsageHistory(t *testing.T) {
+	b := start(t, func(o *engine.Options) {
+		o.HealthEvery = 300 * time.Millisecond
+		o.Prices = hutch.Prices{Execution: 2}
+	})
+	for _, owner := range []string{"ada", "bob"} {
+		if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		b.runAs(t, owner, "box", "true")
+	}
+	b.runAs(t, "ada", "box", "true")
+	check := func(when string) {
+		t.Helper()
+		byImage := hutch.UsageQuery{By: []hutch.UsageGroup{hutch.UsageByDay, hutch.UsageByImage}}
+		r, err := b.UsageHistory(as(t, "ada"), byImage)
+		if err != nil || len(r) != 1 || r[0].Executions != 2 || r[0].Cost != 4 || r[0].Image != "host" || r[0].Day == "" || r[0].Owner != "" || r[0].WallTime <= 0 {
+			t.Errorf("%s: %+v, %v", when, r, err)
+		}
+		r, err = b.UsageHistory(t.Context(), hutch.UsageQuery{By: []hutch.UsageGroup{hutch.UsageByOwner}})
+		if err != nil || len(r) != 2 || r[0].Owner != "ada" || r[0].Executions != 2 || r[1].Executions != 1 || r[0].Day != "" {
+			t.Errorf("%s: of all: %+v, %v", when, r, err)
+		}
+		if r, err = b.UsageHistory(as(t, "ada"), hutch.UsageQuery{From: "2020-01-01", To: "2020-01-31"}); err != nil || r == nil || len(r) > 0 {
+			t.Errorf("%s: long ago: %+v, %v", when, r, err)
+		}
+	}
+	check("running")
+	time.Sleep(time.Second) // health checks write the account, and what it means for the day
+	check("after health checks")
+	b.end(t)
+	b.boot(t)
+	check("after a restart")
+	if _, err := b.Destroy(as(t, "ada"), "box", true); err != nil {
+		t.Fatal(err)
+	}
+	check("destroyed")
+	b.end(t)
+	b.boot(t)
+	check("destroyed, after a restart")
+}
+
 // TestUsageIsKeptAtEachLook: every health check writes the use so far to the store, so
 // a kill -9 loses only what was used after the last check.
 func TestUsageIsKeptAtEachLook(t *testing.T) {

@@ -81,6 +81,11 @@ func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return sum, err
 }
 
+// UsageHistory implements hutch.Accounts. All nodes keep it in the same store.
+func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
+	return a.here.UsageHistory(ctx, q)
+}
+
 // Stats implements hutch.Accounts. A later report has the changes of one node; only the first has all sandboxes.
 func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	first := hutch.StatsRequest{Interval: req.Interval}

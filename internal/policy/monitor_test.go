@@ -22,6 +22,11 @@ func (b *readings) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{}, nil
 }
 
+func (b *readings) UsageHistory(ctx context.Context, _ hutch.UsageQuery) ([]hutch.Usage, error) {
+	b.owner, b.named = caller.OwnerOf(ctx)
+	return nil, nil
+}
+
 func (b *readings) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch.StatsReport) error) error {
 	b.owner, b.named = caller.OwnerOf(ctx)
 	return nil
@@ -63,6 +68,10 @@ func TestMonitoring(t *testing.T) {
 				t.Errorf("%s, admin %v: %v", name, admin, err)
 			}
 		}
+		if _, err := p.UsageHistory(ctx, hutch.UsageQuery{}); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
+			t.Errorf("admin %v: the history of %+v (named: %v): %v", admin, b.owner, b.named, err)
+		}
+		b = readings{}
 		if _, err := p.Usage(ctx); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
 			t.Errorf("admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
 		}

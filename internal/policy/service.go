@@ -27,6 +27,16 @@ func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	})
 }
 
+// UsageHistory implements hutch.Accounts, for the owners that Usage is of.
+func (p *Policy) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "UsageHistory", Request: q}, func(ctx context.Context) ([]hutch.Usage, error) {
+		if caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
+			ctx = caller.WithoutOwner(ctx)
+		}
+		return p.opt.Accounts.UsageHistory(ctx, q)
+	})
+}
+
 // Stats implements hutch.Accounts, for the sandboxes that Usage is of.
 func (p *Policy) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Stats", Request: req}, func(ctx context.Context) error {

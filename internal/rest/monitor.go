@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"hutch"
@@ -42,6 +43,21 @@ func (h *Handler) deleteOwner(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.accounts.Usage(r.Context()))
+}
+
+func (h *Handler) usageHistory(w http.ResponseWriter, r *http.Request) {
+	p := paramsOf(r, "from", "to", "by")
+	q := hutch.UsageQuery{From: p.Get("from"), To: p.Get("to")}
+	for name := range strings.SplitSeq(p.Get("by"), ",") {
+		if name != "" {
+			q.By = append(q.By, hutch.UsageGroup(name))
+		}
+	}
+	if p.err != nil {
+		h.fail(w, r, p.err)
+		return
+	}
+	reply(h, w, r)(h.accounts.UsageHistory(r.Context(), q))
 }
 
 // stats answers with the current use of sandboxes or, to a client that accepts events, with reports from now on.

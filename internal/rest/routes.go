@@ -97,7 +97,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
 	add(h.checkpoints != nil, map[string]http.HandlerFunc{"CheckpointAll": h.checkpointAll})
 	add(h.examiner != nil, map[string]http.HandlerFunc{"Examine": h.examine, "VerifyAudit": h.verifyAudit})
-	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})
+	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "UsageHistory": h.usageHistory, "Stats": h.stats})
 	return all
 }
 

@@ -127,11 +127,16 @@ func (s *Collection) label(key string) string { return "shelf " + s.name + " " +
 
 // All returns every document by its key.
 func (s *Collection) All(ctx context.Context) (map[string][]byte, error) {
+	return s.Where(ctx, func(string) bool { return true })
+}
+
+// Where returns the documents with the keys that are wanted.
+func (s *Collection) Where(ctx context.Context, wanted func(key string) bool) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := s.store.read(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, func(rows *sql.Rows) error {
 		var key string
 		var doc []byte
-		if err := rows.Scan(&key, &doc); err != nil {
+		if err := rows.Scan(&key, &doc); err != nil || !wanted(key) {
 			return err
 		}
 		doc, err := s.store.opened(s.label(key), doc)

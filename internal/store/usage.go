@@ -39,6 +39,13 @@ func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 // End ends the counting: the instance is destroyed.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
+// Usage is what the sandbox used.
+func (r Record) Usage() hutch.Usage {
+	u := r.Used.Usage
+	u.NetworkSent, u.NetworkReceived = r.Traffic.Sent, r.Traffic.Received
+	return u
+}
+
 // Retire removes the record with the key, if there is one, and adds its use to the sum of its owner; both or neither.
 func (s *Store) Retire(ctx context.Context, key, owner string, used hutch.Usage) error {
 	ours, us := s.ours()

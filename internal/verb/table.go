@@ -226,6 +226,7 @@ var table = []Verb{
 
 	// Reports of the server about itself.
 	serving("Usage", see, "GET /v1/usage").looks(),
+	serving("UsageHistory", see, "GET /v1/usage/history").looks(),
 	serving("Stats", see, "GET /v1/stats").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),
 	serving("Pool", administer, "GET /v1/pool").looks(),

@@ -131,6 +131,6 @@ export async function checkAccessibility(page: Page): Promise<void> {
     await expect(async () => {
       const { violations } = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]).analyze()
       expect(violations.map((v) => `${colorScheme}: ${v.id}: ${v.help}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary ?? ""}`).join(" | ")}`)).toEqual([])
-    }).toPass({ timeout: 10_000 })
+    }).toPass({ timeout: 30_000 })
   }
 }

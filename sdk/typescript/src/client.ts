@@ -11,7 +11,7 @@ import { Operations, part } from "./operations.js"
 import { follow } from "./output.js"
 import { Sandbox } from "./sandbox.js"
 import type {
-  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotDiff, SnapshotTag, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
+  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotDiff, SnapshotTag, StatsReport, TemplateRequest, Usage, UsageQuery, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
 /** What a snapshot is compared with, and what of it. */
@@ -277,6 +277,12 @@ export class Hutch extends Operations {
   /** What was used. */
   usage(options: Abortable = {}): Promise<UsageReport> {
     return this.connection.json("GET", "/v1/usage", options)
+  }
+
+  /** What was used on past days, with destroyed sandboxes. Days are in UTC; default the last 30, a sum for each day. */
+  usageHistory(options: UsageQuery & Abortable = {}): Promise<Usage[]> {
+    const { from, to, by, signal } = options
+    return this.connection.json("GET", "/v1/usage/history", { query: { from, to, by: by?.join(",") }, signal })
   }
 
   /** What sandboxes use now. It wakes none. */

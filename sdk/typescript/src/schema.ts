@@ -2079,6 +2079,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/usage/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return what was used on past days.
+         * @description The sums have the use of destroyed sandboxes. A token with the scope admin gets the use of all owners, another token its own. Days are in UTC, and are kept for 400 days. No sandbox is woken.
+         */
+        get: operations["readUsageHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stats": {
         parameters: {
             query?: never;
@@ -4611,18 +4631,25 @@ export interface components {
                 [key: string]: string | null;
             };
         };
-        /** @description What a sandbox has used since it was made, or an owner's sandboxes together. A value that the runtime does not know is 0. */
+        /** @description What a sandbox has used since it was made, or a sum over several sandboxes. A value that the runtime does not know is 0. */
         Usage: {
             sandboxId?: string;
             owner?: string;
             /** @enum {string} */
             status?: "creating" | "running" | "paused" | "hibernated" | "stopped" | "error" | "destroyed";
+            /**
+             * @description In a history by day: the day in UTC.
+             * @example 2026-11-28
+             */
+            day?: string;
+            /** @description Of the sandbox, or in a history by image. */
+            image?: string;
             cpuSeconds: number;
             /** @description GiB of memory times seconds. */
             memoryGBSeconds: number;
-            /** @description MiB. */
+            /** @description MiB, of one sandbox. */
             memoryPeak: number;
-            /** @description MiB of written files, now. */
+            /** @description MiB of written files, now; 0 in a history. */
             disk: number;
             /** @description Bytes that went from the sandbox to the world and to linked sandboxes, without previews. */
             networkSent: number;
@@ -9800,6 +9827,60 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["UsageReport"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    readUsageHistory: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The first day; default 29 days before the last.
+                 * @example 2026-11-01
+                 */
+                from?: string;
+                /**
+                 * @description The last day; default today.
+                 * @example 2026-11-28
+                 */
+                to?: string;
+                /**
+                 * @description Groups that each get a sum, separated by commas: day, owner, image; default day.
+                 * @example day,image
+                 */
+                by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A sum for each group, in the order of days, owners and images. At most 10,000. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "day": "2026-11-27",
+                     *         "image": "host",
+                     *         "cpuSeconds": 12.104,
+                     *         "memoryGBSeconds": 17.317,
+                     *         "memoryPeak": 259.078,
+                     *         "disk": 0,
+                     *         "networkSent": 2211,
+                     *         "networkReceived": 48123,
+                     *         "executions": 15,
+                     *         "wallTime": 310.608,
+                     *         "cost": 0.0012
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Usage"][];
                 };
             };
             default: components["responses"]["Problem"];

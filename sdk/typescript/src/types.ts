@@ -109,6 +109,12 @@ export type TokenWithSecret = Schemas["MintedToken"]
 export type Transfer = Schemas["Transfer"]
 export type Usage = Schemas["Usage"]
 export type UsageReport = Schemas["UsageReport"]
+/** Which past days to report, in UTC such as "2026-11-28", by default the last 30; and by what to group them, by default the day. */
+export interface UsageQuery {
+  from?: string
+  to?: string
+  by?: ("day" | "owner" | "image")[]
+}
 export type Version = Schemas["Version"]
 export type Volume = Schemas["Volume"]
 export type VolumeMount = Schemas["VolumeMount"]

@@ -42,6 +42,12 @@ test("the audit log is searched and saved", async ({ page, makeSandbox }) => {
 test("usage, images, volumes and the server", async ({ page, makeSandbox }) => {
   const id = await makeSandbox()
   await open(page, "/operating/usage")
+  await expect(page.getByRole("img", { name: /by day/ })).toBeVisible()
+  await expect(page.getByRole("grid", { name: "Usage by image" }).getByRole("row", { name: "host" })).toBeVisible()
+  await page.getByLabel("Days", { exact: true }).selectOption("Last 7 days")
+  await expect(page.getByRole("grid", { name: "Usage by image" }).getByRole("row", { name: "host" })).toBeVisible()
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).first().click()])
+  expect(await readFile(await file.path(), "utf8")).toMatch(/^day,owner,ownerName,image,[^]*\r\n\d{4}-\d\d-\d\d,,the server's own token,host,/)
   await page.getByRole("grid", { name: "Usage by sandbox" }).getByRole("link", { name: id }).click()
   await expect(page).toHaveURL(`/sandboxes/${id}/usage`)
   await page.goto("/operating/volumes")

@@ -60,6 +60,12 @@ const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycl
 /** A chart over time has at least so many seconds, so that its first readings do not fill it. */
 const leastSpan = 60
 
+/** The positions whose names fit beside each other, always with the last one. */
+function named(count: number, width: number): number[] {
+  const step = Math.max(1, Math.ceil((count * 64) / width))
+  return Array.from({ length: Math.ceil(count / step) }, (_, i) => count - 1 - i * step).reverse()
+}
+
 /** The ends of the axis of time. For a single reading, uPlot's own last end is a day later. */
 function span(plot: UPlot, min: number, max: number): [number, number] {
   const end = plot.data[0].length === 1 ? min : max
@@ -83,7 +89,7 @@ function options({ labels, series, bars, height, width, latest }: Shape): UPlot.
     width, height, padding: [8, 8, 0, 0], cursor: { points: { size: 6 }, y: false },
     scales: { x: labels ? { time: false, range: (_, min, max) => [min - 0.5, max + 0.5] } : { range: span }, y: { range: (_, __, max) => [0, Math.max(latest.current.least, max * 1.1, 1e-6)] } },
     axes: [
-      labels ? { ...axis, grid: { show: false }, splits: labels.map((_, i) => i), values: (_, splits) => splits.map(name), space: 60 } : { ...axis, space: 90, values: (_, splits) => splits.map((at) => clock.format(at * 1000)) },
+      labels ? { ...axis, grid: { show: false }, splits: (plot) => named(labels.length, plot.width), values: (_, splits) => splits.map(name), space: 60 } : { ...axis, space: 90, values: (_, splits) => splits.map((at) => clock.format(at * 1000)) },
       { ...axis, size: 64, values: (_, splits) => splits.map(value) },
     ],
     series: [

@@ -2759,14 +2759,14 @@ class Traffic:
 
 @dataclass
 class Usage:
-    """What a sandbox has used since it was made, or an owner's sandboxes together. A value that the runtime does not know is 0."""
+    """What a sandbox has used since it was made, or a sum over several sandboxes. A value that the runtime does not know is 0."""
 
     cpu_seconds: float
     #: GiB of memory times seconds.
     memory_gb_seconds: float
-    #: MiB.
+    #: MiB, of one sandbox.
     memory_peak: float
-    #: MiB of written files, now.
+    #: MiB of written files, now; 0 in a history.
     disk: float
     #: Bytes that went from the sandbox to the world and to linked sandboxes, without previews.
     network_sent: int
@@ -2781,6 +2781,10 @@ class Usage:
     sandbox_id: str | None = None
     owner: str | None = None
     status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"] | None = None
+    #: In a history by day: the day in UTC.
+    day: str | None = None
+    #: Of the sandbox, or in a history by image.
+    image: str | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> Usage:
@@ -2797,6 +2801,8 @@ class Usage:
             sandbox_id=v.get('sandboxId'),
             owner=v.get('owner'),
             status=v.get('status'),
+            day=v.get('day'),
+            image=v.get('image'),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -2814,6 +2820,8 @@ class Usage:
                 'sandboxId': self.sandbox_id,
                 'owner': self.owner,
                 'status': self.status,
+                'day': self.day,
+                'image': self.image,
             }
         )
         return made

@@ -1,14 +1,14 @@
 import { Download, Gauge } from "lucide-react"
-import { lazy, Suspense, useMemo } from "react"
+import { lazy, Suspense, useMemo, useState } from "react"
 import { Link } from "wouter"
 import type { Usage } from "hutch"
 import { can, hutch } from "../../session"
-import { Button, Empty, ErrorNote, format, Loading, Page, plainLine, Section, Table, useCall, type Column } from "../../ui"
+import { Button, Empty, ErrorNote, format, Loading, Page, plainLine, Section, Select, Table, useAction, useCall, type Column } from "../../ui"
 import { csv, save } from "./csv"
 
 const Chart = lazy(() => import("../../ui/chart"))
 
-/** What was used and what it cost: by owner, with what is destroyed, and by sandbox. */
+/** What was used and what it cost: on past days, by owner, with what is destroyed, and by sandbox. */
 export default function UsagePage() {
   const { data, error, reload } = useCall("usage", async (signal) => {
     const [report, owners] = await Promise.all([hutch.usage({ signal }), can("Owners") ? hutch.listOwners({ signal }) : []])
@@ -21,6 +21,7 @@ export default function UsagePage() {
   const download = (kind: string, list: readonly Usage[]) => save(`usage-${kind}.csv`, csv(table(list, data.nameOf)))
   return (
     <Page title="Usage">
+      <PastDays nameOf={data.nameOf} />
       <Section title="By owner" actions={<Button icon={Download} onClick={() => download("owners", data.owners)}>CSV</Button>}>
         <p className="muted">All that an owner ever used, also by sandboxes that are destroyed. An owner is a token, or a person of the OIDC issuer.</p>
         {data.owners.length > 1 && <Suspense fallback={<Loading />}><Largest owners={data.owners} nameOf={data.nameOf} /></Suspense>}
@@ -33,18 +34,71 @@ export default function UsagePage() {
   )
 }
 
+/** What was used on past days: a chart by day, and a table by image. Days are in UTC, as the server counts them. */
+function PastDays({ nameOf }: { nameOf: NameOf }) {
+  const [days, setDays] = useState(30)
+  const dates = lastDays(days)
+  const from = dates[0] ?? ""
+  const { data, error, reload } = useCall(`usage of ${days} days`, (signal) => Promise.all([hutch.usageHistory({ from, by: ["day"], signal }), hutch.usageHistory({ from, by: ["image"], signal })]))
+  const columns = useMemo(() => usageColumns("Image", (u) => plainLine(u.image ?? "")), [])
+  const { busy, error: refused, run } = useAction()
+  const download = () => run(async () => save("usage-days.csv", csv(table(await hutch.usageHistory({ from, by: ["day", "owner", "image"] }), nameOf))))
+  return (
+    <Section title="By day and image" actions={(
+      <>
+        <Select aria-label="Days" value={days} onChange={(event) => setDays(Number(event.target.value))}>
+          {[7, 30, 90, 365].map((n) => <option key={n} value={n}>Last {n} days</option>)}
+        </Select>
+        <Button icon={Download} onClick={() => void download()} disabled={busy}>CSV</Button>
+      </>
+    )}>
+      {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
+      {refused !== undefined && <ErrorNote error={refused} />}
+      {data === undefined && error === undefined && <Loading />}
+      {data && data[0].length > 0 && <Suspense fallback={<Loading />}><Bars of="day" list={daily(data[0], dates)} name={(u) => dayName(u.day)} /></Suspense>}
+      {data && <Table label="Usage by image" rows={data[1]} columns={columns} rowKey={(u) => u.image ?? ""} empty={<Empty icon={Gauge} title="Nothing was used on these days" />} />}
+    </Section>
+  )
+}
+
+type NameOf = (owner: string | undefined) => string
+
+/** The last days with today, such as 2026-11-28, in UTC. */
+function lastDays(n: number): string[] {
+  const today = Date.now()
+  return Array.from({ length: n }, (_, i) => new Date(today - (n - 1 - i) * 86_400_000).toISOString().slice(0, 10))
+}
+
+/** The use of each day, also of those without any. */
+function daily(list: readonly Usage[], dates: readonly string[]): Usage[] {
+  const byDay = new Map(list.map((u) => [u.day, u]))
+  return dates.map((day) => byDay.get(day) ?? { day, cpuSeconds: 0, memoryGBSeconds: 0, memoryPeak: 0, disk: 0, networkSent: 0, networkReceived: 0, executions: 0, wallTime: 0, cost: 0 })
+}
+
+const shortDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" })
+const dayName = (day: string | undefined): string => (day === undefined ? "" : shortDay.format(new Date(day)))
+
 /** The owners with the highest cost or, where the server was given no prices, CPU time. */
-function Largest({ owners, nameOf }: { owners: readonly Usage[]; nameOf: (owner: string | undefined) => string }) {
-  const priced = owners.some((u) => u.cost > 0)
-  const by = (u: Usage) => (priced ? u.cost : u.cpuSeconds)
-  const top = [...owners].sort((a, b) => by(b) - by(a)).slice(0, 10)
-  const title = priced ? "Cost" : "CPU time"
+function Largest({ owners, nameOf }: { owners: readonly Usage[]; nameOf: NameOf }) {
+  const by = measure(owners).value
+  return <Bars of="owner" list={[...owners].sort((a, b) => by(b) - by(a)).slice(0, 10)} name={(u) => plainLine(nameOf(u.owner))} />
+}
+
+/** A bar for each sum: its cost or, where the server was given no prices, its CPU time. */
+function Bars({ of, list, name }: { of: string; list: readonly Usage[]; name: (u: Usage) => string }) {
+  const { title, value, words } = measure(list)
   return (
     <section className="card chart-card">
-      <header><h3>{title} by owner</h3></header>
-      <Chart title={`${title} by owner`} bars x={top.map((_, i) => i)} labels={top.map((u) => plainLine(nameOf(u.owner)))} series={[{ title, values: top.map(by) }]} format={priced ? format.cost : format.duration} />
+      <header><h3>{title} by {of}</h3></header>
+      <Chart title={`${title} by ${of}`} bars x={list.map((_, i) => i)} labels={list.map(name)} series={[{ title, values: list.map(value) }]} format={words} />
     </section>
   )
+}
+
+function measure(list: readonly Usage[]): { title: string; value: (u: Usage) => number; words: (n: number) => string } {
+  return list.some((u) => u.cost > 0)
+    ? { title: "Cost", value: (u) => u.cost, words: format.cost }
+    : { title: "CPU time", value: (u) => u.cpuSeconds, words: format.duration }
 }
 
 function usageColumns(title: string, name: (u: Usage) => string, links = false): Column<Usage>[] {
@@ -62,7 +116,7 @@ function usageColumns(title: string, name: (u: Usage) => string, links = false):
   ]
 }
 
-function table(list: readonly Usage[], nameOf: (owner: string | undefined) => string): (string | number)[][] {
-  const head = ["owner", "ownerName", "sandbox", "cost", "cpuSeconds", "memoryGBSeconds", "memoryPeak", "disk", "networkSent", "networkReceived", "executions", "wallTime"]
-  return [head, ...list.map((u) => [u.owner ?? "", nameOf(u.owner), u.sandboxId ?? "", u.cost, u.cpuSeconds, u.memoryGBSeconds, u.memoryPeak, u.disk, u.networkSent, u.networkReceived, u.executions, u.wallTime])]
+function table(list: readonly Usage[], nameOf: NameOf): (string | number)[][] {
+  const head = ["day", "owner", "ownerName", "image", "sandbox", "cost", "cpuSeconds", "memoryGBSeconds", "memoryPeak", "disk", "networkSent", "networkReceived", "executions", "wallTime"]
+  return [head, ...list.map((u) => [u.day ?? "", u.owner ?? "", nameOf(u.owner), u.image ?? "", u.sandboxId ?? "", u.cost, u.cpuSeconds, u.memoryGBSeconds, u.memoryPeak, u.disk, u.networkSent, u.networkReceived, u.executions, u.wallTime])]
 }

@@ -31,6 +31,7 @@ from .._models import (
     StatsReport,
     TokenInfo,
     TokenLimits,
+    Usage,
     UsageReport,
     Version,
     VolumeBucket,
@@ -670,6 +671,12 @@ class AsyncHutch:
     async def usage(self) -> UsageReport:
         """What sandboxes have used."""
         return UsageReport.from_json(await self._call("GET", "/v1/usage"))
+
+    async def usage_history(self, *, since: str | None = None, until: str | None = None, by: Sequence[str] = ()) -> list[Usage]:
+        """What was used on past days, with destroyed sandboxes. The days are in UTC, such as "2026-11-28", by default the last
+        30; `by` names groups that each get a sum, "day", "owner" and "image", by default the day."""
+        query = query_of(**{"from": since, "to": until, "by": ",".join(by) or None})
+        return [Usage.from_json(u) for u in await self._call("GET", "/v1/usage/history" + query)]
 
     async def stats(self) -> StatsReport:
         """What sandboxes use now. It wakes none."""

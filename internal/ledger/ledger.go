@@ -1,0 +1,204 @@
+// Package ledger keeps what was used on each day, by owner and image.
+//
+// A sandbox's account, which [hutch/internal/box] keeps, is the whole of what it used. When its record is written, the
+// increase since the last time is added here, to the sums of that day. So the ledger needs no data of its own about
+// sandboxes, and keeps the use of those that are gone.
+//
+// Increases wait in memory until [Ledger.Save] adds them to documents of the store. There is a collection for each
+// month and, in it, a document for each day and owner, with a sum for each image. All nodes of a fleet add to the same
+// documents. What waits when the server is killed is missing in the sums of its day; accounts are not affected.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/store"
+)
+
+const (
+	// maxImages is how many images a day and owner have sums for. The use of further ones is that of otherImages.
+	maxImages   = 100
+	otherImages = "(other images)"
+
+	monthForm = "2006-01"
+	dayForm   = time.DateOnly
+)
+
+// page is what one document is about.
+type page struct{ day, owner string }
+
+// images are sums by image.
+type images map[string]hutch.Usage
+
+func (i images) add(image string, more hutch.Usage) {
+	if _, there := i[image]; !there && len(i) >= maxImages {
+		image = otherImages
+	}
+	i[image] = i[image].Add(more)
+}
+
+// Ledger has the sums. It is safe for concurrent use.
+type Ledger struct {
+	store *store.Store // nil: sums stay in memory
+
+	saving sync.Mutex
+	mu     sync.Mutex
+	waits  map[page]images // increases that no document has
+	swept  string          // the month in which expired months were removed
+}
+
+// New returns the ledger of a store, or one in memory if the store is nil.
+func New(s *store.Store) *Ledger { return &Ledger{store: s, waits: map[page]images{}} }
+
+// Add adds to the sums of a day.
+func (l *Ledger) Add(at time.Time, owner, image string, more hutch.Usage) {
+	if more.Idle() {
+		return
+	}
+	p := page{at.UTC().Format(dayForm), owner}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waits[p] == nil {
+		l.waits[p] = images{}
+	}
+	l.waits[p].add(image, more)
+}
+
+// Save adds what waits to the documents, and removes expired months.
+func (l *Ledger) Save(ctx context.Context) error {
+	if l.store == nil {
+		return nil
+	}
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	waits := l.waits
+	l.waits = map[page]images{}
+	l.mu.Unlock()
+	var failed error
+	for p, more := range waits {
+		if err := l.month(p.day[:len(monthForm)]).Count(ctx, p.key(), more.addTo); err != nil {
+			failed = errors.Join(failed, err)
+			l.putBack(p, more)
+		}
+	}
+	return errors.Join(failed, l.sweep(ctx, time.Now().UTC()))
+}
+
+func (l *Ledger) putBack(p page, more images) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waits[p] == nil {
+		l.waits[p] = images{}
+	}
+	for image, u := range more {
+		l.waits[p].add(image, u)
+	}
+}
+
+// addTo adds increases to a document.
+func (i images) addTo(doc []byte, _ time.Time) ([]byte, error) {
+	sums, err := parse(doc)
+	if err != nil {
+		return nil, err
+	}
+	for image, u := range i {
+		sums.add(image, u)
+	}
+	return json.Marshal(sums)
+}
+
+func parse(doc []byte) (images, error) {
+	sums := images{}
+	if doc == nil {
+		return sums, nil
+	}
+	return sums, json.Unmarshal(doc, &sums)
+}
+
+// sweep removes the year of months before the oldest day that a query can have, once in each month and after each start.
+func (l *Ledger) sweep(ctx context.Context, now time.Time) error {
+	if l.swept == now.Format(monthForm) {
+		return nil
+	}
+	oldest := now.AddDate(0, 0, 1-hutch.MaxUsageDays)
+	for i := range 12 {
+		if err := empty(ctx, l.month(time.Date(oldest.Year(), oldest.Month()-time.Month(1+i), 1, 0, 0, 0, 0, time.UTC).Format(monthForm))); err != nil {
+			return err
+		}
+	}
+	l.swept = now.Format(monthForm)
+	return nil
+}
+
+// empty deletes all documents of a collection.
+func empty(ctx context.Context, c *store.Collection) error {
+	docs, err := c.All(ctx)
+	if err != nil || len(docs) == 0 {
+		return err
+	}
+	return c.Change(ctx, func(d *store.Draft) error {
+		for key := range docs {
+			d.Delete(key)
+		}
+		return nil
+	})
+}
+
+// Between returns the sums of the days from one to another, each with its day, owner and image. Without an owner, it
+// returns those of all.
+func (l *Ledger) Between(ctx context.Context, from, to time.Time, owner *string) ([]hutch.Usage, error) {
+	var list []hutch.Usage
+	first, last := from.Format(dayForm), to.Format(dayForm)
+	wanted := func(p page) bool { return p.day >= first && p.day <= last && (owner == nil || p.owner == *owner) }
+	add := func(p page, sums images) {
+		for image, u := range sums {
+			u.Day, u.Owner, u.Image = p.day, p.owner, image
+			list = append(list, u)
+		}
+	}
+	l.saving.Lock() // what waits is in memory or in a document, not between
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	for p, sums := range l.waits {
+		if wanted(p) {
+			add(p, sums)
+		}
+	}
+	l.mu.Unlock()
+	if l.store == nil {
+		return list, nil
+	}
+	for month := time.Date(from.Year(), from.Month(), 1, 0, 0, 0, 0, time.UTC); !month.After(to); month = month.AddDate(0, 1, 0) {
+		docs, err := l.month(month.Format(monthForm)).Where(ctx, func(key string) bool { return wanted(pageOf(key)) })
+		if err != nil {
+			return nil, err
+		}
+		for key, doc := range docs {
+			sums, err := parse(doc)
+			if err != nil {
+				return nil, fmt.Errorf("read the use of %s: %w", key, err)
+			}
+			add(pageOf(key), sums)
+		}
+	}
+	return list, nil
+}
+
+// month is the collection of a month.
+func (l *Ledger) month(name string) *store.Collection { return l.store.Collection("usage-" + name) }
+
+// key is the key of a page's document.
+func (p page) key() string { return p.day + "/" + p.owner }
+
+func pageOf(key string) page {
+	day, owner, _ := strings.Cut(key, "/")
+	return page{day, owner}
+}

@@ -1,0 +1,151 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/ledger"
+	"hutch/internal/store"
+)
+
+var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+func open(t *testing.T, path string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func between(t *testing.T, l *ledger.Ledger, from, to time.Time, owner *string) []hutch.Usage {
+	t.Helper()
+	list, err := l.Between(t.Context(), from, to, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func save(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	if err := l.Save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func executions(list []hutch.Usage) (n int64) {
+	for _, u := range list {
+		n += u.Executions
+	}
+	return n
+}
+
+// Sums are by day, owner and image, whether they wait or are saved, and other ledgers of the store add to them.
+func TestSums(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	l := ledger.New(s)
+	one := hutch.Usage{Executions: 1, CPUSeconds: 2, WallTime: 3}
+	l.Add(noon, "ada", "host", one)
+	l.Add(noon.Add(11*time.Hour), "ada", "host", one)
+	l.Add(noon.Add(13*time.Hour), "ada", "host", one) // the next day
+	l.Add(noon, "ada", "python:3.12", one)
+	l.Add(noon, "", "host", one)
+	l.Add(noon.AddDate(0, -3, 0), "ada", "host", one)
+	l.Add(noon, "ada", "host", hutch.Usage{MemoryPeak: 7}) // nothing was used
+	ada := "ada"
+	check := func(when string, l *ledger.Ledger) {
+		t.Helper()
+		got := hutch.UsageQuery{By: []hutch.UsageGroup{hutch.UsageByDay, hutch.UsageByOwner, hutch.UsageByImage}}.Grouped(between(t, l, noon, noon.AddDate(0, 0, 1), nil))
+		want := []hutch.Usage{
+			{Day: "2026-11-28", Image: "host", Executions: 1, CPUSeconds: 2, WallTime: 3},
+			{Day: "2026-11-28", Owner: "ada", Image: "host", Executions: 2, CPUSeconds: 4, WallTime: 6},
+			{Day: "2026-11-28", Owner: "ada", Image: "python:3.12", Executions: 1, CPUSeconds: 2, WallTime: 3},
+			{Day: "2026-11-29", Owner: "ada", Image: "host", Executions: 1, CPUSeconds: 2, WallTime: 3},
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s:\n%+v, want\n%+v", when, got, want)
+		}
+		if got := between(t, l, noon.AddDate(0, -4, 0), noon, &ada); executions(got) != 4 {
+			t.Errorf("%s: of ada since the summer: %+v", when, got)
+		}
+	}
+	check("while they wait", l)
+	save(t, l)
+	check("saved", l)
+	save(t, l) // changes nothing
+	other := ledger.New(s)
+	check("of another ledger", other)
+	other.Add(noon, "ada", "host", one)
+	save(t, other)
+	if got := between(t, l, noon, noon, &ada); executions(got) != 4 {
+		t.Errorf("after another ledger has added: %+v", got)
+	}
+}
+
+// A ledger without a store keeps its sums in memory.
+func TestWithoutStore(t *testing.T) {
+	l := ledger.New(nil)
+	l.Add(noon, "ada", "host", hutch.Usage{Executions: 1})
+	save(t, l)
+	if got := between(t, l, noon, noon, nil); executions(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The names of images are an owner's: however many there are, a day's document stays small, and no use is lost.
+func TestManyImages(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	l := ledger.New(s)
+	for i := range 250 {
+		l.Add(noon, "ada", fmt.Sprint("image-", i), hutch.Usage{Executions: 1})
+		if i == 120 {
+			save(t, l)
+		}
+	}
+	save(t, l)
+	if got := between(t, l, noon, noon, nil); executions(got) != 250 || len(got) > 110 {
+		t.Errorf("%d executions in %d sums", executions(got), len(got))
+	}
+}
+
+// What cannot be saved waits for the next save.
+func TestSaveFails(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	l := ledger.New(s)
+	l.Add(noon, "ada", "host", hutch.Usage{Executions: 1})
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Save(canceled); err == nil {
+		t.Fatal("it was saved")
+	}
+	l.Add(noon, "ada", "host", hutch.Usage{Executions: 1})
+	save(t, l)
+	if got := between(t, ledger.New(s), noon, noon, nil); executions(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Days that no query can ask for are deleted, and others are not.
+func TestExpired(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	l := ledger.New(s)
+	old, kept := time.Now().AddDate(0, 0, -hutch.MaxUsageDays-40), time.Now().AddDate(0, 0, 1-hutch.MaxUsageDays)
+	for _, at := range []time.Time{old, kept} {
+		l.Add(at, "ada", "host", hutch.Usage{Executions: 1})
+	}
+	save(t, l)
+	next := ledger.New(s) // after a restart
+	save(t, next)
+	for at, want := range map[time.Time]int64{old: 0, kept: 1} {
+		if got := between(t, next, at.UTC(), at.UTC(), nil); executions(got) != want {
+			t.Errorf("of %s: %+v", at, got)
+		}
+	}
+}
