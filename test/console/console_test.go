@@ -64,7 +64,7 @@ func serve(t *testing.T, runtime string, flags ...string) string {
 	args := []string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(hutchtest.Dir(t), "data"),
 		"--runtime", runtime, "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), append(append(args, messages.Flags(t)...), flags...)...)
-	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token, "PATH=/usr/bin:"+os.Getenv("PATH")) // the system's Python has matplotlib
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
