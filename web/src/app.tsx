@@ -11,7 +11,7 @@ import { Boundary } from "./ui/boundary"
 
 /** An entry of the navigation that leads to a page. */
 interface PageEntry extends NavEntry {
-  /** The verb without which the page is of no use. */
+  /** The verb that the page needs; tokens that cannot call it do not see the page. */
   verb: string
   load: () => Promise<{ default: ComponentType }>
 }

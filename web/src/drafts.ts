@@ -1,5 +1,5 @@
 // What people have typed and not saved on the server is kept in the storage of the browser: drafts. Each belongs to the person who was
-// signed in. Signing out removes those of that person, and what still runs in the page then keeps nothing more.
+// signed in. Signing out removes the drafts of that person, and code that still runs in the page then stores no more of them.
 
 const prefix = "hutch.draft."
 
@@ -10,7 +10,7 @@ function keysOf(person: string): string {
   return `${prefix}${encodeURIComponent(person)}/`
 }
 
-/** The key of a draft. The kind says which page it is of. */
+/** The key of a draft. The kind says which page the draft belongs to. */
 export function draftKey(person: string, kind: string, name: string): string {
   return `${keysOf(person)}${kind}/${name}`
 }

@@ -4,7 +4,7 @@ import { can, hutch, owner, signedIn } from "./session"
 import { Store } from "./store"
 
 // All sandboxes that the caller can see, live. One stream of GET /v1/stats feeds every page; records, which have what stats lack, are read
-// once, and again when sandboxes are new. Neither wakes a sandbox. While the page is hidden the stream is closed.
+// once, and again when there are new sandboxes. Neither wakes a sandbox. While the page is hidden the stream is closed.
 
 /** A sandbox as the list shows it. A change makes a new object, so that only what changed is drawn again. */
 export interface Member {
@@ -39,7 +39,7 @@ export interface History {
 
 const readings = 60
 const interval = 1 // seconds
-const hiddenFor = 20_000 // milliseconds until the stream of a page that nobody sees is closed
+const hiddenFor = 20_000 // milliseconds until the stream of a hidden page is closed
 const pause = 2000
 
 const fleet = new Store<Fleet>({ members: [], loaded: false, error: undefined })
@@ -90,7 +90,7 @@ document.addEventListener("visibilitychange", () => {
   else if (users > 0) start()
 })
 
-/** Does something until it succeeds, or forever. Between sessions it waits. */
+/** Repeats a function until it succeeds. It waits while nobody is signed in. */
 async function repeat(signal: AbortSignal, action: () => Promise<void>, forever = false): Promise<void> {
   while (!signal.aborted) {
     try {
@@ -151,8 +151,8 @@ function applyReport(report: StatsReport): void {
 }
 
 /**
- * Whether stats are of a sandbox that is in the list. An administrator gets those of all owners: with the sandboxes of others, which can have
- * the same ids, nothing can be done here.
+ * Whether the stats are those of a sandbox in the list. An administrator gets the stats of all owners, but the list has only the
+ * administrator's own sandboxes, and ids of different owners can be equal.
  */
 function isListed(stats: Stats, known: Member | undefined): boolean {
   const of = stats.owner ?? ""
@@ -163,7 +163,7 @@ function keepOnly(ids: ReadonlySet<string>): void {
   for (const [id, member] of members) if (!ids.has(id) && member.stats) members.delete(id)
 }
 
-/** The time between two lists of what is new, in milliseconds: each counts against the limits of the token. */
+/** The time between two lists of new sandboxes, in milliseconds: each list counts against the limits of the token. */
 const newPause = 5000
 
 let reading = false
@@ -186,7 +186,7 @@ async function readNew(): Promise<void> {
   }
 }
 
-/** When the first sandbox was created whose record was not read; undefined if there is none. */
+/** When the oldest sandbox without a record was created; undefined if all records were read. */
 function firstUnread(): number | undefined {
   let first: number | undefined
   for (const { record, stats } of members.values()) {

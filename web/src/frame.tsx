@@ -11,7 +11,7 @@ import { Confirm, IconButton, Menu, plainLine, type MenuItem } from "./ui"
 
 /** One entry of the navigation. */
 export interface NavEntry {
-  /** What the page's paths begin with. */
+  /** The beginning of the paths of the page. */
   path: string
   title: string
   icon: LucideIcon

@@ -2,7 +2,7 @@ import { useEffect, useRef, useSyncExternalStore } from "react"
 import { Store } from "./store"
 import { Dialog } from "./ui"
 
-// Single keys that do something on the page that is open. They do nothing while somebody types.
+// Single keys that act on the open page. They do nothing while the user types.
 
 interface Shortcut {
   key: string
@@ -31,7 +31,7 @@ export function useKey(key: string, does: string, run: () => void): void {
   }, [key, does])
 }
 
-/** Whether what is pressed is text for something: an input, an editor, a terminal, or a dialog that is open. */
+/** Whether a pressed key belongs to an input, an editor, a terminal or an open dialog. */
 function typing(target: EventTarget | null): boolean {
   return target instanceof Element && target.closest("input:not([type=checkbox]), textarea, select, [contenteditable], .xterm, [role=dialog], [role=alertdialog], [role=menu]") !== null
 }

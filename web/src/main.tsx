@@ -6,7 +6,7 @@ import { giveNonceToStyles, nonce } from "./nonce"
 import { applyTheme } from "./theme"
 import "./style/index.css"
 
-// A terminal that is watched by a link needs nobody to be signed in.
+// A terminal that is watched by a link needs no sign-in.
 const Watch = lazy(async () => ({ default: (await import("./pages/watch")).Watch }))
 
 applyTheme()

@@ -4,7 +4,7 @@ const content = document.querySelector<HTMLMetaElement>("meta[name=csp-nonce]")?
 /** The nonce for style elements; undefined where the server gave none. */
 export const nonce = content === "" || content.startsWith("__") ? undefined : content
 
-/** Gives the nonce to style elements of libraries that know nothing of it. */
+/** Gives the nonce to style elements that libraries create without one. */
 export function giveNonceToStyles(): void {
   if (nonce === undefined) return
   const page = document as unknown as { createElement: (name: string, options?: ElementCreationOptions) => HTMLElement }

@@ -1,4 +1,4 @@
-// What the console uses of noVNC, which has no types of its own. https://novnc.com/noVNC/docs/API.html
+// The part of noVNC that the console uses. noVNC comes without types. https://novnc.com/noVNC/docs/API.html
 declare module "@novnc/novnc" {
   export default class RFB extends EventTarget {
     constructor(target: Element, channel: WebSocket)

@@ -4,8 +4,8 @@ import { removeDrafts } from "./drafts"
 import { Store } from "./store"
 
 // Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
-// the session's CSRF value to each call and WebSocket. It is read at the time of the call, so handles of sandboxes stay good when
-// somebody signs in again.
+// the session's CSRF value to each call and WebSocket. It is read at the time of the call, so handles of sandboxes stay valid after
+// the next sign-in.
 
 /** Who is signed in, as the server says. */
 export interface Session {
@@ -13,7 +13,7 @@ export interface Session {
   kind: "token" | "person"
   tokenId: string
   name: string
-  /** The owner of the sandboxes that are theirs; empty for the server's own token. */
+  /** The owner of their sandboxes; empty for the server's own token. */
   owner: string
   scopes: string[]
   /** The verbs that the scopes allow. */
@@ -36,7 +36,7 @@ export interface SignInWays {
   oidc?: { label: string; href: string }
 }
 
-/** expired: the session ended while pages were open. They stay, with what was typed into them. */
+/** expired: the session ended while pages were open. The pages and the text typed into them stay. */
 export type SignIn = { state: "unknown" } | { state: "out" } | { state: "in" | "expired"; session: Session } | { state: "failed"; error: unknown }
 
 const signIn = new Store<SignIn>({ state: "unknown" })
@@ -55,13 +55,13 @@ export function useReachable(): boolean {
 /** The client of the server. */
 export const hutch = new Hutch({ url: location.origin, token: "", fetch: call, WebSocket: socketWithSession() })
 
-/** Whether the token can call a verb, such as "Create": docs/verbs.md lists them. What it cannot is not offered. */
+/** Whether the token can call a verb, such as "Create": docs/verbs.md lists them. Other verbs are not offered. */
 export function can(verb: string): boolean {
   const now = signIn.value
   return "session" in now && now.session.verbs.includes(verb)
 }
 
-/** The owner of what the caller has; empty for the server's own token. */
+/** The owner of the caller's sandboxes and other things; empty for the server's own token. */
 export function owner(): string {
   const now = signIn.value
   return "session" in now ? now.session.owner : ""
@@ -73,7 +73,7 @@ export function hasScope(scope: string): boolean {
   return "session" in now && now.session.scopes.includes(scope)
 }
 
-/** Names the person or token that is signed in, for what the browser keeps of theirs. */
+/** Names the signed-in person or token in the keys of their data in the browser. */
 export function personOf(signIn: SignIn): string {
   return "session" in signIn ? `${signIn.session.owner}:${signIn.session.tokenId}` : ""
 }
@@ -81,7 +81,7 @@ export function personOf(signIn: SignIn): string {
 /** The token whose data the pages have in memory. */
 let whose: string | undefined
 
-/** Shows the pages of who has signed in. Where they have the data of another, such as what that one typed, everything is loaded again. */
+/** Shows the pages after a sign-in. If the pages have the data of another person, such as typed text, everything is loaded again. */
 function enter(session: Session): void {
   if (whose !== undefined && whose !== session.tokenId) {
     signIn.set({ state: "failed", error: new Error("Somebody else has signed in. Load the page again to see what is theirs.") })
@@ -93,7 +93,7 @@ function enter(session: Session): void {
   tabs.postMessage("in")
 }
 
-/** Other tabs of this browser hear that somebody has signed in or out. */
+/** Notifies the other tabs of this browser of a sign-in or sign-out. */
 const tabs = new BroadcastChannel("hutch.session")
 
 tabs.onmessage = ({ data }) => {
@@ -116,7 +116,7 @@ export async function signInWith(token: string): Promise<void> {
   enter(await ask<Session>("POST", path, { token }))
 }
 
-/** Signs out. What the browser kept of the person goes: the drafts now, and what pages have in memory by loading the page again. */
+/** Signs out. It removes the data of the person from the browser: the drafts now, and the memory of the pages by loading the page again. */
 export async function signOut(): Promise<void> {
   const { next } = (await ask<{ next?: string }>("DELETE", path))
   tabs.postMessage("out")
@@ -152,8 +152,8 @@ function parse(text: string): unknown {
 }
 
 /**
- * Makes a call of the SDK. When the same token has signed in in another tab, the session has another CSRF value: the call is made again with
- * it. When it was another token, the call is not made in its name.
+ * Makes a call of the SDK. If the same token has signed in again in another tab, the session has a new CSRF value: the call is repeated with
+ * it. If another token has signed in there, the call fails, because it must not be made in that token's name.
  */
 async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
   const response = await request(input, withSession(init))
@@ -203,7 +203,7 @@ function socketWithSession(): typeof WebSocket {
   })
 }
 
-/** Waits until somebody is signed in. */
+/** Waits for a sign-in. */
 export function signedIn(): Promise<void> {
   return new Promise((resolve) => {
     if (signIn.value.state === "in") {

@@ -37,7 +37,7 @@ function reasonOf(code: string, provider: string): string {
   return (Object.hasOwn(reasons, code) ? reasons[code] : undefined)?.(provider) ?? "Signing in did not work. Try again."
 }
 
-/** Shown over the pages when the session has ended. The pages stay, with what was typed. */
+/** Shown over the pages when the session has ended. The pages and the text typed into them stay. */
 export function SignInAgain() {
   return (
     <Dialog open onClose={() => undefined} title="Your session has ended" description="Sign in again to continue. What you typed is still there.">
@@ -67,7 +67,7 @@ function SignInForm({ again = false }: { again?: boolean }) {
   )
 }
 
-/** The way by the identity provider. A page that holds what somebody typed stays: the way then has a tab of its own, and the page hears of its end. */
+/** The sign-in by the identity provider. If a page holds typed text, the sign-in opens in a new tab, and the page is notified of its end. */
 function Provider({ label, href, newTab }: { label: string; href: string; newTab: boolean }): ReactNode {
   const to = newTab || location.pathname === "/signin" ? "/sandboxes" : location.pathname + location.search
   return <a className="button button-plain" href={`${href}?to=${encodeURIComponent(to)}`} target={newTab ? "_blank" : undefined}>Sign in with {plainLine(label)}</a>

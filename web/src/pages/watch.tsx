@@ -5,8 +5,8 @@ import { useDark } from "../theme"
 import { themes } from "./sandbox/terminal/themes"
 import "../style/terminal.css"
 
-// A terminal that somebody shared by a link. The page is signed in to nothing: what is behind # in its address opens this one terminal. It
-// can only look; the server takes nothing else from it.
+// A terminal that somebody shared by a link. The page has no sign-in: the key after # in its address opens only this terminal. The page
+// can only look; the server accepts nothing else from it.
 
 interface Message {
   size?: { columns: number; rows: number }

@@ -2,14 +2,14 @@ import { Component, type ReactNode } from "react"
 import { ErrorNote } from "./error-note"
 
 interface BoundaryProps {
-  /** Where the page is. Another place is another try. */
+  /** The path of the page. A new path is a new try. */
   place: string
   children: ReactNode
 }
 
 /**
- * Shows an error in the place of a page that cannot be drawn, so that the others stay. A page that has not been loaded yet is gone when the
- * server has become a newer one: loading all again helps.
+ * Shows an error in place of a page that cannot be drawn, so that the other pages stay. After an upgrade of the server, the code of pages
+ * that were not loaded yet no longer exists there: loading the whole console again helps.
  */
 export class Boundary extends Component<BoundaryProps, { failed: boolean; error: unknown }> {
   override state = { failed: false, error: undefined as unknown }

@@ -23,7 +23,7 @@ interface IconButtonProps extends Omit<ButtonProps, "children" | "icon"> {
   icon: LucideIcon
 }
 
-/** A button that is only an icon. Its label is its tooltip. */
+/** A button with only an icon. Its label is its tooltip. */
 export function IconButton({ label, look = "quiet", ...rest }: IconButtonProps) {
   return (
     <Tip text={label}>

@@ -46,7 +46,7 @@ export default function Chart({ title, x, labels, series, format, least = 0, bar
       made.destroy()
       plot.current = null
     }
-    // The shape says when the chart is another one; the data come below.
+    // A new shape needs a new chart; new data are set below.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [shape])
   useEffect(() => plot.current?.setData(data))
@@ -57,7 +57,7 @@ export default function Chart({ title, x, labels, series, format, least = 0, bar
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" })
 
-/** A chart over time has at least so many seconds, so that its first readings do not fill it. */
+/** The shortest time that a chart shows, in seconds, so that the first readings do not fill it. */
 const leastSpan = 60
 
 /** The positions whose names fit beside each other, always with the last one. */

@@ -14,7 +14,7 @@ export function Copyable({ label, text, hint }: { label: string; text: string; h
   )
 }
 
-/** Puts a text on the clipboard. Where the page is not secure (HTTP on another machine), browsers have only the old way. */
+/** Puts a text on the clipboard. On a page that is not secure (HTTP from another machine), browsers have only the deprecated call. */
 export async function copyText(text: string): Promise<void> {
   if (isSecureContext) return navigator.clipboard.writeText(text)
   const area = Object.assign(document.createElement("textarea"), { value: text })

@@ -12,7 +12,7 @@ interface DialogProps {
   description?: ReactNode
   /** Width: default 480 px. */
   wide?: boolean
-  /** What has the focus at first: default the button that closes it. */
+  /** The element that has the focus at first; default the button that closes the dialog. */
   initialFocus?: RefObject<HTMLElement | null>
   children: ReactNode
 }
@@ -44,12 +44,12 @@ interface ConfirmProps {
   open: boolean
   onClose: () => void
   title: string
-  /** What will be done, and what is lost. */
+  /** The text: the action, and its losses. */
   children: ReactNode
-  /** The word of the button that does it: "Destroy". */
+  /** The label of the button that confirms: "Destroy". */
   action: string
   danger?: boolean
-  /** Does it. The dialog closes when it has succeeded, and shows the error otherwise. */
+  /** The action. The dialog closes after its success, and otherwise shows the error. */
   onConfirm: () => Promise<unknown>
 }
 

@@ -8,7 +8,7 @@ const titles: Readonly<Record<string, string>> = {
   unsupported: "Not supported here", unavailable: "The server does not answer", timeout: "It took too long", internal: "The server failed",
 }
 
-/** What an error says: a title, the reason, and the next step. */
+/** The parts of an error message: a title, the reason, and the next step. */
 export function explain(error: unknown): { title: string; reason: string; next: string } {
   if (!(error instanceof HutchError)) return { title: "Something went wrong", reason: plainText(error instanceof Error ? error.message : String(error)), next: "" }
   const { message, next, code } = error

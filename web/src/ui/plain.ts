@@ -1,5 +1,5 @@
 // Text from sandboxes can hold characters that change how the text around them looks: control characters, marks that turn the direction
-// of writing, spaces without width. They are shown as what they are. This is the twin of internal/text.
+// of writing, spaces without width. They are shown as escapes. The package internal/text does the same for terminals.
 
 const steering = /[\p{Cc}\p{Bidi_Control}\u{200b}-\u{200d}\u{2060}-\u{2064}\u{206a}-\u{206f}\u{feff}\u{fff9}-\u{fffb}\u{e0000}-\u{e007f}\u{2028}\u{2029}]/gu
 

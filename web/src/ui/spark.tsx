@@ -9,7 +9,7 @@ interface SparkProps {
   color: 1 | 2 | 3 | 4
 }
 
-/** A line of the last minute without axes; what it shows is written beside it. */
+/** A line of the last minute without axes. Its value stands beside it as text. */
 export const Spark = memo(function Spark({ values, top, color }: SparkProps) {
   const { line, area } = path(values, top)
   return (

@@ -9,15 +9,15 @@ export interface Column<Row> {
   title: string
   /** A track of CSS grid: "2fr", "120px", "minmax(8rem, 1fr)"; default 1fr. */
   width?: string
-  /** Numbers stand at the end. */
+  /** Aligns numbers to the right. */
   align?: "end"
   /** Leaves the column out where the table is narrower: medium below 900 px, narrow below 560 px. */
   hide?: "medium" | "narrow"
-  /** What the column is sorted by. Without it, the column cannot be sorted. */
+  /** The sort key of a row. Without it, the column cannot be sorted. */
   sort?: (row: Row) => string | number
   /** The first click sorts the largest first. */
   largestFirst?: boolean
-  /** What a cell shows. Links and buttons in it take the tab index, so that Tab reaches only those of one row. */
+  /** The content of a cell. Links and buttons in it take the tab index, so that Tab reaches only those of one row. */
   cell: (row: Row, tabIndex: 0 | -1) => ReactNode
 }
 
@@ -40,10 +40,10 @@ export interface TableProps<Row> {
   sort?: Sort | undefined
   /** Default: the table sorts by itself. */
   onSort?: (sort: Sort) => void
-  /** The table has the height of its place and draws only the rows that are seen. For lists without a bound. */
+  /** The table fills the height of its container and draws only the visible rows. For lists of any length. */
   fill?: boolean
   rowHeight?: number
-  /** In place of rows when there are none. */
+  /** Shown in place of rows when there are none. */
   empty?: ReactNode
 }
 
@@ -165,7 +165,7 @@ const BodyRow = memo(function BodyRow({ row, rowId, index, start, columns, activ
   )
 })
 
-/** Sorts the rows: by the sort that is given, else by its own. */
+/** Sorts the rows by the given sort, or by that of the table. */
 function useSorted<Row>({ rows, columns, sort: given, onSort }: TableProps<Row>) {
   const [own, setOwn] = useState<Sort>()
   const sort = onSort ? given : own ?? given

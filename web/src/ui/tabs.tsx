@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "react"
 import { Link } from "wouter"
 
-/** Tabs that are pages of their own: each has a path. Where they do not all fit, the current one is scrolled into view. */
+/** Tabs that are pages: each has a path. Where they do not all fit, the current one is scrolled into view. */
 export function TabLinks({ label, tabs, current }: { label: string; tabs: readonly { href: string; title: string }[]; current: string }) {
   const nav = useRef<HTMLElement>(null)
   useEffect(() => { nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }) }, [current])

@@ -4,9 +4,9 @@ export interface CallState<T> {
   data: T | undefined
   error: unknown
   loading: boolean
-  /** Calls again. What was there stays until the answer comes. */
+  /** Makes the call again. The old data stay until the answer comes. */
   reload: () => void
-  /** Replaces the data, after a change whose answer has it. */
+  /** Replaces the data, after a change whose answer has the new data. */
   set: (data: T) => void
 }
 
@@ -26,7 +26,7 @@ export function useCall<T>(key: string, call: (signal: AbortSignal) => Promise<T
       (error: unknown) => { if (!abort.signal.aborted) setState((before) => ({ ...before, error, loading: false })) },
     )
     return () => abort.abort()
-    // The key says when the call is another one.
+    // A new key is a new call.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, round])
   const reload = useCallback(() => setRound((n) => n + 1), [])

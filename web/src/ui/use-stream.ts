@@ -14,7 +14,7 @@ export function useStream(key: string, read: (signal: AbortSignal) => Promise<vo
       if (!abort.signal.aborted) setFailed({ key, error })
     })
     return () => abort.abort()
-    // The key says when the stream is another one.
+    // A new key is a new stream.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key])
   return failed?.key === key ? failed.error : undefined

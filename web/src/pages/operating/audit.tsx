@@ -19,7 +19,7 @@ interface Search {
   token: string
 }
 
-/** Who did what, when, through which door, and how it ended. */
+/** The audit log: who did what, when, through which surface, and how it ended. */
 export default function AuditPage() {
   const [search, setSearch] = useState<Search>({ hours: 24, verb: "", result: "", sandbox: "", token: "" })
   const { data, error, loading, reload } = useCall(JSON.stringify(search), (signal) => read(search, signal))
@@ -35,7 +35,7 @@ export default function AuditPage() {
   )
 }
 
-/** Checks that no record was changed, taken out, put in or moved. */
+/** Checks that no record was changed, removed, added or moved. */
 function Verify() {
   const [found, setFound] = useState<AuditVerification>()
   const { busy, error, run } = useAction()

@@ -7,7 +7,7 @@ import { Badge, Button, Confirm, Empty, ErrorNote, Facts, format, Loading, Menu,
 /** How often the page looks again, in ms. */
 const lookEvery = 5000
 
-/** The machines of the server: what each has promised and holds, and what an operator does with it. */
+/** The machines of the server: what each has reserved and holds, and the actions of an operator. */
 export default function NodesPage() {
   const { data, error, loading, reload } = useCall("nodes", (signal) => hutch.listNodes({ signal }))
   useEffect(() => {
@@ -115,7 +115,7 @@ function NodeState({ node }: { node: Node }) {
   return <span title={since}><Badge look={look}>{word}</Badge></span>
 }
 
-/** What a node holds: those that cannot leave it first. */
+/** The sandboxes of a node. Those that cannot leave it are first. */
 function Held({ node }: { node: string }) {
   const { data, error, reload } = useCall(`node ${node}`, (signal) => hutch.getNode(node, { signal }))
   const list = data?.sandboxes ?? []

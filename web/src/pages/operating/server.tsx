@@ -22,7 +22,7 @@ export default function ServerPage() {
   )
 }
 
-/** What works on the machine of the server: the findings of `hutch doctor`, those that want something done first. */
+/** The findings of `hutch doctor` about the machine of the server. Those that need an action are first. */
 function Doctor() {
   const { data, error, loading, reload } = useCall("doctor", (signal) => hutch.examine({ signal }))
   return (

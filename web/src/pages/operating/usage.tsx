@@ -8,7 +8,7 @@ import { csv, save } from "./csv"
 
 const Chart = lazy(() => import("../../ui/chart"))
 
-/** What was used and what it cost: on past days, by owner, with what is destroyed, and by sandbox. */
+/** Usage and cost: on past days, by owner, destroyed sandboxes included, and by sandbox. */
 export default function UsagePage() {
   const { data, error, reload } = useCall("usage", async (signal) => {
     const [report, owners] = await Promise.all([hutch.usage({ signal }), can("Owners") ? hutch.listOwners({ signal }) : []])

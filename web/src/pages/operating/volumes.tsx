@@ -5,7 +5,7 @@ import { can, hutch } from "../../session"
 import { Badge, Button, Confirm, Empty, ErrorNote, Field, format, IconButton, Input, Loading, Page, plainLine, Section, Table, useAction, useCall, type Column } from "../../ui"
 import { Secrets } from "../../ui/secrets"
 
-/** What an owner has beside sandboxes: volumes and secrets. */
+/** The volumes and secrets of an owner. */
 export default function VolumesPage() {
   const { data, error, reload } = useCall("volumes", (signal) => hutch.listVolumes({ signal }))
   const [deleting, setDeleting] = useState<string>()

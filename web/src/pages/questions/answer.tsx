@@ -8,7 +8,7 @@ import { editorLanguage } from "./form"
 import { shownAs, type Asked, type Summary, type Try } from "./model"
 import type { Questions } from "./session"
 
-/** A question with its programs, their output, and how it ended. Each text is a stranger's: a person's, a model's, a program's. */
+/** A question with its programs, their output, and how it ended. No text in it is trusted: it comes from a person, a model or a program. */
 export function AnswerView({ questions, asked, runs }: { questions: Questions; asked: Asked; runs: boolean }) {
   const { tries, saying, state, problem, answer, made } = asked
   return (
@@ -67,7 +67,7 @@ function TryView({ questions, asked, one, at, runs }: TryProps) {
   )
 }
 
-/** The files that a program made: what can be shown is shown, as in a notebook. */
+/** The files that a program made. Those that can be shown are shown, as in a notebook. */
 function Made({ files }: { files: readonly AnswerFile[] }) {
   return (
     <section className="answer-files" aria-label="Files">

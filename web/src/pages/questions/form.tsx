@@ -7,7 +7,7 @@ import type { Questions } from "./session"
 
 const mostFiles = 100, mostBytes = 4 << 20
 
-/** The form: a question, or a program of one's own where the server has no model or somebody wants to write it. */
+/** The form: a question, or the user's own program, which needs no model. */
 export function AskForm({ questions, model, runs }: { questions: Questions; model: string; runs: boolean }) {
   const [draft, setDraft] = useState(questions.draft)
   const change = (now: Partial<typeof draft>) => setDraft((questions.draft = { ...questions.draft, ...now }))

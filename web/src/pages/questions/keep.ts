@@ -2,20 +2,20 @@ import { draftKey, putDraft } from "../../drafts"
 import type { Output } from "../sandbox/notebook/model"
 import type { Asked, Summary, Try } from "./model"
 
-// The history is in the storage of the browser, because the server keeps no questions. It is one person's, and goes when they sign out.
+// The history is in the storage of the browser, because the server keeps no questions. It belongs to one person, and is removed when that person signs out.
 
 /** The most questions that are kept. */
 export const most = 50
-/** What is kept of one text, in characters. */
+/** The most characters of one text that are kept. */
 const longest = 16 << 10
-/** What is kept of all, in characters: browsers give a page five million. */
+/** The most characters of all texts that are kept: browsers give a page five million. */
 const room = 1 << 20
 
 export function keyOf(person: string): string {
   return draftKey(person, "questions", "history")
 }
 
-/** Keeps the newest questions that there is room for; false where the browser takes none. */
+/** Keeps as many of the newest questions as there is room for; false where the browser stores none. */
 export function keep(key: string, list: readonly Asked[]): boolean {
   const kept: string[] = []
   let left = room
@@ -38,7 +38,7 @@ function bounded(asked: Asked): Asked {
   return { ...asked, tries, saying: "", made: [] }
 }
 
-/** What was kept. What is not of this form, such as of an older page, is left out. */
+/** The stored questions. Those in another form, for example from an older version of the page, are left out. */
 export function load(key: string): Asked[] {
   try {
     const list: unknown = JSON.parse(localStorage.getItem(key) ?? "[]")

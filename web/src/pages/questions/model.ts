@@ -3,7 +3,7 @@ import { addOutput, type Output } from "../sandbox/notebook/model"
 
 /** One program that was tried for a question, and what it printed. */
 export interface Try {
-  /** What the model wrote before the program, and the program in it. */
+  /** The answer of the model before the program, and the program. */
   said: string
   code: string
   language: string
@@ -13,19 +13,19 @@ export interface Try {
   repair?: string
 }
 
-/** A question, and what came of it so far. */
+/** A question, and the steps to its answer so far. */
 export interface Asked {
   id: string
   at: number
-  /** Empty for a program of one's own. */
+  /** Empty if the user gave a program. */
   question: string
   language: string
-  /** Whether the program is the asker's: no model was asked. */
+  /** Whether the user gave the program: no model was asked. */
   own: boolean
   /** The names of the files that went with it. */
   files: readonly string[]
   tries: readonly Try[]
-  /** What the model writes now. */
+  /** The text that the model is writing. */
   saying: string
   state: "runs" | "ended" | "failed"
   /** Why there is no answer. */
@@ -35,13 +35,13 @@ export interface Asked {
   made: readonly AnswerFile[]
 }
 
-/** What is said of an answer beside its program and output. */
+/** Facts about an answer other than its program and output. */
 export type Summary = Pick<AskResult, "success" | "error" | "exitCode" | "timedOut" | "truncated" | "executionTime" | "generationTime" | "cached" | "repairs" | "model" | "usage">
 
 /** The most of the model's words that are shown. */
 const longestSaid = 256 << 10
 
-/** What the next event makes of a question. */
+/** The question after the next event. */
 export function after(asked: Asked, event: AskEvent): Asked {
   const last = asked.tries.at(-1)
   switch (event.type) {

@@ -5,7 +5,7 @@ import { explain } from "../../ui"
 import { keep, keyOf, load, most } from "./keep"
 import { after, type Asked } from "./model"
 
-/** What the page shows. */
+/** The state of the page. */
 interface State {
   /** Newest first. */
   list: readonly Asked[]
@@ -15,19 +15,19 @@ interface State {
   kept: boolean
 }
 
-/** What is asked. */
+/** The content of the form. */
 export interface Request {
   question: string
   language: string
-  /** A program of one's own: no model is asked. */
+  /** The user's own program: no model is asked. */
   code?: string
   files: Readonly<Record<string, Uint8Array>>
 }
 
-/** The questions of one person. They outlive the page, so that one continues while somebody looks at another; when the window goes, it ends. */
+/** The questions of one person. They outlive the page, so a question continues while the user looks at another page; it ends when the window is closed. */
 export class Questions {
   readonly state: Store<State>
-  /** What is in the form. */
+  /** The content of the form. */
   draft: { question: string; code: string; language: string; writes: boolean; files: Readonly<Record<string, Uint8Array>> } = { question: "", code: "", language: "python", writes: false, files: {} }
   readonly #key: string
   /** The files that went with a question, to run its program with them again. */

@@ -10,7 +10,7 @@ import { tabs } from "./tabs"
 
 const loaded = new Map(tabs.map((tab) => [tab.path, { ...tab, Content: lazy(tab.load) }]))
 
-/** One sandbox: its heading and its tabs. It reads the record alone, which does not wake what sleeps. */
+/** One sandbox: its heading and its tabs. It reads only the record, which does not wake a sandbox that sleeps. */
 export function SandboxPage({ id, tab }: { id: string; tab: string }) {
   const sandbox = useMemo(() => hutch.sandbox(id), [id])
   const { data: read, error, reload } = useCall(id, (signal) => sandbox.info({ signal }))
@@ -44,7 +44,7 @@ function Actions({ sandbox, record, onChange }: { sandbox: Sandbox; record: Sand
   return <Button icon={Play} busy={busy} onClick={() => void run(async () => { await wake(sandbox); onChange() })}>Wake</Button>
 }
 
-/** Shown in place of a tab that needs a sandbox that runs. */
+/** Shown in place of a tab that needs a running sandbox. */
 function Asleep({ sandbox, record, onWake }: { sandbox: Sandbox; record: SandboxRecord; onWake: () => void }) {
   const { busy, error, run } = useAction()
   const wakeUp = () => void run(async () => { await wake(sandbox); onWake() })

@@ -3,7 +3,7 @@ import { Badge, Facts, Section, format, plainLine, sleeps } from "../../ui"
 import { Spark } from "../../ui/spark"
 import type { TabProps } from "./tab"
 
-/** What the record knows. */
+/** The facts of the record. */
 export default function Overview({ record }: TabProps) {
   const { limits, network, labels = {} } = record
   return (
@@ -36,7 +36,7 @@ export default function Overview({ record }: TabProps) {
 const idleWords = { hibernate: "Hibernates", stop: "Stops", destroy: "Is destroyed" } as const
 const networkWords = { "none": "Reaches nothing", "allow-list": "Reaches what its rules allow", "open": "Reaches every public address" } as const
 
-/** What the sandbox uses now, and in the last minute. */
+/** The resources that the sandbox uses now, and in the last minute. */
 function Meters({ id }: { id: string }) {
   const member = useMember(id)
   if (!member?.stats) return null

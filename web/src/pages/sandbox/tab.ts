@@ -1,7 +1,7 @@
 import type { ComponentType } from "react"
 import type { Sandbox, SandboxRecord } from "hutch"
 
-/** What a tab gets: the handle of the sandbox, and its newest record. */
+/** The properties of a tab: the handle of the sandbox, and its newest record. */
 export interface TabProps {
   sandbox: Sandbox
   record: SandboxRecord
@@ -14,7 +14,7 @@ export interface Tab {
   title: string
   /** The verb that it needs; docs/verbs.md lists them. */
   verb: string
-  /** The tab needs a sandbox that runs. While it sleeps, the frame offers to wake it in place of the tab. */
+  /** The tab needs a running sandbox. While the sandbox sleeps, the frame shows an offer to wake it in place of the tab. */
   awake?: boolean
   /** The tab has the whole height and scrolls by itself. */
   fill?: boolean

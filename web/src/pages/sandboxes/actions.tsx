@@ -2,7 +2,7 @@ import { useState } from "react"
 import { hutch } from "../../session"
 import { Confirm, Dialog, DialogActions, Button, explain, format } from "../../ui"
 
-/** What can be done with one or many sandboxes. */
+/** The actions on one or many sandboxes. */
 export type Action = "wake" | "pause" | "hibernate" | "destroy"
 
 const actions: Readonly<Record<Action, (id: string) => Promise<unknown>>> = {
@@ -19,7 +19,7 @@ interface Failure {
   error: unknown
 }
 
-/** Does something with each sandbox, a few at a time, and returns those with which it failed. */
+/** Calls a function for each sandbox, a few at a time, and returns the sandboxes for which it failed. */
 async function forAll(action: Action, ids: readonly string[], progress: (done: number) => void): Promise<Failure[]> {
   const waiting = [...ids], failures: Failure[] = []
   let done = 0
@@ -37,7 +37,7 @@ async function forAll(action: Action, ids: readonly string[], progress: (done: n
   return failures
 }
 
-/** The state of actions on sandboxes: what runs, and dialogs for what needs a word. */
+/** The state of actions on sandboxes: those that run, and the dialogs of those that need input. */
 export function useActions(onDone: () => void) {
   const [asking, setAsking] = useState<string[]>()
   const [progress, setProgress] = useState<string>()

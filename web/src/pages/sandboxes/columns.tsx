@@ -6,7 +6,7 @@ import { Button, Menu, State, format, plainLine, sleeps, type Column, type MenuI
 import { Spark } from "../../ui/spark"
 import type { Action } from "./actions"
 
-/** The columns of the list. Cost stands only where the server has prices, owners only where there are several. */
+/** The columns of the list. The cost is shown only if the server has prices, owners only if there are several. */
 export function columnsOf(more: { cost: boolean; owners: boolean; act: (action: Action, ids: string[]) => void }): readonly Column<Member>[] {
   const columns: Column<Member>[] = [
     { id: "name", title: "Sandbox", width: "minmax(7rem, 1fr)", sort: (m) => m.id, cell: (m, tabIndex) => <Name member={m} tabIndex={tabIndex} /> },
@@ -55,7 +55,7 @@ interface MeterProps {
   color: 1 | 2 | 3 | 4
 }
 
-/** A line of the last minute, and the value now. What sleeps uses nothing: it has no line. */
+/** A line of the last minute, and the present value. A sandbox that sleeps uses nothing, so it has no line. */
 function Meter({ member: { status, stats, history }, series, text, top, color }: MeterProps) {
   if (!stats || sleeps(status)) return <span className="meter meter-rest"><span /><span aria-label="asleep">–</span></span>
   return (

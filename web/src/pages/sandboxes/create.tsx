@@ -7,7 +7,7 @@ type Mode = "none" | "allow-list" | "open"
 
 const modes: readonly (readonly [Mode, string])[] = [["allow-list", "What its rules allow"], ["none", "Nothing"], ["open", "Every public address"]]
 
-/** What is typed into the dialog. An empty text is the server's default. */
+/** The input of the dialog. An empty text is the server's default. */
 interface Draft {
   name: string
   template: string
@@ -62,7 +62,7 @@ interface PartProps {
   change: (part: Partial<Draft>) => void
 }
 
-/** What the sandbox begins as: a template or an image. */
+/** The choice of a template or an image. */
 function Begin({ draft, change }: PartProps) {
   const templates = useCall("templates", (signal) => (can("Snapshots") ? hutch.listTemplates({ signal }) : Promise.resolve([])))
   const images = useCall("images", (signal) => (can("Images") ? hutch.listImages({ signal }) : Promise.resolve([])))
@@ -95,7 +95,7 @@ function Begin({ draft, change }: PartProps) {
 
 const words = ({ name, cpu, memory, disk }: InstanceType) => `${plainLine(name)}: ${format.count(cpu, "core")}, ${format.mebibytes(memory)}, disk ${format.mebibytes(disk)}`
 
-/** What it may use: an instance type, or numbers. */
+/** The limits: an instance type, or numbers. */
 function Size({ draft, change }: PartProps) {
   const types = useCall("types", (signal) => (can("InstanceTypes") ? hutch.listInstanceTypes({ signal }) : Promise.resolve([])))
   const number = (label: string, name: "cpu" | "memory" | "disk", placeholder: string, step: string) => (
@@ -118,7 +118,7 @@ function Size({ draft, change }: PartProps) {
   )
 }
 
-/** What it may reach. */
+/** The network. */
 function Reach({ draft, change }: PartProps) {
   return (
     <div className="fields-row">
@@ -134,7 +134,7 @@ function Reach({ draft, change }: PartProps) {
   )
 }
 
-/** The request that a draft says. What is empty is left out. */
+/** The request of a draft. Empty fields are left out. */
 function requestOf(draft: Draft): SandboxOptions & { sandboxId?: string } {
   const limits = Object.fromEntries((["cpu", "memory", "disk"] as const).filter((name) => draft[name] !== "").map((name) => [name, Number(draft[name])]))
   const allow = parts(draft.rules)

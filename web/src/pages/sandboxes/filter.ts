@@ -4,7 +4,7 @@ import type { Member } from "../../fleet"
 import type { Sort } from "../../ui"
 import { ownerOf } from "./columns"
 
-/** What the list shows, as its address says: ?q=TEXT&state=STATE&sort=-COLUMN. */
+/** The filter of the list, from its address: ?q=TEXT&state=STATE&sort=-COLUMN. */
 export interface Filter {
   text: string
   state: string

@@ -5,23 +5,23 @@ import { loadLanguage } from "./languages"
 import { editing, look } from "./look"
 
 export interface CodeEditorProps {
-  /** What the editor is for, to those who do not see it. */
+  /** The purpose of the editor, for screen readers. */
   label: string
   value: string
-  /** Of the language table; undefined is plain text. */
+  /** A name from the language table; undefined is plain text. */
   language?: string | undefined
   onChange?: ((value: string) => void) | undefined
   readOnly?: boolean | undefined
   lineNumbers?: boolean
   wrap?: boolean
   hint?: string
-  /** Keys beside those of every editor, and before them. */
+  /** Additional keys, which take precedence over those of every editor. */
   keys?: readonly KeyBinding[]
   autoFocus?: boolean
 }
 
 /**
- * An editor of a text. A value that is not the one that the editor has reported replaces the text. Escape and then Tab leaves it by
+ * An editor of a text. A value other than the last one that the editor reported replaces the text. Escape and then Tab leaves the editor by
  * keyboard.
  */
 export default function CodeEditor(props: CodeEditorProps) {
@@ -61,7 +61,7 @@ function textOf(state: EditorState): string {
   return state.sliceDoc()
 }
 
-/** Line ends stay as they are: those of Windows where the whole text has them, else a line feed is the only one. */
+/** Line ends are kept: CR LF if all lines of the text end so, otherwise only a line feed ends a line. */
 function lineEnds(text: string): Extension {
   const windows = text.includes("\r\n") && !/(^|[^\r])\n|\r(?!\n)/.test(text)
   return EditorState.lineSeparator.of(windows ? "\r\n" : "\n")

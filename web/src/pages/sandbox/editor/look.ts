@@ -44,7 +44,7 @@ const colors = HighlightStyle.define([
   { tag: [t.deleted, t.invalid], color: "var(--bad)" },
 ])
 
-/** What all editors of the console have. Characters that turn the direction of writing are shown as marks. */
+/** The extensions of all editors of the console. Characters that turn the direction of writing are shown as marks. */
 export const look: Extension = [
   nonce === undefined ? [] : EditorView.cspNonce.of(nonce),
   theme, syntaxHighlighting(colors),
@@ -52,7 +52,7 @@ export const look: Extension = [
   drawSelection(), bracketMatching(), indentOnInput(), EditorState.tabSize.of(4), indentUnit.of("    "),
 ]
 
-/** What editors have whose text can be changed. */
+/** The extensions of editors whose text can be changed. */
 export const editing: Extension = [
   history(), closeBrackets(), highlightActiveLine(), highlightSelectionMatches(), search({ top: true }),
   keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, indentWithTab]),

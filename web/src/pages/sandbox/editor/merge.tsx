@@ -4,7 +4,7 @@ import { EditorView, lineNumbers } from "@codemirror/view"
 import { useEffect, useRef } from "react"
 import { editing, look } from "./look"
 
-/** Two texts beside each other: theirs, and mine, which can be changed. Arrows between them take a change of theirs over. */
+/** Two texts beside each other: theirs, and mine, which can be changed. Arrows between them copy a change from theirs to mine. */
 export default function Merge({ theirs, mine, onChange }: { theirs: string; mine: string; onChange: (mine: string) => void }) {
   const host = useRef<HTMLDivElement>(null)
   const changed = useRef(onChange)

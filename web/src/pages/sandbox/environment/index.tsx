@@ -35,7 +35,7 @@ export default function EnvironmentTab({ sandbox, record }: TabProps) {
   )
 }
 
-/** What a program sees that starts now. Secrets in it are replaced by the server. */
+/** The environment of a program that starts now. The server replaces secrets in it. */
 async function variables(sandbox: Sandbox): Promise<Entry[]> {
   const { stdout } = await sandbox.exec("env -0")
   return stdout.split("\0").filter((text) => text.includes("=")).map((text) => {

@@ -3,11 +3,11 @@ import { Button, Loading } from "../../../ui"
 import { Merge } from "../editor"
 
 interface ConflictProps {
-  /** What the file has now; undefined if it is gone. */
+  /** The present text of the file; undefined if the file was removed. */
   theirs: string | undefined
   mine: string
   busy: boolean
-  /** Saves a text over theirs. */
+  /** Saves a text in place of theirs. */
   onSave: (mine: string) => void
   onTheirs: () => void
   onBack: () => void

@@ -9,14 +9,14 @@ const images: Readonly<Record<string, string>> = {
   png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon", svg: "image/svg+xml",
 }
 
-/** What the page shows of a file. */
+/** The content of a file as the page shows it. */
 export type FileContent =
   | { kind: "text"; text: string; info: FileInfo }
   | { kind: "image"; image: Blob; info: FileInfo }
   /** It is not shown, for a reason. */
   | { kind: "refused"; title: string; reason: string; info: FileInfo }
 
-/** Reads a file as what it can be shown as. asText opens an SVG image in the editor. */
+/** Reads a file as text or an image, or reports why it cannot be shown. asText opens an SVG image in the editor. */
 export async function readContent(sandbox: Sandbox, path: string, options: { asText?: boolean; signal?: AbortSignal } = {}): Promise<FileContent> {
   const { signal, asText = false } = options
   const info = await follow(sandbox, path, signal)
@@ -37,7 +37,7 @@ const kinds = {
   file: "", directory: "This is a folder.", symlink: "The link leads to nothing that can be read.", other: "Pipes, sockets and devices have no content to show.",
 } as const
 
-/** The record of what a path means, behind links. */
+/** The record of the file that a path leads to, with links followed. */
 async function follow(sandbox: Sandbox, path: string, signal: AbortSignal | undefined): Promise<FileInfo> {
   const info = await sandbox.stat(path, { signal })
   if (info.type !== "symlink" || info.target === undefined) return info
@@ -50,14 +50,14 @@ async function follow(sandbox: Sandbox, path: string, signal: AbortSignal | unde
   }
 }
 
-/** Reads a file of at most that size. It can have grown since somebody looked. */
+/** Reads a file of at most that size. It can have grown since its record was read. */
 async function readBytes(sandbox: Sandbox, path: string, most: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = await sandbox.readFile(path, { encoding: "bytes", length: most + 1, signal })
   if (bytes.length > most) throw new HutchError("conflict", "the file grows while it is read: download it")
   return new Uint8Array(bytes)
 }
 
-/** Bytes as text that becomes the same bytes again; undefined if they are no text. */
+/** Bytes as text that becomes the same bytes again; undefined if they are not UTF-8. */
 export function textOf(bytes: Uint8Array): string | undefined {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes)
@@ -67,12 +67,12 @@ export function textOf(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** How a save ended. conflict: the file is not what it was when the text was read; theirs is what it has now, undefined if it is gone. */
+/** How a save ended. conflict: the file has changed since the text was read; theirs is its present text, undefined if it was removed. */
 export type Saved = { state: "saved" } | { state: "conflict"; theirs: string | undefined }
 
 /**
- * Saves a text over the one that was read. It is an edit of the whole text, which the sandbox refuses unless that is in the file still,
- * so the change of another is never overwritten.
+ * Saves a text in place of the one that was read. It is an edit of the whole text, which the sandbox refuses if the file has another text
+ * by now, so the change of another person is never overwritten.
  */
 export async function saveText(sandbox: Sandbox, path: string, base: string, text: string): Promise<Saved> {
   const now = await readText(sandbox, path)
@@ -91,7 +91,7 @@ export async function saveText(sandbox: Sandbox, path: string, base: string, tex
   return { state: "conflict", theirs: await readText(sandbox, path) }
 }
 
-/** Writes a file that must not be there. */
+/** Writes a new file, and fails if there is one already. */
 export async function createText(sandbox: Sandbox, path: string, text: string): Promise<Saved> {
   try {
     await sandbox.writeFile(path, text, { create: true })
@@ -102,7 +102,7 @@ export async function createText(sandbox: Sandbox, path: string, text: string): 
   }
 }
 
-/** The text of a file; undefined if it is gone. */
+/** The text of a file; undefined if the file was removed. */
 export async function readText(sandbox: Sandbox, path: string): Promise<string | undefined> {
   try {
     const bytes = await readBytes(sandbox, path, maxText, undefined)

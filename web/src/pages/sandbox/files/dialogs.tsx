@@ -83,7 +83,7 @@ function AskName({ title, label, action, first, check, onName, onClose }: AskNam
   )
 }
 
-/** Chooses the name without its ending, which mostly stays. */
+/** Selects the name without its ending, which is rarely changed. */
 function selectStem(input: HTMLInputElement): void {
   input.focus()
   const dot = input.value.lastIndexOf(".")

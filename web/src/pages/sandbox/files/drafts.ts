@@ -1,13 +1,13 @@
 import { Store } from "../../../store"
 
-/** Text that somebody has typed and not saved. */
+/** Text that the user has typed and not saved. */
 export interface Draft {
-  /** What the file had when it was opened; undefined if it was not there. */
+  /** The text of the file when it was opened; undefined if the file did not exist. */
   base: string | undefined
   text: string
 }
 
-// Drafts outlive the tab: who looks at something else and comes back finds what was typed. They end with the page, which asks before.
+// Drafts outlive the tab: a user who looks at another tab and comes back finds the typed text. They end with the page, which asks first.
 const drafts = new Map<string, Store<ReadonlyMap<string, Draft>>>()
 
 /** The drafts of a sandbox, by path. */

@@ -16,7 +16,7 @@ import "../../../style/files.css"
 
 const workspace = "/workspace"
 
-/** The files of a sandbox: their tree, and the one that is open. The path of that is in the page's address. */
+/** The files of a sandbox: their tree, and the open file, whose path is in the page's address. */
 export default function FilesTab({ sandbox }: TabProps) {
   const [params, setParams] = useSearchParams()
   const shown = params.get("path") ?? undefined
@@ -30,7 +30,7 @@ export default function FilesTab({ sandbox }: TabProps) {
   const picker = useRef<HTMLInputElement>(null)
   const visible = useVisible()
   useEffect(() => {
-    if (!visible) return // a watch keeps the sandbox awake, and nobody looks
+    if (!visible) return // a watch keeps the sandbox awake, and the page is hidden
     const abort = new AbortController()
     void tree.run(abort.signal)
     return () => abort.abort()
@@ -91,7 +91,7 @@ export default function FilesTab({ sandbox }: TabProps) {
   )
 }
 
-/** Whether the page can be seen: it is not in a tab of the browser that is behind another. */
+/** Whether the page is visible, not in a background tab of the browser. */
 function useVisible(): boolean {
   return useSyncExternalStore((changed) => {
     document.addEventListener("visibilitychange", changed)

@@ -33,7 +33,7 @@ export function wrongName(name: string): string | undefined {
 export interface Entry extends FileInfo {
   /** The name as text, in which bytes that are not UTF-8 are U+FFFD. */
   shown: string
-  /** The name is no text, so no call can name the file. */
+  /** The name is not UTF-8, so no call can name the file. */
   nameless: boolean
 }
 

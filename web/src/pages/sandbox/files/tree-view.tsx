@@ -22,7 +22,7 @@ interface TreeViewProps {
 
 const height = 26
 
-/** The tree of files. One line is current; the keys are those of every tree. */
+/** The tree of files. One line is current; the keys are the usual ones of a tree. */
 export function TreeView(props: TreeViewProps) {
   const { root, rows, shown, unsaved, onOpen, onToggle, onDrop } = props
   const scroller = useRef<HTMLDivElement>(null)
@@ -30,7 +30,7 @@ export function TreeView(props: TreeViewProps) {
   const [target, setTarget] = useState<string>()
   const [last, setLast] = useState(0)
   const found = rows.findIndex((r) => r.entry.path === (current ?? shown))
-  const at = found >= 0 ? found : Math.max(0, Math.min(last, rows.length - 1)) // the current file has gone: its neighbor follows
+  const at = found >= 0 ? found : Math.max(0, Math.min(last, rows.length - 1)) // the current file was removed: its neighbor becomes current
   if (found >= 0 && found !== last) setLast(found)
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => height, overscan: 12 })
   const move = (to: number) => {

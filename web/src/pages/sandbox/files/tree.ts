@@ -3,7 +3,7 @@ import { Store } from "../../../store"
 import { sleeps } from "../../../ui"
 import { byName, entryOf, isBelow, parentOf, type Entry } from "./paths"
 
-/** What is known of a folder. */
+/** A folder, as far as it was read. */
 interface Folder {
   entries?: readonly Entry[]
   error?: unknown
@@ -14,7 +14,7 @@ export interface Row {
   entry: Entry
   depth: number
   open: boolean
-  /** An error of the folder, in place of what is in it. */
+  /** The error of the folder, in place of its content. */
   error?: unknown
 }
 
@@ -129,7 +129,7 @@ export class Tree {
       this.refresh()
       return
     }
-    if (event.type === "overflow" || event.encoding === "base64") { // of a name that is not UTF-8, the folder cannot be told
+    if (event.type === "overflow" || event.encoding === "base64") { // the folder of a name that is not UTF-8 is unknown
       this.#allStale = true
       this.#shownStale ||= event.type === "overflow"
     } else {
@@ -142,7 +142,7 @@ export class Tree {
     this.#later()
   }
 
-  /** Lists what has changed soon, or when there is room for another round. */
+  /** Lists changed folders soon, or when the round under way has ended. */
   #later(): void {
     if (this.#timer !== undefined) return
     const now = performance.now()

@@ -8,7 +8,7 @@ export interface Upload {
   path: string
   size: number
   sent: number
-  /** exists: there is a file of that name, and the user has to say what becomes of it. */
+  /** exists: there is a file of that name, and the user must choose whether it is replaced. */
   state: "waits" | "runs" | "done" | "exists" | "failed"
   error?: unknown
 }
@@ -43,12 +43,12 @@ export class Uploads {
     this.#start()
   }
 
-  /** Sends one over the file that is there. */
+  /** Sends a file in place of the existing one. */
   replace(id: number): void {
     void this.#send(id, false)
   }
 
-  /** Stops one, or takes it off the list. */
+  /** Stops an upload, or removes it from the list. */
   remove(id: number): void {
     this.#jobs.get(id)?.stop.abort()
     this.#jobs.delete(id)

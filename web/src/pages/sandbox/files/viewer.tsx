@@ -43,7 +43,7 @@ interface PaneProps extends ViewerProps {
   children: ReactNode
 }
 
-/** The frame of one file: its name, what can be done with it, its content. */
+/** The frame of one file: its name, its actions and its content. */
 function Pane({ sandbox, path, facts, actions, unsaved = false, onClose, onRename, onDelete, children }: PaneProps) {
   return (
     <section className="viewer" aria-label={plainLine(nameOf(path))}>
@@ -88,7 +88,7 @@ interface TextFileProps extends ViewerProps {
   reload: () => void
 }
 
-/** A text in the editor. What is typed is a draft until it is saved; a change in the sandbox is shown at once where nothing was typed. */
+/** A text in the editor. Typed text is a draft until it is saved. If there is no draft, a change in the sandbox is shown at once. */
 function TextFile(props: TextFileProps) {
   const { sandbox, path, read, gone, reload } = props
   const drafts = draftsOf(sandbox.id)

@@ -19,13 +19,13 @@ export function HiddenField({ label, hint, value, error, onChange, ref }: Hidden
   )
 }
 
-/** Shows an error that is about none of the fields of a form. */
+/** Shows an error that names no field of the form. */
 export function OtherError({ error, fields }: { error: unknown; fields: Readonly<Record<string, string>> }) {
   const shown = Object.values(fields).some((field) => errorAt(error, field) !== undefined)
   return error !== undefined && !shown && <ErrorNote error={error} />
 }
 
-/** A ref for a form. Its input that the server has refused gets the focus. */
+/** A ref for a form. It focuses the input that the server has refused. */
 export function useInvalidFocus(error: unknown) {
   const form = useRef<HTMLFormElement>(null)
   useEffect(() => { if (error !== undefined) form.current?.querySelector<HTMLInputElement>("[aria-invalid=true]")?.focus() }, [error])

@@ -74,7 +74,7 @@ type Change = Pick<HeaderRulesProps, "onChange">
 
 const nothing = { host: "", name: "", value: "" }
 
-/** Adds a header to the rule for a host, or makes the rule. What is typed stays until the server has it. */
+/** Adds a header to the rule for a host, or makes the rule. The typed text stays until the server has accepted it. */
 function SetHeader({ onChange }: Change) {
   const [draft, setDraft] = useState(nothing)
   const { busy, error, run } = useAction()

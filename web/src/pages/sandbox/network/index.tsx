@@ -10,7 +10,7 @@ import { Proxy } from "./proxy"
 import { ruleFor, withRule } from "./rules"
 import { useLog } from "./use-log"
 
-/** What a sandbox may reach, and what it did. The rules change live, and a line of the log that was denied can be allowed by one click. */
+/** The network of a sandbox: its rules, and the log of its connections. The rules change live, and one click allows a denied connection. */
 export default function NetworkTab({ sandbox }: TabProps) {
   const state = useCall(sandbox.id, (signal) => sandbox.network({ signal }))
   const log = useLog(sandbox)
@@ -20,7 +20,7 @@ export default function NetworkTab({ sandbox }: TabProps) {
   useEffect(() => { if (newest !== undefined) reload() }, [newest, reload]) // the counts change with the log
 
   const changes = useRef<Promise<unknown>>(Promise.resolve())
-  /** Reads the network as it is now, so that a change of somebody else stays, and replaces it. Changes are made one after the other. */
+  /** Reads the network and then replaces it, so that changes of other people are kept. Changes are made one after the other. */
   const send = useCallback((edit: (network: Network) => Network) => {
     const sent = changes.current.then(async () => {
       const { network } = await sandbox.network()

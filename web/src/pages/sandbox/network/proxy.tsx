@@ -44,7 +44,7 @@ export function Proxy({ network: { proxy }, editable, onChange }: ProxyProps) {
 
 const nothing = { address: "", username: "", password: "" }
 
-/** Sets or replaces the proxy. What is typed stays until the server has it. */
+/** Sets or replaces the proxy. The typed text stays until the server has accepted it. */
 function SetProxy({ replaces, onChange }: Pick<ProxyProps, "onChange"> & { replaces: boolean }) {
   const [draft, setDraft] = useState(nothing)
   const { busy, error, run } = useAction()

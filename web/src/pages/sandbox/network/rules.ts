@@ -1,6 +1,6 @@
 import type { HeaderRule, Network, NetworkConnection, NetworkProxy } from "hutch"
 
-/** The rule that allows what a line of the log was denied, or undefined when no rule is the answer. It is the rule that the server names. */
+/** The rule that would allow a denied line of the log, as the server names it; undefined when no rule would. */
 export function ruleFor(line: NetworkConnection): string | undefined {
   const { host, port } = line
   if (line.verdict !== "denied" || host === "") return undefined

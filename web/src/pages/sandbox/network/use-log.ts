@@ -3,7 +3,7 @@ import type { NetworkConnection, Sandbox } from "hutch"
 import { pause, useStream } from "../../../ui/use-stream"
 import { merge } from "./rules"
 
-// A call waits on the server until there is a line. Of a busy sandbox each call would answer at once, and they would use up the limits of
+// A call waits on the server until there is a line. With a busy sandbox each call would answer at once, and the calls would use up the limits of
 // the token, so the pause between calls grows while lines keep coming.
 const firstPause = 500, maxPause = 6000, waitSeconds = 50
 

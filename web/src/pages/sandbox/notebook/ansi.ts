@@ -1,6 +1,6 @@
 import { plainText } from "../../../ui"
 
-/** Text of one look. */
+/** Text in one style. */
 export interface Span {
   text: string
   className: string
@@ -21,8 +21,8 @@ const names = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "wh
 const sequence = /\u001b(?:\[([0-9;:?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_=>()][0-9A-B]?)/g
 
 /**
- * Output of a program as spans. Colors and bold are kept; a carriage return begins its line again, as a progress bar does. What else a
- * terminal would obey is left out, and other control characters are written out.
+ * Output of a program as spans. Colors and bold are kept; a carriage return begins its line again, as a progress bar does. Other escape
+ * sequences are left out, and other control characters are written out.
  */
 export function spans(output: string): Span[] {
   const found: Span[] = []
@@ -43,7 +43,7 @@ function add(found: Span[], text: string, look: Look): void {
   found.push({ text: plainText(text), className })
 }
 
-/** What a terminal shows of lines with carriage returns and backspaces. */
+/** Lines as a terminal shows them after carriage returns and backspaces. */
 function returned(text: string): string {
   if (!/[\r\b]/.test(text)) return text
   return text.replaceAll("\r\n", "\n").split("\n").map((line) => {

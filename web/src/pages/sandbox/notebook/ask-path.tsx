@@ -5,7 +5,7 @@ interface AskPathProps {
   title: string
   action: string
   onClose: () => void
-  /** Does it. The answer says when there is a file already, with its text; the second try, with that text, replaces it. */
+  /** Writes the file. If there is one already, the answer has its text; a second call with that text replaces it. */
   onPath: (path: string, replace: string | undefined) => Promise<{ exists: string } | undefined>
 }
 

@@ -21,7 +21,7 @@ interface CellViewProps {
   input: { prompt: string; password: boolean } | undefined
   writable: boolean
   onFocus: (id: string, editing: boolean) => void
-  /** Runs the cell, and goes where the word says. */
+  /** Runs the cell, and then moves to the named cell. */
   onRun: (id: string, then: "stay" | "next" | "insert") => void
   onKey: (id: string, key: string) => boolean
 }

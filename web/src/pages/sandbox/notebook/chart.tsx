@@ -1,7 +1,7 @@
 import { useId } from "react"
 import { plainLine } from "../../../ui"
 
-/** What a figure shows, as a program has sent it: application/vnd.hutch.chart+json. */
+/** The data of a figure, as a program has sent it: application/vnd.hutch.chart+json. */
 export interface ChartData {
   type: "line" | "scatter" | "bar"
   title: string

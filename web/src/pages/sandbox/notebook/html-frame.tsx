@@ -2,9 +2,9 @@ import { useMemo } from "react"
 import { nonce } from "../../../nonce"
 
 /**
- * HTML of a sandbox. It is shown in a frame without scripts, forms, links that lead anywhere and requests, whose origin is no other's: it
- * reaches neither the page nor the server. The frame has the policy of the page too, which allows a style only with the page's nonce: so
- * styles get it here, where scripts could do nothing with it.
+ * HTML of a sandbox. It is shown in a frame of its own origin, without scripts, forms, working links and requests: it reaches neither the
+ * page nor the server. The policy of the page applies to the frame, too, and allows a style only with the page's nonce. So styles get the
+ * nonce here, where no script could use it.
  */
 export function HtmlFrame({ html }: { html: string }) {
   const { text, height } = useMemo(() => documentOf(html), [html])

@@ -15,7 +15,7 @@ import "../../../style/notebook.css"
 
 const limits = [["30 s", 30_000], ["5 min", 300_000], ["1 hour", 3_600_000], ["1 day", 86_400_000]] as const
 
-/** A notebook in a sandbox. Its cells run in a context of their own, which keeps their variables. */
+/** A notebook in a sandbox. Its cells run in their own context, which keeps their variables. */
 export default function NotebookTab({ sandbox, record }: TabProps) {
   const signIn = useSignIn()
   const session = sessionOf(sandbox, keyOf(personOf(signIn), sandbox.id, record.createdAt))
@@ -51,7 +51,7 @@ function indexOf(cells: readonly Cell[], id: string | undefined): number {
   return cells.findIndex((c) => c.id === id)
 }
 
-/** What cells do, as functions that stay the same, so that only cells that change are drawn again. */
+/** The actions of cells, as functions that stay the same, so that only changed cells are drawn again. */
 function useCells(session: NotebookSession, setFocus: (focus: { id: string | undefined; editing: boolean }) => void) {
   const deleting = useRef(0)
   const onFocus = useCallback((id: string, editing: boolean) => setFocus({ id, editing }), [setFocus])
@@ -142,7 +142,7 @@ function Toolbar({ sandbox, session, current, onAdd }: ToolbarProps) {
   )
 }
 
-/** Writes the notebook as a file. There may be one already: whether it is replaced is the user's choice. */
+/** Writes the notebook as a file. If the file exists already, the user chooses whether it is replaced. */
 async function save(sandbox: Sandbox, session: NotebookSession, path: string, replace: string | undefined): Promise<{ exists: string } | undefined> {
   const text = toFile(session.state.value.notebook)
   const saved = replace === undefined ? await createText(sandbox, path, text) : await saveText(sandbox, path, replace, text)

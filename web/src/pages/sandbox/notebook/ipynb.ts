@@ -34,7 +34,7 @@ function lines(text: string): string[] {
   return text === "" ? [] : text.split(/(?<=\n)/)
 }
 
-/** Reads a file. It is a stranger's: what is not as the format says is left out. */
+/** Reads a file, which is not trusted. Parts that do not follow the format are left out. */
 export function fromFile(text: string): Notebook {
   let file: unknown
   try {

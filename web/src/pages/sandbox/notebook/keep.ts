@@ -23,8 +23,8 @@ export function load(key: string): Notebook | undefined {
 }
 
 /**
- * Keeps a notebook. Where the browser has no room for it, what cells gave is left out, and false is returned. What code gives takes no room
- * from other notebooks; only sources do.
+ * Keeps a notebook. Where the browser has no room for it, outputs are left out, and false is returned. Other notebooks are removed to make
+ * room for sources, never for outputs.
  */
 export function keep(key: string, notebook: Notebook): boolean {
   const now = `${Date.now()}\n`

@@ -39,7 +39,7 @@ function blocks(text: string): ReactNode[] {
   return found
 }
 
-// No part of it looks far ahead for an end that another mark comes before: text of strangers can have a mark at each place.
+// No part of the expression looks past the next mark for its end, because untrusted text can have a mark at each character.
 const marks = /(`[^`\n]+`)|(\*\*[^*\n]+\*\*)|(\*[^*\s][^*\n]*\*)|\[([^[\]\n]+)\]\((https?:\/\/[^\s)]{1,2000})\)/g
 
 function inline(text: string): ReactNode[] {

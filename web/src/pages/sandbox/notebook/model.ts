@@ -1,6 +1,6 @@
 import type { CodeError } from "hutch"
 
-/** A piece of what a cell gave. */
+/** A piece of the output of a cell. */
 export type Output =
   | { kind: "stream"; name: "stdout" | "stderr"; text: string; /** Characters that were left out before the end. */ cut: number }
   | { kind: "result"; data: Readonly<Record<string, unknown>>; main: boolean; id?: string }
@@ -41,7 +41,7 @@ export const mostCells = 1000
 /** The most pieces that a cell keeps. */
 export const mostOutputs = 500
 
-/** Adds a piece to what a cell gave. Output of one stream that follows each other is one piece, and has a bound. */
+/** Adds a piece to the output of a cell. Successive output of one stream is one piece, and is bounded. */
 export function addOutput(outputs: readonly Output[], added: Output): readonly Output[] {
   const last = outputs.at(-1)
   if (added.kind === "stream" && last?.kind === "stream" && last.name === added.name) return [...outputs.slice(0, -1), bounded({ ...last, text: last.text + added.text, cut: last.cut + added.cut })]
@@ -60,7 +60,7 @@ function bounded(stream: Output & { kind: "stream" }): Output {
   return { ...stream, text: stream.text.slice(0, longestHead) + stream.text.slice(longestHead + gone), cut: stream.cut + gone }
 }
 
-/** Where the gap is in a stream that was cut. */
+/** The position of the gap in a stream that was cut. */
 export const gapAt = longestHead
 
 /** The most of a result that is kept and shown, in characters. */

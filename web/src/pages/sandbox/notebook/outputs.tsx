@@ -7,7 +7,7 @@ import { HtmlFrame } from "./html-frame"
 import { Markdown } from "./markdown"
 import { gapAt, type Output } from "./model"
 
-/** What a cell gave. */
+/** The outputs of a cell. */
 export function Outputs({ outputs }: { outputs: readonly Output[] }) {
   if (outputs.length === 0) return null
   return <div className="outputs">{outputs.map((output, i) => <One key={i} output={output} />)}</div>
@@ -41,7 +41,7 @@ function Stream({ output: { name, text, cut } }: { output: Output & { kind: "str
 
 /** A line longer than this is shown in part: browsers take seconds for one of megabytes. */
 const longestLine = 20_000
-/** What is shown of a text at first. */
+/** The beginning of a text, which is shown at first. */
 const longestText = 200_000
 
 function Text({ text, className = "" }: { text: string; className?: string }) {

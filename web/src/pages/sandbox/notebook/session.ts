@@ -4,7 +4,7 @@ import { explain } from "../../../ui"
 import { keep, load } from "./keep"
 import { addOutput, longestResult, newCell, newNotebook, type Cell, type Notebook, type Output } from "./model"
 
-/** What the page of a notebook shows. */
+/** The state of the page of a notebook. */
 export interface SessionState {
   notebook: Notebook
   /** The cells that wait to run, and the one that runs first. */
@@ -12,10 +12,10 @@ export interface SessionState {
   /** The running code waits for a line. */
   input?: { prompt: string; password: boolean } | undefined
   interrupting: boolean
-  /** The context is another than the one in which the cells ran: it was restarted, or had gone. */
+  /** The present context is not the one in which the cells ran: that one was restarted, or had ended. */
   fresh: boolean
   error?: unknown
-  /** Whether the browser keeps what cells gave. */
+  /** Whether the browser keeps the outputs of cells. */
   kept: boolean
 }
 
@@ -47,7 +47,7 @@ export class NotebookSession {
     return `notebook-${this.state.value.notebook.language}`
   }
 
-  /** Replaces the notebook, such as by one of a file. */
+  /** Replaces the notebook, for example by one from a file. */
   open(notebook: Notebook): void {
     this.#change({ notebook, fresh: false, error: undefined })
   }
@@ -60,7 +60,7 @@ export class NotebookSession {
     this.#cells((cells) => cells.map((c) => (c.id === id ? { ...c, ...change } : c)))
   }
 
-  /** Inserts a cell and returns its id. Without a place it is the last. */
+  /** Inserts a cell and returns its id. Without a position it becomes the last cell. */
   insert(at = this.state.value.notebook.cells.length, cell = newCell()): string {
     this.#cells((cells) => cells.toSpliced(at, 0, cell))
     return cell.id

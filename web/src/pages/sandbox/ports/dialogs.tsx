@@ -7,7 +7,7 @@ interface ExposeProps {
   sandbox: Sandbox
   /** The port that the dialog begins with; undefined while it is closed. */
   port: number | "any" | undefined
-  /** The ports that have a URL: they keep what is not changed here. */
+  /** The ports that have a URL: their settings that are not changed here are kept. */
   exposed: readonly Port[]
   onClose: () => void
   onDone: () => void

@@ -8,8 +8,8 @@ import { Logs } from "./logs"
 import type { TabProps } from "../tab"
 import { StartProcess } from "./start"
 
-// There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again after what
-// is done here, when an output that is shown ends, when the page comes to the front, and every so often.
+// There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again after each action
+// here, when an output that is shown ends, when the page becomes visible, and at intervals.
 const every = 15_000
 
 /** The background processes of a sandbox, with their output. */
@@ -62,7 +62,7 @@ function hasEnded(p: Process): boolean {
   return p.status === "exited" || p.status === "failed"
 }
 
-/** How a process is, in few words. */
+/** The state of a process, in few words. */
 function Status({ record }: { record: ProcessRecord }) {
   if (record.status === "running") return <Badge look="good">Running</Badge>
   if (record.status === "starting") return <Badge>Starting</Badge>
@@ -96,7 +96,7 @@ function processColumns(onSignal: (p: Process, signal: number) => void): Column<
   ]
 }
 
-/** Calls now and then while the page is seen, and when it is seen again. */
+/** Calls a function at intervals while the page is visible, and when it becomes visible. */
 function useRepeated(reload: () => void): void {
   useEffect(() => {
     const again = () => { if (document.visibilityState === "visible") reload() }

@@ -1,4 +1,4 @@
-// Output of a process as lines. A process can print without end, and lines without end: what is kept is bounded, newest first to stay.
+// Output of a process as lines. A process can print endless lines, and each can be endless: only a bounded number of the newest lines is kept.
 
 export interface Line {
   /** Its number since the beginning. */
@@ -13,7 +13,7 @@ const mostLines = 5000, longestLine = 4000
 export class Lines {
   #lines: Line[] = []
   #next = 0
-  /** Of each stream, its last line as long as it has no line feed. */
+  /** The unfinished last line of each stream. */
   readonly #open = new Map<Line["stream"], Line>()
 
   add(stream: Line["stream"], data: string): void {

@@ -10,7 +10,7 @@ import { Lines, printed, type Line } from "./lines"
 export function Logs({ sandbox, process, onEnd }: { sandbox: Sandbox; process: string; onEnd: () => void }) {
   const { lines, version, ended, error } = useLines(sandbox, process, onEnd)
   const [search, setSearch] = useState("")
-  // The version says when the lines have changed.
+  // The version changes with the lines.
   // eslint-disable-next-line react-hooks/exhaustive-deps
   const shown = useMemo(() => lines.get().filter((l) => search === "" || l.text.includes(search)), [lines, version, search])
   const list = useRef<HTMLDivElement>(null)

@@ -52,7 +52,7 @@ function show(viewer: RFB, signal: AbortSignal, onOpen: (viewer: RFB) => void): 
       opened = true
       onOpen(viewer)
     })
-    // A server that asks for a password is none that Hutch started.
+    // Hutch starts servers without a password, so this is another server.
     viewer.addEventListener("credentialsrequired", () => { viewer.disconnect() })
     const stop = () => { viewer.disconnect() }
     viewer.addEventListener("disconnect", () => {
@@ -64,7 +64,7 @@ function show(viewer: RFB, signal: AbortSignal, onOpen: (viewer: RFB) => void): 
   })
 }
 
-/** Whether there is nothing to connect with. A server that cannot be reached, or wants a new sign-in, is asked again. */
+/** Whether the screen has ended. A server that cannot be reached, or requires a new sign-in, is asked again. */
 async function isGone(sandbox: Sandbox, signal: AbortSignal): Promise<boolean> {
   try {
     await sandbox.screen.info({ signal })

@@ -6,9 +6,9 @@ import { connect, type State } from "./connect"
 interface Props {
   sandbox: Sandbox
   control: boolean
-  /** Where the focus goes when the keyboard leaves the screen. */
+  /** The element that gets the focus when the keyboard leaves the screen. */
   outside: RefObject<HTMLButtonElement | null>
-  /** There is no screen any more. */
+  /** The screen has ended. */
   onEnd: () => void
 }
 

@@ -1,7 +1,7 @@
 import type { FileChange, Snapshot, SnapshotDiff } from "hutch"
 import { format, plainLine } from "../../../ui"
 
-// The words for what differs between two sides.
+// The words for differences between two sides.
 
 type Info = NonNullable<FileChange["before"]>
 
@@ -14,7 +14,7 @@ export function label(snapshot: Snapshot): string {
   return plainLine(snapshot.name ?? snapshot.snapshotId)
 }
 
-/** The file, as it is on the newest side that has it. */
+/** The file on the newest side that has it. */
 export function infoOf({ before, after }: FileChange): Info | undefined {
   return after ?? before
 }
@@ -24,7 +24,7 @@ export function keyOf(change: FileChange): string {
   return infoOf(change)?.path ?? ""
 }
 
-/** The path of a changed file as it is shown. One that is not UTF-8 comes as base64. */
+/** The path of a changed file, for display. A path that is not UTF-8 comes as base64. */
 export function pathOf(change: FileChange): string {
   const info = infoOf(change)
   if (info?.encoding !== "base64") return plainLine(info?.path ?? "")
@@ -37,7 +37,7 @@ export function both({ before, after }: FileChange, show: (info: Info) => string
   return [...new Set(sides)].join(" → ")
 }
 
-/** The size of a file, or what it is if it is no file. */
+/** The size of a regular file, or the type of anything else. */
 export function sizeOf(info: Info): string {
   if (info.type === "file") return format.bytes(info.size)
   return info.type === "symlink" && info.encoding !== "base64" ? `link to ${plainLine(info.target ?? "")}` : info.type

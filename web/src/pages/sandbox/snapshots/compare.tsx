@@ -5,10 +5,10 @@ import { hutch } from "../../../session"
 import { Badge, Button, Empty, ErrorNote, Field, Input, plainText, Section, Select, Table, useAction, type Column } from "../../../ui"
 import { both, keyOf, label, looks, modeOf, pathOf, sizeOf, summary, withoutText, words } from "./changes"
 
-/** The value of the choice that stands for the sandbox as it is. No snapshot has such an id. */
+/** The value that stands for the present state of the sandbox. No snapshot can have this id. */
 const now = ""
 
-/** Compares a snapshot with another one, or with the sandbox as it is now. snapshots has one at least. */
+/** Compares a snapshot with another one, or with the present state of the sandbox. snapshots has at least one. */
 export function Compare({ sandbox, snapshots, onClose }: { sandbox: Sandbox; snapshots: readonly Snapshot[]; onClose: () => void }) {
   const [from, setFrom] = useState(snapshots.at(-1)?.snapshotId ?? "")
   const [to, setTo] = useState(now)
@@ -43,7 +43,7 @@ export function Compare({ sandbox, snapshots, onClose }: { sandbox: Sandbox; sna
   )
 }
 
-/** What differs: a list of files, and the text of the one that is open. */
+/** The differences: a list of files, and the text of the open one. */
 function Differences({ diff }: { diff: SnapshotDiff }) {
   const [open, setOpen] = useState<FileChange>()
   const columns = useMemo(() => changeColumns(setOpen), [])

@@ -48,7 +48,7 @@ export function MakeSnapshot({ sandbox, open, onClose, onDone }: DialogProps & {
   )
 }
 
-/** Makes copies of a sandbox as it is now. */
+/** Makes copies of the present state of a sandbox. */
 export function ForkSandbox({ sandbox, open, onClose, onDone }: DialogProps & { sandbox: Sandbox; open: boolean }) {
   const [count, setCount] = useState("1")
   const { busy, error, run } = useAction()
@@ -74,7 +74,7 @@ export function ForkSandbox({ sandbox, open, onClose, onDone }: DialogProps & { 
   )
 }
 
-/** Makes a sandbox that begins as a snapshot, and goes to its page. */
+/** Makes a sandbox from a snapshot, and goes to its page. */
 export function RestoreSnapshot({ snapshot, onClose }: { snapshot: Snapshot | undefined; onClose: () => void }) {
   const [id, setId] = useState("")
   const [filesOnly, setFilesOnly] = useState(false)

@@ -1,13 +1,13 @@
 import type { SandboxRecord, Snapshot } from "hutch"
 
-// Snapshots and copies form a tree: a sandbox has snapshots and forks, and a snapshot has the sandboxes that began as it.
+// Snapshots and copies form a tree: a sandbox has snapshots and forks, and a snapshot has the sandboxes that were made from it.
 
 /** A sandbox or a snapshot in the tree. */
 export interface Node {
   key: string
   sandbox?: SandboxRecord
   snapshot?: Snapshot
-  /** The id of a sandbox that is gone. Its snapshots and copies stay. */
+  /** The id of a destroyed sandbox. Its snapshots and copies stay. */
   gone?: string
   children: Node[]
 }

@@ -4,11 +4,11 @@ import { can, signedIn } from "../../../session"
 
 // Shows a process on a screen until it ends, over any number of connections: each continues at the byte where the one before stopped.
 //
-// `yes` prints faster than any screen draws. So the page tells the server what is drawn, and no more than a small window is under way; what the
-// screen is too slow for is skipped, and the prompt after a Ctrl-C is soon seen. Between two pieces the page has time for keys and clicks.
+// `yes` prints faster than any screen draws. So the page reports to the server what it has drawn, and only a small window is under way. Output for
+// which the screen is too slow is skipped, so the prompt appears soon after a Ctrl-C. Between two pieces the page has time for keys and clicks.
 //
-// A screen answers queries of programs, by typing. It must not answer those in output from before this connection: whoever asked has gone, or
-// has had its answer, and the shell would take a second one for a command.
+// A screen answers queries of programs by typing. It must not answer queries in output from before this connection: the program that asked
+// has ended, or has its answer, and the shell would take a second answer for a command.
 
 export type Status = { state: "connecting" | "open" | "lost" } | { state: "ended"; exitCode: number | undefined } | { state: "failed"; error: unknown }
 
@@ -58,7 +58,7 @@ export async function follow({ sandbox, processId, term, signal, onStatus }: Opt
   }
 }
 
-/** What a screen types by itself: reports of its state and of the focus. No key makes such a text, but Shift+F3. */
+/** The texts that a screen types by itself: reports of its state and of the focus. Of all keys, only Shift+F3 makes such a text. */
 function isAnswer(text: string): boolean {
   return text.startsWith("\x1b") && /^(\[[?>=]?[\d;]*\$?[cnRyt]$|\[[IO]$|[P\]].)/.test(text.slice(1))
 }
@@ -75,7 +75,7 @@ async function draw(terminal: Terminal, term: Screen, drawing: { old: boolean },
   }
 }
 
-/** Whether there is nothing to connect with any more. Asking also finds that the session has ended. */
+/** Whether the process or its terminal has ended. The call also detects the end of the session. */
 async function endOf(sandbox: Sandbox, processId: string, cause: unknown): Promise<Status | undefined> {
   let record: ProcessRecord
   try {
@@ -91,7 +91,7 @@ function isAborted(signal: AbortSignal): boolean {
   return signal.aborted
 }
 
-/** What is typed. It waits while there is no connection. */
+/** Sends typed text. It waits while there is no connection. */
 class Keys {
   #to: Terminal | undefined
   #waiting: (string | Uint8Array)[] = []
@@ -106,7 +106,7 @@ class Keys {
   }
 }
 
-/** Does something that fails while there is no connection, and returns whether it was done. */
+/** Calls a function that fails without a connection, and returns whether it succeeded. */
 function attempt(action: () => void): boolean {
   try {
     action()

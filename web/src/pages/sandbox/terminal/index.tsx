@@ -9,7 +9,7 @@ import { ShareTerminal } from "./share"
 import { TerminalView } from "./view"
 import "../../../style/terminal.css"
 
-/** The terminals of a sandbox: its processes that have one. Each has an address, which others can open, too: they see the same. */
+/** The terminals of a sandbox: its processes that have one. Each has an address. Everybody who opens it sees the same terminal. */
 export default function Terminals({ sandbox, record }: TabProps) {
   const base = `/sandboxes/${record.sandboxId}/terminal`
   const [, params] = useRoute(`${base}/:process`)

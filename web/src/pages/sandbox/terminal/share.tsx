@@ -5,7 +5,7 @@ import { Copyable } from "../../../ui/copyable"
 
 const lifetimes: readonly (readonly [seconds: number, words: string])[] = [[600, "10 minutes"], [3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]]
 
-/** Makes links by which anyone can watch a terminal, and revokes them. */
+/** Makes links with which anyone can watch a terminal, and revokes them. */
 export function ShareTerminal({ process, onClose }: { process: ProcessHandle; onClose: () => void }) {
   const [lifetime, setLifetime] = useState(3600)
   const [link, setLink] = useState<string>()

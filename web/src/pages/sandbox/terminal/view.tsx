@@ -9,7 +9,7 @@ import { ErrorNote } from "../../../ui"
 import { follow, type Status } from "./follow"
 import { themes } from "./themes"
 
-/** One terminal: what its process shows, and what is typed. */
+/** One terminal: the output of its process, and the input of the user. */
 export function TerminalView({ sandbox, processId, onEnd }: { sandbox: Sandbox; processId: string; onEnd: () => void }) {
   const place = useRef<HTMLDivElement>(null)
   const screen = useRef<Screen | null>(null)

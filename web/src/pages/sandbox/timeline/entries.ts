@@ -1,6 +1,6 @@
 import type { TimelineEntry } from "hutch"
 
-/** Adds entries, and puts those that have ended in the place of those that were running. The newest is first. */
+/** Adds entries. An entry that has ended replaces the running one of the same id. The newest is first. */
 export function merge(known: readonly TimelineEntry[], more: readonly TimelineEntry[]): TimelineEntry[] {
   const byId = new Map(known.map((e) => [e.id, e]))
   for (const e of more) {
@@ -24,13 +24,13 @@ export function outcome(e: TimelineEntry): string {
   return e.result
 }
 
-/** What went wrong stands out; most entries are well. */
+/** Only failures stand out, because most entries succeed. */
 export function look(e: TimelineEntry): "bad" | "plain" {
   if (e.event === "Failed" || e.event === "MemoryLimit") return "bad"
   return ["ok", "running", "canceled"].includes(e.result) ? "plain" : "bad"
 }
 
-/** Who did it, and through which door. */
+/** Who did it, and through which surface. */
 export function who(e: TimelineEntry): string {
   if (e.surface === undefined) return e.kind === "network" ? "a program" : "the server"
   return e.tokenName === undefined ? e.surface : `${e.tokenName} by ${e.surface}`

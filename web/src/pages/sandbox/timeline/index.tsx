@@ -11,7 +11,7 @@ import type { TabProps } from "../tab"
 import { fits, look, merge, outcome, who } from "./entries"
 
 const most = 1000
-/** More entries than this are not kept here: the server has fewer, but a page can be open for days. */
+/** The most entries that the page keeps. The server keeps fewer, but a page can be open for days. */
 const mostKept = 10_000
 
 const icons: Readonly<Record<TimelineEntry["kind"], LucideIcon>> = {

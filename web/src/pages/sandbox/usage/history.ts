@@ -4,9 +4,9 @@ import { hutch } from "../../../session"
 import { Store } from "../../../store"
 import { pause } from "../../../ui/use-stream"
 
-// What a sandbox used, as far back as this page has watched. The server knows what is used now and the sums, and keeps no course of it.
+// The usage of a sandbox since this page began to watch it. The stream of the server has only the present usage and the sums.
 
-/** What a sandbox used at one moment. */
+/** The usage of a sandbox at one moment. */
 export interface Reading extends Stats {
   /** Unix time in seconds. */
   at: number

@@ -6,7 +6,7 @@ import { useHistory, type Reading } from "./history"
 
 const Chart = lazy(() => import("../../../ui/chart"))
 
-/** What a sandbox uses now, since the page was opened, and since it was made. */
+/** The usage of a sandbox: now, since the page was opened, and since the sandbox was made. */
 export default function UsageTab({ sandbox }: TabProps) {
   const history = useHistory(sandbox.id)
   const sums = useCall(sandbox.id, async (signal) => (await hutch.usage({ signal })).sandboxes.find((u) => u.sandboxId === sandbox.id))
