@@ -222,7 +222,7 @@ def fields(source: str) -> dict[str, str]:
 
 
 def check(made: str) -> None:
-    """Fails where the SDK has what the API has not. It can lack what is new there, until somebody runs this."""
+    """Fails if the SDK has a field that the API lacks. The reverse is allowed: new fields of the API are missing until this runs again."""
     ours, api = fields(target.read_text()), fields(made)
     wrong = [f"{name} is {kind}, and {api.get(name, 'nothing')} in the API" for name, kind in ours.items() if api.get(name) != kind]
     if new := api.keys() - ours.keys():

@@ -17,6 +17,6 @@ for name in hutch.__all__:  # each is imported with its first use
     getattr(hutch, name)
 warnings.simplefilter("error")
 pdoc.render.configure(docformat="google")
-# What sandboxes inherit is in modules of its own, which pdoc leaves out unless they are named.
+# pdoc leaves out the modules of the base classes of sandboxes unless they are named.
 parts = [f"hutch.{kind}.{part}" for kind in ("_sync", "_async") for part in ("commands", "processes", "files", "screen", "stream")]
 pdoc.pdoc("hutch", *parts, output_directory=Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Writes src/hutch/_sync: the package _async with `async` and `await` taken out. There is one source, and this is its other spelling.
+"""Writes src/hutch/_sync: the package _async with `async` and `await` taken out. The generated package is never edited.
 
 python tools/unasync.py [--check]
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 here = Path(__file__).resolve().parent.parent / "src/hutch"
 
-#: Words of the one spelling, and of the other. They are replaced as whole words, in this order.
+#: Words of _async, and their replacements in _sync. They are replaced as whole words, in this order.
 words = {
     r"async def": "def",
     r"async for": "for",

@@ -6,15 +6,15 @@ import type { Abortable, AgentEvent, AgentPrompt, AgentRequest, AgentResultRecor
 
 /** How a session with an agent is followed. */
 export interface AgentFollowOptions extends Abortable {
-  /** Of an agent that the server does not know, in YAML. */
+  /** Describes an agent that the server does not know, in YAML. */
   definition?: string
 }
 
 /** How an agent is prompted. */
 export interface AgentPromptOptions extends AgentFollowOptions {
-  /** Milliseconds, then the agent is ended; default an hour. */
+  /** Milliseconds after which the agent is ended; default an hour. */
   timeout?: number
-  /** Does not wait for the agent: the result has the session and the agent only. */
+  /** Does not wait for the agent: the result has only the session and the agent. */
   detach?: boolean
 }
 
@@ -22,27 +22,27 @@ export interface AgentPromptOptions extends AgentFollowOptions {
 export interface AgentOptions extends AgentPromptOptions, Pick<AgentRequest, "agent" | "image" | "runtime" | "network" | "limits">, Pick<GitCloneRequest, "branch" | "depth" | "username" | "password"> {
   /** Set for everything that runs inside. */
   env?: Env
-  /** How long the session is there at all: seconds, or "30s", "10m", "3h"; default a week. */
+  /** Lifetime of the session: seconds, or "30s", "10m", "3h"; default a week. */
   keep?: Duration
 }
 
-/** What came of a prompt. */
+/** The result of a prompt. */
 export interface AgentResult extends Omit<AgentResultRecord, "encoding"> {
-  /** The difference, byte by byte: in `diff`, what is not UTF-8 is U+FFFD. */
+  /** The exact bytes of the difference: in `diff`, bytes that are not UTF-8 are U+FFFD. */
   diffBytes: Uint8Array
 }
 
-/** One of several tries: `error` and `kind` say why there is no result; the session can still be there. */
+/** One of several tries: `error` and `kind` say why there is no result; the session can still exist. */
 export interface AgentTry extends Omit<AgentTryRecord, "result"> {
   result: AgentResult
 }
 
-/** What came of several tries; `id` is for `followTries`. */
+/** The results of several tries; `id` is for `followTries`. */
 export interface AgentTries extends Omit<AgentTriesRecord, "tries"> {
   tries: AgentTry[]
 }
 
-/** One step: which session it is, what its agent does, and last what came of it. Of several tries, a session has the id of all and its number. */
+/** One step: the session, then each action of its agent, and last the result. With several tries, a step also has the id of the tries and the number of its try. */
 export type Step<T> =
   | { type: "session"; sandboxId: string; agent: string; tries?: string; try?: number }
   | AgentEvent
@@ -64,7 +64,7 @@ export function agentCall(source: AgentSource, prompt: string, options: AgentOpt
   }
   if (typeof source === "string") return { json: { ...request, repository: { url: source, ...clone } }, signal }
   const form = new FormData()
-  form.append("request", JSON.stringify(Object.keys(clone).length === 0 ? request : { ...request, repository: clone })) // the server says what is wrong
+  form.append("request", JSON.stringify(Object.keys(clone).length === 0 ? request : { ...request, repository: clone })) // the server reports what is wrong
   form.append("archive", source instanceof Blob ? source : new Blob([source as BlobPart]), "archive.tar")
   return { form, signal }
 }
@@ -85,7 +85,7 @@ export async function* streamAgents<T>(connection: Connection, method: "GET" | "
   try {
     for await (const e of readEvents(response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } }))) {
       const data: unknown = JSON.parse(e.data)
-      switch (e.event) { // one that a newer server has is passed over
+      switch (e.event) { // unknown events, of a newer server, are skipped
         case "session": {
           const begun = data as { sandboxId: string; agent: string; tries?: string; try?: number }
           session = begun.sandboxId

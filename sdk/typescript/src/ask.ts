@@ -4,7 +4,7 @@ import { HutchError, problemError, unreachable } from "./error.js"
 import { readEvents } from "./events.js"
 import type { Abortable, Answer, AnswerOutput, Program, Question, QuestionFile, Repair } from "./types.js"
 
-/** How a question is answered. Its timeout is that of the program, in milliseconds; default 30,000. */
+/** How a question is answered. The timeout is the program's time limit, in milliseconds; default 30,000. */
 export interface AskOptions extends Abortable, Omit<Question, "question" | "stream" | "files"> {
   /** Files of the program's working folder, by their paths below it. */
   files?: Readonly<Record<string, string | Uint8Array>>
@@ -20,7 +20,7 @@ export interface AnswerFile {
   omitted: boolean
 }
 
-/** What the program of a question printed. */
+/** Output of the program of a question. */
 export interface AskResult extends Omit<Answer, "files"> {
   files: AnswerFile[]
 }
@@ -59,7 +59,7 @@ export async function* streamAnswer(connection: Connection, question: string, op
   throw new HutchError("unavailable", "the answer broke off: ask again")
 }
 
-/** The step of an event. One that a newer server has is passed over. */
+/** The step of an event. Unknown events, of a newer server, are skipped. */
 function* stepOf(name: string, data: { text?: string; program: Program; output: AnswerOutput; repair: Repair }): Generator<AskEvent, void, undefined> {
   switch (name) {
     case "text": yield { type: "text", text: data.text ?? "" }; break

@@ -3,7 +3,7 @@ import { HutchError } from "./error.js"
 import { inSeconds, mergeEnv } from "./encoding.js"
 import type { Abortable, CreateRequest, Duration, Env, SandboxRecord } from "./types.js"
 
-/** What a sandbox is created with. None of it changes a sandbox that exists. */
+/** The settings of a new sandbox. None of them changes an existing sandbox. */
 export interface SandboxOptions extends Omit<CreateRequest, "sandboxId" | "sleepAfter" | "timeout" | "env"> {
   /** Time without use after which it sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
   sleepAfter?: Duration

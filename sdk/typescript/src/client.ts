@@ -14,13 +14,13 @@ import type {
   Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotDiff, SnapshotTag, StatsReport, TemplateRequest, Usage, UsageQuery, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
-/** What a snapshot is compared with, and what of it. */
+/** The other side of a comparison with a snapshot, and its extent. */
 export interface SnapshotDiffOptions {
   /** Another snapshot, by id or name. */
   to?: string
-  /** A sandbox, as it is now. */
+  /** A sandbox, in its present state. */
   sandboxId?: string
-  /** An absolute path: only this file, or this folder and all that is below it. */
+  /** An absolute path: only this file, or this folder and everything below it. */
   path?: string
   /** Adds the difference of the text of files. */
   text?: boolean
@@ -65,7 +65,7 @@ export class Hutch extends Operations {
     return new Sandbox(this.connection, id)
   }
 
-  /** Creates a sandbox, with an id that the server makes, or returns that of the id. */
+  /** Creates a sandbox. Without an id the server chooses one; with the id of an existing sandbox, that one is returned. */
   async create(options: SandboxOptions & { sandboxId?: string } & Abortable = {}): Promise<Sandbox> {
     const { sandboxId, signal, ...rest } = options
     const record = await this.connection.json<SandboxRecord>("POST", "/v1/sandboxes", {
@@ -132,12 +132,12 @@ export class Hutch extends Operations {
     return lastOf(this.tryAgentStream(repository, prompt, tries, options))
   }
 
-  /** The same, with each step as it happens. The agents work on when the loop is left: see {@link followTries}. */
+  /** The same, with each step as it happens. The agents continue when the loop is left: see {@link followTries}. */
   tryAgentStream(repository: AgentSource, prompt: string, tries: number, options: AgentOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
     return streamAgents(this.connection, "POST", "/agents/tries", agentCall(repository, prompt, options, tries), agentTries)
   }
 
-  /** Waits for several tries, which can have ended. */
+  /** Waits for several tries, or returns the results of tries that have ended. */
   followTries(tries: string, options: AgentFollowOptions = {}): Promise<AgentTries> {
     return lastOf(this.followTriesStream(tries, options))
   }
@@ -158,7 +158,7 @@ export class Hutch extends Operations {
     return streamAgents(this.connection, "POST", `/agents/${part(session)}`, { json: agentPrompt(prompt, options), signal: options.signal }, agentResult)
   }
 
-  /** Waits for the last prompt of a session, which can have ended. */
+  /** Waits for the last prompt of a session, or returns its result if it has ended. */
   followAgent(session: string, options: AgentFollowOptions = {}): Promise<AgentResult> {
     return lastOf(this.followAgentStream(session, options))
   }
@@ -185,7 +185,7 @@ export class Hutch extends Operations {
     return this.connection.json("POST", `/v1/snapshots/${part(snapshot)}/tag`, { json: { name, ...rest }, signal })
   }
 
-  /** Compares the files of a snapshot with those of another one, or of a sandbox as it is now: by default the one that the snapshot was made of. */
+  /** Compares the files of a snapshot with those of another snapshot or of a sandbox now, by default the sandbox that the snapshot was made of. */
   diffSnapshot(snapshot: string, options: Abortable & SnapshotDiffOptions = {}): Promise<SnapshotDiff> {
     const { signal, ...query } = options
     return this.connection.json("GET", `/v1/snapshots/${part(snapshot)}/diff`, { query, signal })
@@ -196,7 +196,7 @@ export class Hutch extends Operations {
     return this.connection.json("DELETE", `/v1/snapshots/${part(snapshot)}`, options)
   }
 
-  /** Makes a template, which sandboxes begin as. */
+  /** Makes a template, from which sandboxes can be created. */
   createTemplate(request: TemplateRequest, options: Abortable = {}): Promise<Snapshot> {
     return this.connection.json("POST", "/v1/templates", { json: request, signal: options.signal })
   }
@@ -222,7 +222,7 @@ export class Hutch extends Operations {
     return this.connection.json("GET", `/v1/volumes/${part(name)}`, options)
   }
 
-  /** Deletes a volume with its files. With force, changes that are not in its bucket are given up. */
+  /** Deletes a volume with its files. With force, changes that are not in its bucket are discarded. */
   deleteVolume(name: string, options: Abortable & { force?: boolean } = {}): Promise<void> {
     return this.connection.json("DELETE", `/v1/volumes/${part(name)}`, { query: { force: options.force }, signal: options.signal })
   }
@@ -243,7 +243,7 @@ export class Hutch extends Operations {
     return this.connection.json("GET", "/v1/secrets", options)
   }
 
-  /** Sets a secret, in place of the one of that name. */
+  /** Sets a secret, or replaces the one of that name. */
   setSecret(name: string, secret: string | SecretRequest, options: Abortable = {}): Promise<SecretRecord> {
     const json = typeof secret === "string" ? { value: secret } : secret
     return this.connection.json("PUT", `/v1/secrets/${part(name)}`, { json, signal: options.signal })
@@ -274,25 +274,25 @@ export class Hutch extends Operations {
     return this.connection.json("GET", "/v1/instance-types", options)
   }
 
-  /** What was used. */
+  /** The usage of sandboxes so far. */
   usage(options: Abortable = {}): Promise<UsageReport> {
     return this.connection.json("GET", "/v1/usage", options)
   }
 
-  /** What was used on past days, with destroyed sandboxes. Days are in UTC; default the last 30, a sum for each day. */
+  /** Usage on past days, destroyed sandboxes included. Days are in UTC; default the last 30, a sum for each day. */
   usageHistory(options: UsageQuery & Abortable = {}): Promise<Usage[]> {
     const { from, to, by, signal } = options
     return this.connection.json("GET", "/v1/usage/history", { query: { from, to, by: by?.join(",") }, signal })
   }
 
-  /** What sandboxes use now. It wakes none. */
+  /** The present usage of sandboxes. It wakes none. */
   stats(options: Abortable = {}): Promise<StatsReport> {
     return this.connection.json("GET", "/v1/stats", options)
   }
 
   /**
-   * Reports what sandboxes use: first of all, then of those that changed; a report that is `full` replaces those before. The interval is
-   * a duration; default 2 seconds. A connection that is lost is opened again.
+   * Reports the usage of sandboxes: first of all, then of those that changed. A report that is `full` replaces the earlier ones. The interval
+   * is a duration; default 2 seconds. A lost connection is opened again.
    */
   async *watchStats(options: Abortable & { interval?: Duration } = {}): AsyncGenerator<StatsReport, void, undefined> {
     const { signal } = options

@@ -28,12 +28,12 @@ export class Result {
   /** Base64. */
   get pdf(): string | undefined { return this.#text("application/pdf") }
   get json(): unknown { return this.data["application/json"] }
-  /** What a figure shows: type, title and elements. */
+  /** The data of a figure: type, title and elements. */
   get chart(): unknown { return this.data["application/vnd.hutch.chart+json"] }
   /** The first rows of a table: columns, rows and total. */
   get table(): unknown { return this.data["application/vnd.hutch.table+json"] }
 
-  /** The names of the forms that there are. */
+  /** The names of the forms that the value has. */
   formats(): string[] {
     const known = ["text", "html", "markdown", "latex", "svg", "javascript", "png", "jpeg", "pdf", "json", "chart", "table"] as const
     return known.filter((name) => this[name] !== undefined)
@@ -68,7 +68,7 @@ export interface OutputMessage {
 export interface RunOptions extends Abortable {
   /** The context to run in; default: that of the language. */
   context?: string | { readonly id: string }
-  /** python, javascript, typescript or bash; default: what the context is in, else python. */
+  /** python, javascript, typescript or bash; default: the language of the context, else python. */
   language?: string
   cwd?: string
   env?: Env
@@ -79,7 +79,7 @@ export interface RunOptions extends Abortable {
   maxOutput?: number
   /** What the code reads from its standard input. */
   stdin?: string
-  /** Milliseconds from when the run's turn has come; default 30,000. */
+  /** Milliseconds, counted from the start of the run, after earlier runs; default 30,000. */
   timeout?: number
   onStdout?: (output: OutputMessage) => unknown
   onStderr?: (output: OutputMessage) => unknown
@@ -87,7 +87,7 @@ export interface RunOptions extends Abortable {
   onError?: (error: CodeError) => unknown
 }
 
-/** How a run of code ended, and what it gave. */
+/** How a run of code ended, with its output and results. */
 export interface Execution extends Omit<RunResult, "results"> {
   code: string
   /** The output in the pieces in which it came. */
@@ -188,7 +188,7 @@ export class CodeContext {
     return this.#call("POST", ["contexts", this.id, "interrupt"], options)
   }
 
-  /** Ends the context and all that it started. */
+  /** Ends the context and everything that it started. */
   delete(options: Abortable = {}): Promise<void> {
     return this.#call("DELETE", ["contexts", this.id], options)
   }

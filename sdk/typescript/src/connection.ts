@@ -3,7 +3,7 @@ import { withoutPath } from "./proxy.js"
 import { fetchWithProgress, type Progress, type ProgressInit } from "./upload.js"
 import type { Abortable, Content } from "./types.js"
 
-/** Where the server is, and how it is called. */
+/** The address of the server, and how calls are made. */
 export interface ConnectionOptions {
   /** The URL of the server; default: HUTCH_URL of the environment, else http://127.0.0.1:7700. */
   url?: string | undefined
@@ -36,11 +36,11 @@ export interface Call extends Abortable {
   form?: FormData
   /** Sent as bytes. */
   content?: Content | undefined
-  /** Hears how much of the content was sent, where that is known. */
+  /** Called with the number of bytes sent, where that is known. */
   progress?: Progress | undefined
   accept?: string
   headers?: Readonly<Record<string, string>>
-  /** Whether the call can be sent again when it is unknown whether it was done; default: all but POST and PATCH. */
+  /** Whether the call can be repeated when the server may have done it already; default: all but POST and PATCH. */
   idempotent?: boolean
 }
 
@@ -170,8 +170,8 @@ export class Connection {
   }
 
   /**
-   * The pause before a call is sent again, or undefined if it must not be. What a limit refused until a given time was not
-   * done, so any call can be repeated. When the server was unavailable, a command can have run, so only an idempotent call is.
+   * The pause before a call is sent again, or undefined if it must not be. A call that a limit refused was not
+   * done, so it can always be repeated. When the server was unavailable, a command can have run, so only an idempotent call is.
    */
   #pause(err: HutchError, idempotent: boolean, attempt: number): number | undefined {
     const longest = this.#options.maxRetryDelay ?? 30_000

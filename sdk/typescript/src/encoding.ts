@@ -21,7 +21,7 @@ export function dataBytes(data: string, encoding: string): Uint8Array {
   return encoding === "base64" ? fromBase64(data) : new TextEncoder().encode(data)
 }
 
-/** Data of an answer as text. What is not UTF-8 becomes U+FFFD. */
+/** Data of an answer as text. Bytes that are not UTF-8 become U+FFFD. */
 export function dataText(data: string, encoding: string): string {
   return encoding === "base64" ? new TextDecoder().decode(fromBase64(data)) : data
 }

@@ -1,6 +1,6 @@
 import type { ExecResult, Problem } from "./types.js"
 
-/** What an error means; the same words in every client of Hutch. */
+/** The kind of an error; the same words in every client of Hutch. */
 export type ErrorKind = Problem["kind"]
 
 /**
@@ -18,11 +18,11 @@ export class HutchError extends Error {
   readonly code: ErrorKind
   /** The HTTP status of the answer; 0 when there was no answer. */
   readonly status: number
-  /** What the error is about: a path, a port, a limit. */
+  /** The subject of the error: a path, a port, a limit. */
   readonly data: Readonly<Record<string, unknown>>
   /** What to do next, when {@link message} says it after a colon or semicolon. */
   readonly next: string
-  /** What a command had printed when the error ended it. */
+  /** The output of a command until the error ended it. */
   readonly result: ExecResult | undefined
   /** Seconds after which the same call can succeed, if the server says so. */
   readonly retryAfter: number | undefined
@@ -43,7 +43,7 @@ export class HutchError extends Error {
   }
 }
 
-/** What a {@link HutchError} can have beside its kind and message. */
+/** The fields of a {@link HutchError} other than its kind and message. */
 export interface ErrorDetails {
   status?: number
   data?: Record<string, unknown>
@@ -62,11 +62,11 @@ const kinds: Readonly<Record<number, ErrorKind>> = {
   429: "exhausted", 503: "unavailable", 504: "timeout",
 }
 
-/** The error in a JSON value: problem details (RFC 9457), or what answers to questions have. */
+/** The error in a JSON value: problem details (RFC 9457), or the error in an answer to a question. */
 export function problemError(value: unknown, status: number, retryAfter?: number): HutchError {
   const p = (typeof value === "object" && value !== null ? value : {}) as Partial<Problem> & { error?: unknown }
   if (typeof p.error === "string") {
-    const kind = status === 500 ? "unavailable" : kinds[status] ?? "internal" // 500 is the model, or its key
+    const kind = status === 500 ? "unavailable" : kinds[status] ?? "internal" // 500 is a fault of the model or its key
     return new HutchError(kind, p.error, { status, retryAfter })
   }
   const message = p.detail ?? `the server answered with status ${String(status)} and no explanation: check the URL, and any proxy before it`
@@ -91,17 +91,17 @@ export function unreachable(url: string, cause: unknown): HutchError {
   return new HutchError("unavailable", `the Hutch server at ${url} does not answer, or went away: is it running (hutch serve), and is the URL right?`, { cause })
 }
 
-/** What Node, Bun and Deno say about an answer that is not TLS. */
+/** The messages of Node, Bun and Deno about an answer that is not TLS. */
 const noTLS = /WRONG_VERSION_NUMBER|wrong version number|PACKET_LENGTH_TOO_LONG|InvalidContentType|ERR_SSL_HTTP_REQUEST/
-/** What they say about a certificate that they do not trust. */
+/** Their messages about a certificate that they do not trust. */
 const untrusted = /SELF_SIGNED_CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID|invalid peer certificate/
 
-/** Whether an answer is that of a server of HTTPS to plain HTTP: those in Go, nginx and Apache. */
+/** Whether an HTTPS server (in Go, nginx or Apache) sent the answer to plain HTTP. */
 export function wantsTLS(url: string, status: number, text: string): boolean {
   return status === 400 && url.startsWith("http:") && /HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL/.test(text)
 }
 
-/** The error for a server that speaks the other one of HTTP and HTTPS. */
+/** The error for a URL with http where the server speaks HTTPS, or the reverse. */
 export function otherScheme(url: string, cause?: unknown): HutchError {
   const [spoken, right] = url.startsWith("https:") ? ["HTTP", url.replace("https:", "http:")] : ["HTTPS", url.replace("http:", "https:")]
   return new HutchError("unavailable", `the server at ${url} speaks ${spoken}: give the URL ${right}`, { cause })

@@ -5,7 +5,7 @@ export interface ServerEvent {
   id: string
 }
 
-/** Splits a body into server-sent events. A comment keeps the connection open, and is no event. */
+/** Splits a body into server-sent events. A comment, which only keeps the connection open, is skipped. */
 export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent, void, undefined> {
   let event = "", id = "", data: string[] = []
   for await (const line of readLines(body)) {

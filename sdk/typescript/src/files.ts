@@ -10,15 +10,15 @@ import type { Abortable, Content, Edit, FileEvent, FileInfo, GitRepository, GitS
 export interface WriteOptions extends Abortable {
   /** With base64, the content is text in base64. */
   encoding?: "utf-8" | "base64"
-  /** Permissions in octal, such as "0755"; default 0644, or what the file has. */
+  /** Permissions in octal, such as "0755"; default 0644, or those of the existing file. */
   mode?: string
-  /** Writes behind what the file has. */
+  /** Appends to the file. */
   append?: boolean
   /** Refuses a file that exists. */
   create?: boolean
   /** Makes the folders above. */
   parents?: boolean
-  /** Hears how many bytes were sent. Browsers report it, unless content is a stream; elsewhere it is not called. */
+  /** Called with the number of bytes sent. Only browsers call it, and not for a stream. */
   onProgress?: Progress
 }
 
@@ -33,7 +33,7 @@ export interface ReadOptions extends Abortable {
   lastLine?: number
 }
 
-/** What of a folder is listed. */
+/** Which entries of a folder are listed. */
 export interface ListOptions extends Abortable {
   recursive?: boolean
   /** With recursive, how deep. */
@@ -64,7 +64,7 @@ export class SandboxFiles extends SandboxBase {
   writeFile(path: string, content: Content, options: WriteOptions = {}): Promise<FileInfo> {
     const { encoding, signal, onProgress, ...query } = options
     const body = encoding === "base64" && typeof content === "string" ? fromBase64(content) : content
-    // What is appended must not come twice.
+    // A repeated call would append twice.
     return this.json("PUT", ["files", "content"], { query: { path, ...query }, content: body, signal, progress: onProgress, idempotent: !options.append && !options.create })
   }
 
@@ -87,7 +87,7 @@ export class SandboxFiles extends SandboxBase {
   }
 
   /**
-   * The URL of a file's content. It has no token, so it is for clients that the server knows without one, such as a page with a session
+   * The URL of a file's content. It has no token, so it is for clients that the server admits without one, such as a page with a session
    * of the console.
    */
   fileURL(path: string): string {
@@ -99,12 +99,12 @@ export class SandboxFiles extends SandboxBase {
     return this.connection.address(this.path("files", "archive"), { path, format })
   }
 
-  /** Makes a folder; with recursive, those above it too, and one that is there is no error. */
+  /** Makes a folder. With recursive it also makes those above it, and accepts an existing folder. */
   mkdir(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
     return this.#change("POST", "mkdir", { path, parents: options.recursive }, options)
   }
 
-  /** Removes a file or, with recursive, a folder with all that is in it. */
+  /** Removes a file or, with recursive, a folder with its content. */
   deleteFile(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
     return this.json("DELETE", ["files"], { query: { path, recursive: options.recursive }, signal: options.signal, idempotent: false })
   }
@@ -119,7 +119,7 @@ export class SandboxFiles extends SandboxBase {
     return this.#change("POST", "move", { from, to, replace: options.replace }, options)
   }
 
-  /** Copies a file, or a folder with all that is in it. */
+  /** Copies a file, or a folder with its content. */
   copyFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
     return this.#change("POST", "copy", { from, to, replace: options.replace }, options)
   }
@@ -133,7 +133,7 @@ export class SandboxFiles extends SandboxBase {
     return this.json(method, ["files", verb], { query, signal: options.signal })
   }
 
-  /** Lists what is in a folder. */
+  /** Lists the content of a folder. */
   async listFiles(path = "/workspace", options: ListOptions = {}): Promise<FileInfo[]> {
     const { signal, includeHidden, ...query } = options
     const list = await this.json<{ files: FileInfo[]; error?: Problem }>("GET", ["files"], { query: { path, hidden: includeHidden, ...query }, signal })
@@ -171,7 +171,7 @@ export class SandboxFiles extends SandboxBase {
     return found.matches
   }
 
-  /** Reports changes as they happen. The first event is `ready`: no change after it is missed. Leave the loop to stop. */
+  /** Reports changes as they happen. The first event is `ready`: every later change is reported. Leave the loop to stop. */
   async *watch(path: string, options: Abortable & { recursive?: boolean } = {}): AsyncGenerator<FileEvent, void, undefined> {
     const { signal } = options
     const call = { query: { path, recursive: options.recursive }, accept: "text/event-stream", signal }
@@ -192,7 +192,7 @@ export class SandboxFiles extends SandboxBase {
     return response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } })
   }
 
-  /** Puts what is in an archive below a folder, over what is there. */
+  /** Unpacks an archive into a folder. Its entries replace existing files. */
   writeArchive(path: string, archive: Content, options: Abortable & { format?: "tar" | "tar.gz" | "zip" } = {}): Promise<void> {
     return this.json("PUT", ["files", "archive"], { query: { path, format: options.format ?? "tar" }, content: archive, signal: options.signal })
   }
@@ -216,7 +216,7 @@ export class SandboxFiles extends SandboxBase {
     return response.text()
   }
 
-  /** Commits files, all changed ones if none are named. */
+  /** Commits the named files, or all changed ones. */
   gitCommit(message: string, options: Abortable & { dir?: string; paths?: string[]; authorName?: string; authorEmail?: string } = {}): Promise<GitRepository> {
     const { signal, ...rest } = options
     return this.json("POST", ["git", "commit"], { json: { message, ...rest }, signal })

@@ -54,7 +54,7 @@ export function decodeResult(r: ExecResult): CommandResult {
   }
 }
 
-/** How long the server keeps a resumable command that nobody reads. */
+/** How long the server keeps a resumable command without a reader. */
 const grace = 60_000
 const firstPause = 50
 const maxPause = 2000

@@ -16,7 +16,7 @@ export interface LogOptions extends Abortable {
   timestamps?: boolean
 }
 
-/** How long is waited: milliseconds; without a timeout, as long as it takes. */
+/** How long to wait: milliseconds; without a timeout, as long as it takes. */
 export interface WaitOptions extends Abortable {
   timeout?: number
 }
@@ -24,7 +24,7 @@ export interface WaitOptions extends Abortable {
 /** A line of output that was waited for. */
 export interface LogMatch {
   line: string
-  /** Of a regular expression. */
+  /** The groups of a regular expression. */
   match?: RegExpExecArray
   /** Where to continue to wait. */
   cursor: number
@@ -48,12 +48,12 @@ export class ProcessHandle {
     this.id = id
   }
 
-  /** The record as it is now. */
+  /** The present record. */
   info(options: Abortable = {}): Promise<ProcessRecord> {
     return this.#sandbox.json("GET", ["processes", this.id], options)
   }
 
-  /** The status as it is now. */
+  /** The present status. */
   async getStatus(options: Abortable = {}): Promise<ProcessRecord["status"]> {
     return (await this.info(options)).status
   }
@@ -80,17 +80,17 @@ export class ProcessHandle {
     return this.#sandbox.json("POST", ["processes", this.id, "resize"], { json: { columns, rows }, signal: options.signal, idempotent: true })
   }
 
-  /** Makes a link by which anyone can watch the terminal, and do nothing else, for a number of seconds; default 3600. */
+  /** Makes a link with which anyone can watch the terminal, and do nothing else, for a number of seconds; default 3600. */
   share(lifetime?: number, options: Abortable = {}): Promise<SharedTerminal> {
     return this.#sandbox.json("POST", ["processes", this.id, "links"], { json: lifetime === undefined ? {} : { lifetime }, signal: options.signal })
   }
 
-  /** The links by which the terminal can be watched, without their secrets. */
+  /** The links to the terminal, without their secrets. */
   links(options: Abortable = {}): Promise<TerminalLink[]> {
     return this.#sandbox.json("GET", ["processes", this.id, "links"], { signal: options.signal })
   }
 
-  /** Takes a link back, and ends what is watched by it. */
+  /** Revokes a link, and disconnects its viewers. */
   async unshare(linkId: string, options: Abortable = {}): Promise<void> {
     await this.#sandbox.json("DELETE", ["processes", this.id, "links", linkId], { signal: options.signal })
   }
@@ -107,7 +107,7 @@ export class ProcessHandle {
     return { ...text, cursor: logs.cursor }
   }
 
-  /** The output as it comes, by default until the process ends. A connection that is lost is made again. */
+  /** The output as it comes, by default until the process ends. A lost connection is made again. */
   async *logs(options: LogOptions = {}): AsyncGenerator<OutputEvent, void, undefined> {
     const { signal, since, timestamps } = options
     const decoder = new OutputDecoder()
@@ -153,7 +153,7 @@ export class ProcessHandle {
     return { exitCode: result.process.exitCode ?? -1 }
   }
 
-  /** Waits once, as the server does it: seconds, and no error when the time is up. */
+  /** Makes one call that waits on the server. The timeout is in seconds, and its end is not an error. */
   wait(request: WaitRequest = {}, options: Abortable = {}): Promise<WaitResult> {
     return this.#sandbox.json("POST", ["processes", this.id, "wait"], { json: request, signal: options.signal, idempotent: true })
   }
@@ -179,7 +179,7 @@ export class ProcessHandle {
   }
 }
 
-/** A background process. What it says of itself is what was known when the handle was made: {@link ProcessHandle.info} asks again. */
+/** A background process. Its fields are those at the time when the handle was made: {@link ProcessHandle.info} reads them again. */
 export class Process extends ProcessHandle {
   readonly command: string
   readonly pid: number | undefined

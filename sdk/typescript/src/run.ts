@@ -77,7 +77,7 @@ export class CodeRun implements AsyncIterable<RunEvent> {
     this.#ws.close()
   }
 
-  /** What happens, to the end of the run. There is one reader. Leaving the loop early interrupts the code. */
+  /** The events until the end of the run, for one reader. Leaving the loop early interrupts the code. */
   async *[Symbol.asyncIterator](): AsyncGenerator<RunEvent, void, undefined> {
     try {
       for (;;) {

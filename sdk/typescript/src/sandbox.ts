@@ -17,9 +17,9 @@ import type {
 export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user" | "secrets" | "maxOutput" | "sessionId"> {
   /** Default /workspace. */
   cwd?: string
-  /** Over that of the sandbox. */
+  /** Added to the sandbox's variables, which it overrides. */
   env?: Env
-  /** Milliseconds; default 30,000. Its end kills the command and all that it started. */
+  /** Milliseconds; default 30,000. At its end the command and everything that it started are killed. */
   timeout?: number
   /** Standard input. */
   stdin?: string | Uint8Array
@@ -33,7 +33,7 @@ export interface ExecStreamOptions extends ExecOptions {
   keep?: boolean
 }
 
-/** How a command runs, and who hears of its output. */
+/** How a command runs, and callbacks for its output. */
 export interface ExecCallbacks extends ExecOptions {
   onOutput?: (stream: "stdout" | "stderr", data: string) => unknown
 }
@@ -44,7 +44,7 @@ export interface ProcessOptions extends Abortable, Pick<ProcessRequest, "entrypo
   env?: Env
 }
 
-/** What a session or code context begins with. */
+/** The initial settings of a session or code context. */
 export interface ContextOptions extends Abortable {
   id?: string
   language?: string
@@ -55,7 +55,7 @@ export interface ContextOptions extends Abortable {
   secrets?: string[]
   /** Who it runs as; default: the sandbox's user. */
   user?: string
-  /** Time without a run that ends it: seconds, or "30s", "10m", "3h"; default half an hour. */
+  /** Time without a run after which it ends: seconds, or "30s", "10m", "3h"; default half an hour. */
   idleTimeout?: Duration
 }
 
@@ -81,8 +81,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Runs a command and reports its output as it comes; the last event is `complete`. A connection that is lost is made
-   * again, and nothing is missed or repeated. Leaving the loop early kills the command.
+   * Runs a command and reports its output as it comes; the last event is `complete`. A lost connection is made
+   * again, and no output is missed or repeated. Leaving the loop early kills the command.
    */
   async *execStream(command: string, options: ExecStreamOptions = {}): AsyncGenerator<ExecEvent, void, undefined> {
     const { keep = false, ...rest } = options
@@ -138,12 +138,12 @@ export class Sandbox extends SandboxFiles {
       return new Process(this, await this.process(id).info(options))
     } catch (err) {
       if (!HutchError.is(err, "not_found")) throw err
-      await this.info(options) // which fails if it is the sandbox that is not there
+      await this.info(options) // which fails if the sandbox is missing
       return null
     }
   }
 
-  /** Sends a signal to a process and all that it started; default SIGTERM. */
+  /** Sends a signal to a process and everything that it started; default SIGTERM. */
   async killProcess(id: string, signal?: number | string, options: Abortable = {}): Promise<void> {
     await this.process(id).kill(signal, options)
   }
@@ -175,7 +175,7 @@ export class Sandbox extends SandboxFiles {
     return this.deleteCodeContext(id, options)
   }
 
-  /** Creates a code context: an interpreter that keeps its state; default python. One of that id that exists is returned as it is. */
+  /** Creates a code context: an interpreter that keeps its state; default python. An existing one of that id is returned unchanged. */
   async createCodeContext(options: ContextOptions = {}): Promise<CodeContext> {
     const { signal, id, env, envVars, idleTimeout, ...rest } = options
     const variables = mergeEnv(env, envVars)
@@ -205,7 +205,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("POST", ["contexts", checkContext(id), "interrupt"], options)
   }
 
-  /** Runs code that keeps its state. What it prints and shows goes to the callbacks as it comes. */
+  /** Runs code that keeps its state. Its output and results go to the callbacks as they come. */
   runCode(code: string, options: RunOptions = {}): Promise<Execution> {
     return collectRun(code, this.runCodeStream(code, options), options)
   }
@@ -251,7 +251,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("POST", ["ports"], { json: { port, ...rest }, signal, idempotent: true })
   }
 
-  /** Takes the URL of a port back, and cuts who is connected by it. */
+  /** Revokes the URL of a port, and cuts its connections. */
   unexposePort(port: number, options: Abortable = {}): Promise<void> {
     return this.json("DELETE", ["ports", String(port)], options)
   }
@@ -262,8 +262,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Reports servers in the sandbox that listen: first those that do already, then each that begins or ends. A connection that is lost is
-   * opened again, and then those that listen are reported once more.
+   * Reports servers in the sandbox that listen: first those that do already, then each that begins or ends. A lost connection is
+   * opened again, and then the servers that listen are reported once more.
    */
   async *watchPorts(options: Abortable = {}): AsyncGenerator<PortEvent, void, undefined> {
     const { signal } = options
@@ -312,31 +312,31 @@ export class Sandbox extends SandboxFiles {
     return this.connection.socket(this.path("ports", String(port), "connect"))
   }
 
-  /** What the sandbox may reach, and what it did. */
+  /** The network rules of the sandbox, and its connections. */
   network(options: Abortable = {}): Promise<NetworkState> {
     return this.json("GET", ["network"], options)
   }
 
-  /** Replaces what the sandbox may reach. */
+  /** Replaces the network rules of the sandbox. */
   setNetwork(network: Network, options: Abortable = {}): Promise<NetworkState> {
     return this.json("PUT", ["network"], { json: network, signal: options.signal })
   }
 
-  /** Adds rules to what the sandbox may reach, such as "*.example.com" or "203.0.113.7:5432". */
+  /** Allows the sandbox more destinations, such as "*.example.com" or "203.0.113.7:5432". */
   async allow(...rules: string[]): Promise<NetworkState> {
     const { network } = await this.network()
     return this.setNetwork({ ...network, allow: [...(network.allow ?? []), ...rules] })
   }
 
-  /** What happened in the sandbox: the newest entries, or the first after a cursor. It wakes nothing, and works when the sandbox is gone. */
+  /** The timeline of the sandbox: the newest entries, or the first after a cursor. It wakes nothing, and works after the sandbox was destroyed. */
   timeline(options: Abortable & TimelineFilter & { id?: number } = {}): Promise<TimelinePage> {
     const { signal, kinds, since, until, ...query } = options
     return this.json("GET", ["timeline"], { query: { ...query, kind: kinds?.join(","), since: since?.toISOString(), until: until?.toISOString() }, signal })
   }
 
   /**
-   * Reports what happened in the sandbox, and then what happens. An entry that was `running` comes again, with the same id, when it has
-   * ended. A connection that is lost is opened again, and continues after the last entry.
+   * Reports the timeline of the sandbox: past entries, and then new ones. An entry that was `running` comes again, with the same id, when it
+   * has ended. A lost connection is opened again, and continues after the last entry.
    */
   async *watchTimeline(options: Abortable & Pick<TimelineFilter, "after" | "since" | "kinds" | "text" | "limit"> = {}): AsyncGenerator<TimelineEntry, void, undefined> {
     const { signal, kinds, since, ...rest } = options
@@ -350,20 +350,20 @@ export class Sandbox extends SandboxFiles {
     }
   }
 
-  /** The log of what the sandbox reached, or tried to. wait is in seconds, at most 60. */
+  /** The log of connections that the sandbox made or tried to make. wait is in seconds, at most 60. */
   connections(options: Abortable & { after?: number; verdict?: "allowed" | "denied"; limit?: number; wait?: number } = {}): Promise<ConnectionLog> {
     const { signal, ...query } = options
     return this.json("GET", ["network", "connections"], { query, signal })
   }
 
-  /** Changes how long the sandbox stays, its variables and its labels. What is left out stays as it is. */
+  /** Changes how long the sandbox stays, its variables and its labels. Omitted fields are kept. */
   update(changes: UpdateRequest, options: Abortable = {}): Promise<SandboxRecord> {
     return this.json("PATCH", [], { json: changes, signal: options.signal, idempotent: true })
   }
 
   /**
-   * Sets environment variables of the sandbox; undefined removes one, and those that are not named stay. Programs that start from now
-   * on have them, whoever starts them, and code contexts and sessions from their next run on.
+   * Sets environment variables of the sandbox; undefined removes one, and the others are kept. All programs that start from now on have
+   * them, and code contexts and sessions from their next run on.
    */
   async setEnvVars(env: Env, options: Abortable = {}): Promise<void> {
     const changes = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, value ?? null]))
@@ -386,7 +386,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("POST", ["snapshots"], { json, signal })
   }
 
-  /** Makes copies of the sandbox as it is now, all or none. */
+  /** Makes copies of the sandbox in its present state, all or none. */
   async fork(options: Abortable & { count?: number; env?: Env } = {}): Promise<Sandbox[]> {
     const variables = mergeEnv(options.env)
     const json = { count: options.count ?? 1, ...(variables ? { env: variables } : {}) }
@@ -405,8 +405,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Puts the sandbox to sleep now, with its memory where the runtime can, and waits until it sleeps. One that stays in use is refused;
-   * without a way to keep memory, so is one with background processes. With filesOnly, only the files are kept, and background processes end.
+   * Puts the sandbox to sleep now, with its memory if the runtime can save it, and waits until it sleeps. A sandbox that stays in use is
+   * refused, and one with background processes too if memory cannot be saved. With filesOnly, only the files are kept, and the processes end.
    */
   hibernate(options: Abortable & { filesOnly?: boolean } = {}): Promise<SandboxRecord> {
     const { signal, ...json } = options
@@ -419,7 +419,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("POST", ["backups"], { json: { ...rest, ...(ttl === undefined ? {} : { ttl: inSeconds(ttl) }) }, signal })
   }
 
-  /** Makes a folder what it was: that of the backup, or dir. */
+  /** Replaces a folder, by default the original one, with the content of a backup. */
   async restoreBackup(backup: string | { id: string; dir?: string }, options: Abortable = {}): Promise<void> {
     const { id, dir } = typeof backup === "string" ? { id: backup, dir: undefined } : backup
     await this.ready(options.signal)
@@ -434,8 +434,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Destroys the sandbox with all that is in it. One that is gone already is no error. The next use creates a new one. Without
-   * force, a sandbox with background processes that run is refused; force is the default.
+   * Destroys the sandbox with its content. A sandbox that is destroyed already is not an error. The next use creates a new one. Without
+   * force, a sandbox with running background processes is refused; force is the default.
    */
   async destroy(options: Abortable & { force?: boolean } = {}): Promise<Destruction> {
     this.forget()
@@ -500,7 +500,7 @@ export class Session {
   }
 }
 
-/** A word that a shell takes as it is. */
+/** A text quoted as one word of a shell. */
 export function shellQuote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

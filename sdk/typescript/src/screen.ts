@@ -39,7 +39,7 @@ export interface ControlResult extends ScreenRecord {
 }
 
 /**
- * The screen of a sandbox: {@link Sandbox.screen}. What changes something starts it, and what only looks is a `conflict` without one.
+ * The screen of a sandbox: {@link Sandbox.screen}. Methods that change something start it. Methods that only read fail with `conflict` without one.
  *
  * ```ts
  * await box.screen.open("https://example.com")
@@ -55,7 +55,7 @@ export class Screen {
     this.#sandbox = sandbox
   }
 
-  /** Starts the screen, or gives it another size. Without one it is 1280 × 800, or stays as it is. */
+  /** Starts the screen, or changes its size. Without a size, a new screen has 1280 × 800, and a running one keeps its size. */
   start(options: ScreenRequest & Abortable = {}): Promise<ScreenRecord> {
     const { signal, ...json } = options
     return this.#sandbox.json("POST", ["screen"], { json, signal, idempotent: true })
@@ -66,7 +66,7 @@ export class Screen {
     return this.#sandbox.json("GET", ["screen"], options)
   }
 
-  /** A picture of the screen with its pointer, or of a region of it. What lies outside of the screen is cut off. */
+  /** A picture of the screen with its pointer, or of a region of it. Parts outside of the screen are cut off. */
   async screenshot(options: Abortable & { region?: Region } = {}): Promise<Screenshot> {
     const { signal, region } = options
     const response = await this.#sandbox.send("GET", ["screen", "screenshot"], { query: { ...region }, accept: "image/png", signal })
@@ -74,8 +74,8 @@ export class Screen {
   }
 
   /**
-   * Does actions in their order. They are those of the computer-use tool that models are trained on, so what a model asks for is an action
-   * as it is. The answer comes when the screen has taken them; programs draw later. If an action fails, those before it have been done.
+   * Does actions in their order. They have the form of the computer-use tool that models are trained on, so a model's request can be passed on
+   * unchanged. The answer comes when the screen has taken them; programs draw later. If an action fails, those before it have been done.
    */
   async do(actions: readonly ScreenAction[], options: Abortable = {}): Promise<ControlResult> {
     const { image, ...screen } = await this.#sandbox.json<ScreenResult>("POST", ["screen", "actions"], { json: { actions }, signal: options.signal })
@@ -136,7 +136,7 @@ export class Screen {
     return (await this.#sandbox.json<{ text: string }>("GET", ["screen", "clipboard"], options)).text
   }
 
-  /** Makes a text the clipboard. */
+  /** Sets the text of the clipboard. */
   setClipboard(text: string, options: Abortable = {}): Promise<void> {
     return this.#sandbox.json("PUT", ["screen", "clipboard"], { json: { text }, signal: options.signal })
   }

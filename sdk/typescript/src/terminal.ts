@@ -2,7 +2,7 @@ import type { SandboxBase } from "./base.js"
 import { HutchError, problemError, unreachable } from "./error.js"
 import type { Abortable, ProcessRecord } from "./types.js"
 
-/** What a terminal shows, and its size. */
+/** The program of a terminal, and its size. */
 export interface TerminalOptions extends Abortable {
   /** Default bash. */
   command?: string
@@ -14,9 +14,9 @@ export interface TerminalOptions extends Abortable {
   processId?: string
   /** Where its output begins, in bytes; default 0, the oldest that is kept. */
   cursor?: number
-  /** How many bytes can wait here to be read, 4,096 to 8,388,608; default no bound. The program waits for nobody: the sandbox keeps its newest output. With it, read all output before you wait for the end. */
+  /** How many bytes can wait here to be read, 4,096 to 8,388,608; default no bound. The program does not wait for the reader: the sandbox keeps its newest output. With a window, read all output before you wait for the end. */
   window?: number
-  /** With a window: skip output that the reader is too slow for, and after a Ctrl-C nearly all that waits: for screens, which want to show what is now. */
+  /** With a window: skip output for which the reader is too slow, and after a Ctrl-C nearly all waiting output. It is for screens, which show the newest output. */
   catchUp?: boolean
 }
 
@@ -44,7 +44,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   readonly exited: Promise<ProcessRecord>
   /** The position after the output that was read. To connect again where this stopped, give it as cursor. */
   cursor = 0
-  /** Whether the output read last had been printed before this connection was made. A screen has no answer to what it asks. */
+  /** Whether the output read last had been printed before this connection was made. A screen must not answer queries in such output. */
   replayed = false
   /** How many bytes before the output read last were not kept, or were skipped. */
   lost = 0
@@ -66,7 +66,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     this.exited = exited
     this.cursor = this.#received = cursor
     this.#window = window
-    exited.catch(() => undefined) // nobody has to look
+    exited.catch(() => undefined) // a caller can ignore it
   }
 
   /** @internal */
@@ -110,7 +110,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     return this.#behind
   }
 
-  /** Sends what is typed. */
+  /** Sends input. */
   write(data: string | Uint8Array): void {
     this.#open().send(typeof data === "string" ? new TextEncoder().encode(data) : (data))
   }
@@ -125,7 +125,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     this.#ws.close()
   }
 
-  /** The output until the process ends. There is one reader. */
+  /** The output until the process ends, for one reader. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     for (;;) {
       const next = this.#queue.shift()
@@ -160,7 +160,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     this.#wake?.()
   }
 
-  /** Tells the server what was read. It sends no more than the window beyond that. */
+  /** Reports to the server what was read. The server sends at most the window beyond that. */
   #acknowledge(): void {
     if (this.#window === undefined || this.#taken - this.#told < this.#window / 4 || this.#ws.readyState !== 1) return
     this.#told = this.#taken

@@ -54,7 +54,7 @@ export type PoolState = Schemas["PoolState"]
 export type Port = Schemas["Port"]
 export type PortEvent = Schemas["PortEvent"]
 export type PortLink = Schemas["PortLink"]
-/** A link by which anyone can watch a terminal. */
+/** A link with which anyone can watch a terminal. */
 export type TerminalLink = Schemas["TerminalLink"]
 export type SharedTerminal = Schemas["SharedTerminal"]
 export type Problem = Schemas["Problem"]
@@ -104,7 +104,7 @@ export interface TimelineFilter {
 export type TokenLimits = Schemas["TokenLimits"]
 export type TokenRecord = Schemas["Token"]
 export type TokenRequest = Schemas["TokenRequest"]
-/** A token with its secret, which only the call that made it gives. */
+/** A token with its secret, which only the call that created it returns. */
 export type TokenWithSecret = Schemas["MintedToken"]
 export type Transfer = Schemas["Transfer"]
 export type Usage = Schemas["Usage"]
@@ -122,12 +122,12 @@ export type VolumeRequest = Schemas["VolumeRequest"]
 export type WaitRequest = Schemas["WaitRequest"]
 export type WaitResult = Schemas["WaitResult"]
 
-/** Ends a call early: with it a command is killed, and a wait given up. */
+/** Ends a call early: a command is killed, a wait is given up. */
 export interface Abortable {
   signal?: AbortSignal | undefined
 }
 
-/** Environment variables. One that is undefined is left out. */
+/** Environment variables. Undefined ones are left out. */
 export type Env = Readonly<Record<string, string | undefined>>
 
 /** A length of time: a number of seconds, or a text such as "30s", "10m" or "3h". */

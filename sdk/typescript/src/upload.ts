@@ -1,7 +1,7 @@
-/** Hears how many bytes of a body were sent. */
+/** Called with the number of bytes of a body that were sent. */
 export type Progress = (sent: number) => void
 
-/** A request whose progress is of interest. */
+/** A request that reports its progress. */
 export interface ProgressInit extends RequestInit {
   progress?: Progress
 }

@@ -167,7 +167,7 @@ if TYPE_CHECKING:
         TriesStream,
     )
 
-#: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
+#: Names that are imported with their first use, so that `import hutch` is quick: a program uses only the sync or the async half.
 _lazy = {
     "_async.client": ["AsyncHutch"],
     "_async.commands": ["AsyncCodeContext", "AsyncSession"],

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class HutchError(Exception):
-    """What a call failed with."""
+    """The error of a failed call."""
 
     kind = "internal"
 
@@ -25,14 +25,14 @@ class HutchError(Exception):
         self.message = message
         #: The HTTP status, or None for an error that never reached the server.
         self.status = status
-        #: What the error is about, such as ``sandboxId`` or ``path``.
+        #: The subject of the error, such as ``sandboxId`` or ``path``.
         self.data = data or {}
-        #: What a command had printed when the error ended it.
+        #: The output of a command until the error ended it.
         self.result = result
 
 
 class InvalidError(HutchError):
-    """The request is wrong: the same again fails again."""
+    """The request is wrong, and would fail again."""
 
     kind = "invalid"
 
@@ -48,7 +48,7 @@ class AuthenticationError(DeniedError):
 
 
 class NotFoundError(HutchError):
-    """There is no such thing, or it is not yours."""
+    """The thing does not exist, or belongs to another owner."""
 
     kind = "not_found"
 
@@ -78,7 +78,7 @@ class UnsupportedError(HutchError):
 
 
 class UnavailableError(HutchError):
-    """Not now: the same again can succeed. Also when the server does not answer."""
+    """The server cannot do it now, or does not answer. The same request can succeed later."""
 
     kind = "unavailable"
 
@@ -107,7 +107,7 @@ class CommandError(HutchError):
 
 
 class CodeExecutionError(HutchError):
-    """Code with ``check=True`` that raised an error. ``run`` has everything that it gave."""
+    """Code with ``check=True`` that raised an error. ``run`` has its output and results."""
 
     kind = "code"
 
@@ -137,8 +137,8 @@ _statuses: dict[int, type[HutchError]] = {
 
 
 def error_of(status: int, problem: Any) -> HutchError:
-    """The error that problem details describe. What is no problem details came from something on the way, a proxy say. Answers to
-    questions have an `error` instead, whose 500 is the model, or its key."""
+    """The error that problem details describe. An answer in another form comes from something in between, for example a proxy. Answers to
+    questions have an `error` instead; with the status 500 it is a fault of the model or its key."""
     if isinstance(problem, dict) and isinstance(problem.get("error"), str):
         kind = AuthenticationError if status == 401 else UnavailableError if status == 500 else _statuses.get(status, InternalError)
         return kind(problem["error"], status=status)

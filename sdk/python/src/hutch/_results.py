@@ -1,4 +1,4 @@
-"""What commands and code gave."""
+"""The results of commands and code."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class CodeResult:
 
     @property
     def chart(self) -> dict[str, Any] | None:
-        """What a figure shows, as data: ``type``, ``title``, ``elements``."""
+        """A figure as data: ``type``, ``title``, ``elements``."""
         return self.data.get("application/vnd.hutch.chart+json")
 
     @property
@@ -248,7 +248,7 @@ class RunResult(_Printed):
     truncated: bool
     #: The run was the first of its interpreter.
     fresh: bool
-    #: The interpreter is gone; the next run gets a fresh one.
+    #: The interpreter has ended; the next run gets a fresh one.
     ended: bool
     denied: list[str] = field(default_factory=list)
     limit_exceeded: str | None = None
@@ -268,7 +268,7 @@ class RunResult(_Printed):
         return self.success
 
     def _repr_mimebundle_(self, include: Sequence[str] | None = None, exclude: Sequence[str] | None = None) -> dict[str, Any]:
-        """What a notebook shows of a run: its main result, or what it printed."""
+        """A run as a notebook shows it: its main result, or its output."""
         shown = self.main or (self.results[-1] if self.results else None)
         if shown is not None:
             return shown._repr_mimebundle_(include, exclude)
@@ -298,13 +298,13 @@ class RunResult(_Printed):
 
 @dataclass
 class InputRequest:
-    """Code waits for input that is not there: it reached the end of ``stdin``."""
+    """Code waits for input, because it has read all of ``stdin``."""
 
     prompt: str
     password: bool = False
 
 
-#: What a stream of a run gives.
+#: An item of the stream of a run.
 CodeEvent = Output | CodeResult | CodeError | InputRequest
 
 __all__ = [
@@ -345,7 +345,7 @@ class AnswerFile:
 
 @dataclass
 class Answer:
-    """What the program of a question printed."""
+    """Output of the program of a question."""
 
     #: The program ended with 0, within its time and limits.
     success: bool
@@ -356,9 +356,9 @@ class Answer:
     output: str
     #: What went wrong; empty with success.
     error: str
-    #: Where the program ran. The sandbox is gone unless the question had a conversation.
+    #: The sandbox in which the program ran. It is destroyed, unless the question had a conversation.
     sandbox_id: str
-    #: Of the last program, in milliseconds.
+    #: Run time of the last program, in milliseconds.
     execution_time: int
     language: str
     exit_code: int
@@ -376,7 +376,7 @@ class Answer:
     model: str | None = None
     conversation_id: str | None = None
     files: list[AnswerFile] = field(default_factory=list)
-    #: With `measure`: what the sandbox has used.
+    #: With `measure`: the usage of the sandbox.
     resources: Consumption | None = None
 
     @classmethod
@@ -469,7 +469,7 @@ class ControlResult:
 
 @dataclass
 class AgentResult:
-    """What came of a prompt of a coding agent. Of one that is not waited for it has the session and the agent only."""
+    """The result of a prompt of a coding agent. Without waiting, it has only the session and the agent."""
 
     #: The session.
     sandbox_id: str
@@ -480,7 +480,7 @@ class AgentResult:
     timed_out: bool
     #: In milliseconds.
     duration: int
-    #: The agent's last words.
+    #: The last message of the agent.
     answer: str
     usage: AgentUsage
     #: Everything that has changed since the session began, as `git diff --binary` prints it.
@@ -524,7 +524,7 @@ class AgentTry:
     #: Its number, from 1. The field is `try` in the API.
     number: int
     result: AgentResult
-    #: The kind of error because of which there is no result, and its text. The session can still be there.
+    #: Kind and text of the error that prevented a result. The session can still exist.
     kind: str | None = None
     error: str | None = None
 
@@ -535,7 +535,7 @@ class AgentTry:
 
 @dataclass
 class AgentTries:
-    """What came of several tries."""
+    """The results of several tries."""
 
     #: For `follow_tries`.
     id: str

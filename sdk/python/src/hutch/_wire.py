@@ -56,7 +56,7 @@ def body_of(**fields: Any) -> dict[str, Any]:
     return {name: json_of(value) for name, value in fields.items() if value is not None}
 
 
-#: The fields of requests whose values are text by names that the caller chooses, and what one of them is called.
+#: The fields of requests that map names, which the caller chooses, to text; and the word for one such name.
 _texts = {"env": "variable", "labels": "label"}
 
 
@@ -104,7 +104,7 @@ def check_number(where: str, value: float) -> float:
 
 
 def check_text(where: str, value: str) -> str:
-    """Refuses half of a surrogate pair: it has no UTF-8, and JSON would replace it without a word."""
+    """Refuses half of a surrogate pair: it has no UTF-8, and JSON would replace it silently."""
     try:
         value.encode()
     except UnicodeEncodeError as e:
@@ -151,7 +151,7 @@ def milliseconds(where: str, seconds: float | None) -> int | None:
 
 
 def bytes_of(data: str, encoding: str) -> bytes:
-    """What a program printed, of a text and its encoding."""
+    """The bytes of output, from a text and its encoding."""
     return base64.b64decode(data) if encoding == "base64" else data.encode("utf-8", "surrogatepass")
 
 

@@ -1,7 +1,7 @@
 """Hutch as a sandbox of inspect_ai: `pip install "./sdk/python[inspect]"`, then `sandbox="hutch"` in a task.
 
 The server is that of HUTCH_URL and HUTCH_TOKEN. `sandbox=("hutch", "python:3.12-slim")` names an image, and
-`SandboxEnvironmentSpec("hutch", HutchConfig(...))` says more.
+`SandboxEnvironmentSpec("hutch", HutchConfig(...))` sets more.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ._async.sandbox import AsyncSandbox
 from ._errors import ConflictError, DeniedError, HutchError, InvalidError, NotFoundError, UnsupportedError
 from ._models import Limits, Network
 
-#: The label of the sandboxes that this makes, by which `inspect sandbox cleanup hutch` finds them.
+#: The label of the sandboxes of this module, with which `inspect sandbox cleanup hutch` finds them.
 LABEL = "inspect"
-#: As long as a server lets a command run, unless it is told otherwise.
+#: The longest time limit of a command with the default settings of a server.
 LONGEST = 86400
 #: The largest input that is sent with a command. More of it goes through a file.
 LARGE_INPUT = 1 << 20
@@ -40,7 +40,7 @@ MOST_OUTPUT = 16 << 20
 
 
 class HutchConfig(BaseModel):
-    """What a sandbox of a sample is."""
+    """The settings of the sandbox of a sample."""
 
     model_config = {"frozen": True}
 
@@ -54,7 +54,7 @@ class HutchConfig(BaseModel):
     cpu: float | None = None
     memory: int | None = None
     disk: int | None = None
-    #: Rules for what it can reach, such as "pypi.org".
+    #: Destinations that it can reach, such as "pypi.org".
     allow: list[str] = []
     network: Literal["none", "allow-list", "open"] | None = None
 
@@ -127,7 +127,7 @@ class HutchSandboxEnvironment(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Runs a command. It is never run twice, whatever timeout_retry says: it may have done half of its work."""
+        """Runs a command once, whatever timeout_retry says: after a timeout it may have done half of its work."""
         stdin = input.encode() if isinstance(input, str) else input
         command, args, files = 'exec "$@"', cmd, []
         if sum(len(arg.encode()) + 1 for arg in cmd) > LARGE_ARGUMENTS:
@@ -193,7 +193,7 @@ class HutchSandboxEnvironment(SandboxEnvironment):
         return data.decode() if text else data
 
     async def _error(self, file: str, error: HutchError) -> Exception:
-        """What Python says of a file, for what the server says of it."""
+        """Turns the server's errors about a file into those of Python."""
         if isinstance(error, NotFoundError) and error.data.get("sandboxId") is None:
             return FileNotFoundError(f"{file}: {error.message}")
         if isinstance(error, DeniedError):

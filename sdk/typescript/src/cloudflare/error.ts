@@ -1,6 +1,6 @@
 import { HutchError } from "../error.js"
 
-/** An error as Cloudflare's SDK has it. Its cause is the {@link HutchError}. */
+/** An error in the form of Cloudflare's SDK. Its cause is the {@link HutchError}. */
 export class SandboxError extends Error {
   readonly code: string
   readonly httpStatus: number

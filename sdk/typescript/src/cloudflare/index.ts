@@ -21,7 +21,7 @@ export { collectFile, parseSSEStream, responseToAsyncIterable, streamFile, type 
 export interface Server {
   url: string
   token?: string
-  /** As `hutch serve --preview-domain` has it. */
+  /** The value of `hutch serve --preview-domain`. */
   previewDomain?: string
 }
 
@@ -33,11 +33,11 @@ export interface SandboxOptions {
   enableDefaultSession?: boolean
   normalizeId?: boolean
   labels?: Record<string, string>
-  /** Of Hutch: what programs there are. */
+  /** Only in Hutch: the image, which has the programs. */
   image?: string
-  /** Of Hutch: milliseconds that a command without a timeout has; default 24 hours. */
+  /** Only in Hutch: the time limit of a command without a timeout, in milliseconds; default 24 hours. */
   commandTimeout?: number
-  /** These say how Cloudflare's SDK speaks with a container, and mean nothing here. */
+  /** These configure how Cloudflare's SDK speaks with a container, and have no effect here. */
   containerTimeouts?: unknown
   transport?: string
 }

@@ -5,7 +5,7 @@ import type { ProcessRecord } from "../types.js"
 /** Cloudflare's words for the state of a process. */
 export type ProcessStatus = "starting" | "running" | "completed" | "failed" | "killed" | "error"
 
-/** What waitForPort waits for. */
+/** The condition of waitForPort. */
 export interface WaitForPortOptions {
   mode?: "http" | "tcp"
   path?: string
@@ -32,7 +32,7 @@ export interface Process {
   waitForExit(timeout?: number): Promise<{ exitCode: number }>
 }
 
-/** A process that was started with an id of the caller's has it in its name. */
+/** A process that was started with an id of the caller has that id in its name. */
 export const idPrefix = "id:"
 
 export function idOf(r: ProcessRecord): string {

@@ -45,7 +45,7 @@ export interface ProcessOptions extends Omit<ExecOptions, "onComplete" | "stream
   onStart?: (process: Process) => void
 }
 
-/** What a session begins with. */
+/** The initial settings of a session. */
 export interface SessionOptions {
   id?: string
   name?: string
@@ -58,7 +58,7 @@ export interface SessionOptions {
 /** How this handle behaves; see getSandbox. */
 export interface HandleOptions {
   sessionId?: string | undefined
-  /** Milliseconds that a command without a timeout has. */
+  /** The time limit of a command without a timeout, in milliseconds. */
   commandTimeout: number
 }
 
@@ -74,7 +74,7 @@ export class CloudflareSandbox {
   /** The handle of Hutch, which can do more: fork, snapshot, network rules. */
   readonly hutch: HutchSandbox
   readonly #options: HandleOptions
-  /** What setEnvVars of a session has set, for what starts beside its shell. The server keeps what is set for a sandbox. */
+  /** The variables that setEnvVars has set for a session, for programs that start outside of its shell. The server keeps those of a sandbox. */
   readonly #env: Record<string, string> = {}
 
   /** @internal */
@@ -332,7 +332,7 @@ export class CloudflareSandbox {
     return { success: true, path, files, count: files.length, timestamp: now(), exitCode: 0 }
   }
 
-  /** Server-sent events: watching, event, stopped. It resolves when no change is missed any more. */
+  /** Server-sent events: watching, event, stopped. It resolves as soon as every later change is reported. */
   async watch(path: string, options: { recursive?: boolean; include?: string[]; exclude?: string[]; signal?: AbortSignal } = {}): Promise<ReadableStream<Uint8Array>> {
     if (options.include ?? options.exclude) throw new HutchError("unsupported", "watch has no include and exclude here: choose among the events")
     const events = this.hutch.watch(path, { recursive: options.recursive ?? true, signal: options.signal })
@@ -451,7 +451,7 @@ function previewURL(url: string, hostname: string | undefined): string {
   return `${local ? "http" : "https"}://${previewLabel(url)}.${hostname}`
 }
 
-/** A result with Cloudflare's names as fields of its own, so that it can be sent on as JSON. */
+/** A plain object with Cloudflare's names, which JSON.stringify can write. */
 function formats(r: Result) {
   const { text, html, png, jpeg, svg, latex, markdown, javascript, json, chart, table: data } = r
   return Object.assign({ text, html, png, jpeg, svg, latex, markdown, javascript, json, chart, data }, { formats: () => r.formats() })

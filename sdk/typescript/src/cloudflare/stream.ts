@@ -57,7 +57,7 @@ export async function collectFile(stream: ReadableStream<Uint8Array>): Promise<{
   }
 }
 
-/** What a file is. */
+/** The type, size and encoding of a file. */
 export interface FileMetadata {
   mimeType: string
   size: number

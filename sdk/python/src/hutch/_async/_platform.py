@@ -1,4 +1,4 @@
-"""What differs between async and sync in more than its spelling. _sync/_platform.py is the other half."""
+"""The code that differs between async and sync by more than keywords. _sync/_platform.py is its counterpart."""
 
 from __future__ import annotations
 

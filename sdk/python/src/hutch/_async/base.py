@@ -1,4 +1,4 @@
-"""What the handles share."""
+"""The base class of the handles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .transport import Request, Transport
 
 Env = Mapping[str, str]
 
-#: Seconds that a call may take longer than the time limit that it has.
+#: Seconds that a call can take beyond its own time limit.
 MARGIN = 60.0
 
 

@@ -113,9 +113,9 @@ class AsyncHutch:
         labels: Mapping[str, str] | None = None,
         normalize_id: bool = False,
     ) -> AsyncSandbox:
-        """Creates a sandbox. With the id of one that exists, returns that one as it is, and the rest is not applied.
+        """Creates a sandbox. With the id of an existing sandbox, returns that one unchanged, and ignores the other arguments.
 
-        `timeout` is a hard lifetime in seconds, whose end destroys; `sleep_after` are seconds without use, then `on_idle`.
+        `timeout` is the lifetime in seconds, after which the sandbox is destroyed. `on_idle` happens after `sleep_after` seconds without use.
         """
         body = body_of(
             sandboxId=sandbox_id,
@@ -175,7 +175,7 @@ class AsyncHutch:
         return [SandboxInfo.from_json(v) for v in await self._call("GET", "/v1/sandboxes" + query)]
 
     async def destroy(self, sandbox_id: str, *, force: bool = True) -> Destruction:
-        """Destroys a sandbox. One that is gone, or never was, gives a receipt too."""
+        """Destroys a sandbox. A sandbox that does not exist is not an error, and gives a receipt too."""
         return await self.sandbox(sandbox_id).destroy(force=force)
 
     async def list_instance_types(self) -> list[InstanceType]:
@@ -204,7 +204,7 @@ class AsyncHutch:
     ) -> Answer:
         """Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked.
 
-        A program that fails is an answer too. `timeout` is that of the program, in seconds; default 30. `files` are in its folder.
+        A program that fails is an answer too. `timeout` limits the program, in seconds; default 30. `files` are put into its folder.
         """
         stream = self.ask_stream(
             question,
@@ -331,7 +331,7 @@ class AsyncHutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AsyncAgentStream:
-        """The same, with what the agent does as it happens. It continues when the stream is left: see `follow_agent` and `stop_agent`."""
+        """Like `run_agent`, as a stream of events. The agent continues when the stream is left: see `follow_agent` and `stop_agent`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
@@ -413,7 +413,7 @@ class AsyncHutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AsyncTriesStream:
-        """The same, with what the agents do as it happens. They work on when the stream is left: see `follow_tries`."""
+        """Like `try_agent`, as a stream of events. The agents continue when the stream is left: see `follow_tries`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
@@ -432,12 +432,12 @@ class AsyncHutch:
         return AsyncTriesStream(self._transport, agent_request("/agents/tries", repository, clone, body))
 
     async def follow_tries(self, tries: str, *, definition: str | None = None) -> AgentTries:
-        """Waits for several tries, which can have ended."""
+        """Waits for several tries, or returns the results of tries that have ended."""
         async with self.follow_tries_stream(tries, definition=definition) as stream:
             return await stream.wait()
 
     def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> AsyncTriesStream:
-        """The same, with what the agents do, from the beginning of the prompt."""
+        """The events of several tries, from the beginning of the prompt."""
         return AsyncTriesStream(self._transport, Request("GET", at("/agents/{tries}/tries", tries=tries) + query_of(definition=definition)))
 
     async def prompt_agent(
@@ -450,17 +450,17 @@ class AsyncHutch:
     def prompt_agent_stream(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False
     ) -> AsyncAgentStream:
-        """The same, with what the agent does as it happens."""
+        """Like `prompt_agent`, as a stream of events."""
         body = body_of(prompt=prompt, definition=definition, timeout=timeout, detach=detach or None)
         return AsyncAgentStream(self._transport, Request("POST", at("/agents/{session}", session=session), body))
 
     async def follow_agent(self, session: str, *, definition: str | None = None) -> AgentResult:
-        """Waits for the last prompt of a session, which can have ended."""
+        """Waits for the last prompt of a session, or returns its result if it has ended."""
         async with self.follow_agent_stream(session, definition=definition) as stream:
             return await stream.wait()
 
     def follow_agent_stream(self, session: str, *, definition: str | None = None) -> AsyncAgentStream:
-        """The same, with what the agent does, from the beginning of the prompt."""
+        """The events of the last prompt of a session, from its beginning."""
         return AsyncAgentStream(self._transport, Request("GET", at("/agents/{session}", session=session) + query_of(definition=definition)))
 
     async def stop_agent(self, session: str) -> None:
@@ -487,7 +487,7 @@ class AsyncHutch:
         text: bool = False,
         wake: bool = False,
     ) -> SnapshotDiff:
-        """Compares the files of a snapshot with those of another one, or of a sandbox as it is now: by default the one that the
+        """Compares the files of a snapshot with those of another snapshot or of a sandbox now, by default the sandbox that the
         snapshot was made of. text adds the difference of the text of files. A sandbox that sleeps is woken only with wake."""
         query = query_of(to=to, sandboxId=sandbox, path=path, text=text, wake=wake)
         return SnapshotDiff.from_json(await self._call("GET", at("/v1/snapshots/{snapshot}/diff", snapshot=snapshot) + query))
@@ -525,7 +525,7 @@ class AsyncHutch:
         ttl: float | None = None,
         shared: bool = False,
     ) -> SnapshotInfo:
-        """Makes a template: a snapshot in which `start` runs and is `ready`. `create(template=name)` begins as it."""
+        """Makes a template: a snapshot in which `start` runs and is `ready`. `create(template=name)` makes sandboxes from it."""
         body = body_of(
             name=name,
             start=start,
@@ -559,7 +559,7 @@ class AsyncHutch:
     # Volumes.
 
     async def create_volume(self, name: str, *, quota: int | None = None, bucket: VolumeBucket | None = None) -> VolumeInfo:
-        """Makes a volume: a folder that outlives sandboxes. It is empty, or has what is in a bucket. `quota` is in MiB."""
+        """Makes a volume: a folder that outlives sandboxes. It is empty, or has the files of a bucket. `quota` is in MiB."""
         return VolumeInfo.from_json(await self._call("POST", "/v1/volumes", body_of(name=name, quota=quota, bucket=bucket), patience=None))
 
     async def list_volumes(self) -> list[VolumeInfo]:
@@ -569,7 +569,7 @@ class AsyncHutch:
         return VolumeInfo.from_json(await self._call("GET", at("/v1/volumes/{volume}", volume=name)))
 
     async def delete_volume(self, name: str, *, force: bool = False) -> None:
-        """Deletes a volume with its files. One that a sandbox has is refused; `force` gives up changes that are not in its bucket."""
+        """Deletes a volume with its files. A volume in use by a sandbox is refused; `force` discards changes that are not in its bucket."""
         await self._call("DELETE", at("/v1/volumes/{volume}", volume=name) + query_of(force=force))
 
     async def sync_volume(self, name: str) -> VolumeInfo:
@@ -590,7 +590,7 @@ class AsyncHutch:
     # Secrets.
 
     async def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None) -> SecretInfo:
-        """Sets a secret: programs that ask for it get it, and it is replaced in what comes out."""
+        """Sets a secret: programs that request it get it, and its value is masked in all output."""
         body = {**body_of(brokered=brokered, labels=labels), "value": value}
         return SecretInfo.from_json(await self._call("PUT", at("/v1/secrets/{name}", name=name), body))
 
@@ -637,11 +637,11 @@ class AsyncHutch:
         return Version.from_json(await self._call("GET", "/v1/version"))
 
     async def examine(self) -> Examination:
-        """What works on the machine of the server, what does not, and how to fix it, as `hutch doctor` says it. Needs the scope admin."""
+        """The findings of `hutch doctor` on the machine of the server: each with its state and, if needed, a fix. Needs the scope admin."""
         return Examination.from_json(await self._call("GET", "/v1/doctor", patience=300.0))
 
     async def verify_audit(self, head: str | None = None) -> AuditVerification:
-        """Whether the audit log is as it was written. The `head` of an earlier answer must still be in it. Needs the scope admin."""
+        """Whether the audit log is unchanged. The `head` of an earlier answer must still be in it. Needs the scope admin."""
         return AuditVerification.from_json(await self._call("GET", "/v1/audit/verification" + query_of(head=head), patience=300.0))
 
     async def list_nodes(self) -> NodeList:
@@ -653,11 +653,11 @@ class AsyncHutch:
         return Node.from_json(await self._call("GET", at("/v1/nodes/{node}", node=node)))
 
     async def cordon_node(self, node: str) -> Node:
-        """Gives a node no new sandboxes."""
+        """Makes the server place no new sandboxes on a node."""
         return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/cordon", node=node)))
 
     async def uncordon_node(self, node: str) -> Node:
-        """Gives a node new sandboxes again, and ends a drain."""
+        """Makes the server place new sandboxes on a node again, and ends a drain."""
         return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/uncordon", node=node)))
 
     async def drain_node(self, node: str) -> Node:
@@ -665,11 +665,11 @@ class AsyncHutch:
         return Node.from_json(await self._call("POST", at("/v1/nodes/{node}/drain", node=node)))
 
     async def remove_node(self, node: str, *, force: bool = False) -> RemovedNode:
-        """Removes a node, and frees the ids of its sandboxes. One that is alive and holds sandboxes, and the only one, need `force`."""
+        """Removes a node, and frees the ids of its sandboxes. A live node with sandboxes, or the only node, needs `force`."""
         return RemovedNode.from_json(await self._call("DELETE", at("/v1/nodes/{node}", node=node) + query_of(force=force or None)))
 
     async def usage(self) -> UsageReport:
-        """What sandboxes have used."""
+        """The usage of sandboxes so far."""
         return UsageReport.from_json(await self._call("GET", "/v1/usage"))
 
     async def usage_history(self, *, since: str | None = None, until: str | None = None, by: Sequence[str] = ()) -> list[Usage]:
@@ -679,11 +679,11 @@ class AsyncHutch:
         return [Usage.from_json(u) for u in await self._call("GET", "/v1/usage/history" + query)]
 
     async def stats(self) -> StatsReport:
-        """What sandboxes use now. It wakes none."""
+        """The present usage of sandboxes. It wakes none."""
         return StatsReport.from_json(await self._call("GET", "/v1/stats"))
 
     def watch_stats(self, interval: float | None = None) -> AsyncStatsWatch:
-        """Reports what sandboxes use: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        """Reports the usage of sandboxes: first of all, then of those that changed. `interval` is in seconds; default 2."""
         return AsyncStatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     async def create_token(
@@ -703,7 +703,7 @@ class AsyncHutch:
         return [TokenInfo.from_json(v) for v in await self._call("GET", "/v1/tokens")]
 
     async def revoke_token(self, token: str) -> TokenInfo:
-        """Ends a token, and what is under way for it."""
+        """Revokes a token, and ends its calls."""
         return TokenInfo.from_json(await self._call("DELETE", at("/v1/tokens/{token}", token=token)))
 
 

@@ -62,7 +62,7 @@ class Files(Handle):
         create: bool = False,
         parents: bool = True,
     ) -> FileInfo:
-        """Makes a file of a text, of bytes or of an iterator of bytes: as a whole, or not at all. Folders above it are made.
+        """Writes a file from a text, from bytes or from an iterator of bytes: completely, or not at all. It makes the folders above it.
 
         `create` refuses a file that exists, `mode` are permissions such as 0o644.
         """
@@ -101,7 +101,7 @@ class Files(Handle):
         glob: str | None = None,
         limit: int | None = None,
     ) -> list[FileInfo]:
-        """What is in a folder, by name."""
+        """The content of a folder, by name."""
         query = query_of(path=check_path(path), recursive=recursive, depth=depth, hidden=hidden, glob=glob, limit=limit)
         return [FileInfo.from_json(v) for v in await self._list("/files", query, "files")]
 
@@ -111,14 +111,14 @@ class Files(Handle):
         return [Match.from_json(v) for v in await self._list("/files/search", query, "matches")]
 
     async def _list(self, path: str, query: str, name: str) -> Any:
-        """A list. One that ended early has its error in it."""
+        """The entries of a list. If the list ended early, its error is raised."""
         answer = await self._call("GET", path, query=query)
         if answer.get("error"):
             raise error_of(answer["error"].get("status", 500), answer["error"])
         return answer[name]
 
     async def mkdir(self, path: str, *, parents: bool = True) -> None:
-        """Makes a folder and, with `parents`, those above it; then a folder that exists is no error."""
+        """Makes a folder. With `parents` it also makes those above it, and accepts an existing folder."""
         await self._call("POST", "/files/mkdir", query=query_of(path=check_path(path), parents=parents))
 
     async def move_file(self, source: str, target: str, *, replace: bool = False) -> None:
@@ -131,12 +131,12 @@ class Files(Handle):
         await self.move_file(source, target, replace=replace)
 
     async def copy_file(self, source: str, target: str, *, replace: bool = False) -> None:
-        """Copies a file, or a folder with all that is in it."""
+        """Copies a file, or a folder with its content."""
         query = query_of(from_=check_path(source), to=check_path(target), replace=replace)
         await self._call("POST", "/files/copy", query=query)
 
     async def delete_file(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file or, with `recursive`, a folder with all that is in it."""
+        """Removes a file or, with `recursive`, a folder with its content."""
         await self._call("DELETE", "/files", query=query_of(path=check_path(path), recursive=recursive))
 
     async def chmod(self, path: str, mode: int) -> None:
@@ -148,13 +148,13 @@ class Files(Handle):
         return AsyncFileWatch(self._transport, self._request("GET", "/files/watch", query=query_of(path=check_path(path), recursive=recursive)))
 
     async def pack(self, path: str = ".", *, names: Sequence[str] = (), format: ArchiveFormat = "tar.gz") -> bytes:
-        """An archive of a folder, or of what is named in it."""
+        """An archive of a folder, or of the named paths in it."""
         query = query_of(path=check_path(path), name=list(names), format=format)
         response = await self._transport.send(self._request("GET", "/files/archive", query=query, patience=None))
         return response.content
 
     async def unpack(self, path: str, archive: bytes | AsyncIterable[bytes], *, format: ArchiveFormat = "tar.gz") -> None:
-        """Puts what is in an archive below a folder, over what is there."""
+        """Unpacks an archive into a folder. Its entries replace existing files."""
         request = self._request("PUT", "/files/archive", query=query_of(path=check_path(path), format=format), patience=None)
         request.content = _bytes(archive)
         await self._transport.call(request)
@@ -196,7 +196,7 @@ class Files(Handle):
         author_name: str | None = None,
         author_email: str | None = None,
     ) -> GitRepository:
-        """Commits files; all that have changed if none are named."""
+        """Commits the named files, or all that have changed."""
         body = body_of(message=message, dir=dir, paths=paths, authorName=author_name, authorEmail=author_email)
         return GitRepository.from_json(await self._call("POST", "/git/commit", body))
 

@@ -37,7 +37,7 @@ class Processes(Handle):
     ) -> AsyncProcess:
         """Starts a background process, which outlives this connection and ends with its sandbox.
 
-        With `entrypoint` it is the program of the sandbox's image, and `command` is left out.
+        With `entrypoint`, the process is the program of the sandbox's image; leave `command` out.
         """
         body = body_of(
             command=command or None,
@@ -96,11 +96,11 @@ class Processes(Handle):
         await self._call("POST", "/processes/{process}/resize", {"columns": columns, "rows": rows}, process=process_id)
 
     async def share_terminal(self, process_id: str, lifetime: float | None = None) -> SharedTerminal:
-        """Makes a link by which anyone can watch a terminal, and do nothing else, for a number of seconds; default 3600."""
+        """Makes a link with which anyone can watch a terminal, and do nothing else, for a number of seconds; default 3600."""
         return SharedTerminal.from_json(await self._call("POST", "/processes/{process}/links", body_of(lifetime=lifetime), process=process_id))
 
     async def terminal_links(self, process_id: str) -> list[TerminalLink]:
-        """The links by which a terminal can be watched, without their secrets."""
+        """The links to a terminal, without their secrets."""
         return [TerminalLink.from_json(v) for v in await self._call("GET", "/processes/{process}/links", process=process_id)]
 
     async def unshare_terminal(self, process_id: str, link_id: str) -> None:
@@ -152,7 +152,7 @@ class AsyncProcess:
 
     def __init__(self, sandbox: Processes, info: ProcessInfo) -> None:
         self._sandbox = sandbox
-        #: Its record as it was when it was read last: see `refresh`.
+        #: Its record, as of the last read: see `refresh`.
         self.info = info
 
     @property
@@ -179,11 +179,11 @@ class AsyncProcess:
         await self._sandbox.write_input(self.process_id, data, end=end)
 
     async def share(self, lifetime: float | None = None) -> SharedTerminal:
-        """Makes a link by which anyone can watch the terminal, for a number of seconds; default 3600."""
+        """Makes a link with which anyone can watch the terminal, for a number of seconds; default 3600."""
         return await self._sandbox.share_terminal(self.process_id, lifetime)
 
     async def links(self) -> list[TerminalLink]:
-        """The links by which the terminal can be watched, without their secrets."""
+        """The links to the terminal, without their secrets."""
         return await self._sandbox.terminal_links(self.process_id)
 
     async def unshare(self, link_id: str) -> None:

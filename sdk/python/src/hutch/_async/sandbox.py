@@ -60,12 +60,12 @@ class AsyncSandbox(Commands, Processes, Files):
         await self.destroy(force=True)
 
     async def info(self) -> SandboxInfo:
-        """Its record as it is now. This does not wake it."""
+        """Its present record. This does not wake it."""
         self._record = SandboxInfo.from_json(await self._call("GET", ""))
         return self._record
 
     async def destroy(self, *, force: bool = True) -> Destruction:
-        """Destroys the sandbox and all that is in it. Without `force`, one with running background processes is refused."""
+        """Destroys the sandbox with its content. Without `force`, a sandbox with running background processes is refused."""
         return Destruction.from_json(await self._call("DELETE", "", query=query_of(force=force), patience=300.0))
 
     async def update(
@@ -78,7 +78,7 @@ class AsyncSandbox(Commands, Processes, Files):
         labels: Mapping[str, str] | None = None,
         env: Mapping[str, str | None] | None = None,
     ) -> SandboxInfo:
-        """Changes how long the sandbox stays, its labels and its variables. What is left out stays as it is."""
+        """Changes how long the sandbox stays, its labels and its variables. Omitted arguments change nothing."""
         body = body_of(keepAlive=keep_alive, sleepAfter=sleep_after, onIdle=on_idle, timeout=timeout, labels=labels)
         if env:
             body["env"] = dict(env)  # None removes a variable
@@ -89,9 +89,9 @@ class AsyncSandbox(Commands, Processes, Files):
         return await self.update(keep_alive=keep_alive)
 
     async def set_env_vars(self, env: Mapping[str, str | None]) -> SandboxInfo:
-        """Sets environment variables of the sandbox; `None` removes one, and those that are not named stay.
+        """Sets environment variables of the sandbox; `None` removes one, and the others are kept.
 
-        Programs that start from now on have them, whoever starts them, and code contexts and sessions from their next run on.
+        All programs that start from now on have them, and code contexts and sessions from their next run on.
         """
         return await self.update(env=env)
 
@@ -108,18 +108,18 @@ class AsyncSandbox(Commands, Processes, Files):
     async def hibernate(self, *, files_only: bool = False) -> SandboxInfo:
         """Puts the sandbox to sleep now: its memory and files go to disk, and its next use wakes it.
 
-        One that stays in use is refused. On a runtime that cannot keep memory the files are kept, and the status is `stopped`; while
-        background processes run there, that is refused. With `files_only` any runtime keeps only the files, and background processes end.
+        A sandbox that stays in use is refused. A runtime that cannot save memory keeps only the files, with the status `stopped`, and refuses
+        while background processes run. With `files_only` every runtime keeps only the files, and background processes end.
         """
         return SandboxInfo.from_json(await self._call("POST", "/hibernate", body_of(filesOnly=files_only or None), patience=600.0))
 
     async def snapshot(self, name: str | None = None, *, files_only: bool = False, ttl: float | None = None, shared: bool = False) -> SnapshotInfo:
-        """Keeps what the sandbox is now. `create(snapshot=...)` makes a sandbox that begins so."""
+        """Saves the present state of the sandbox. `create(snapshot=...)` makes sandboxes from it."""
         body = body_of(name=name, filesOnly=files_only or None, ttl=ttl, shared=shared or None)
         return SnapshotInfo.from_json(await self._call("POST", "/snapshots", body, patience=600.0))
 
     async def fork(self, count: int = 1, *, env: Env | None = None) -> list[Self]:
-        """Makes copies of the sandbox as it is now, all or none."""
+        """Makes copies of the sandbox in its present state, all or none."""
         answer = await self._call("POST", "/fork", body_of(count=count, env=env), patience=600.0)
         infos = [SandboxInfo.from_json(v) for v in answer]
         return [type(self)(self._transport, info.sandbox_id, info) for info in infos]
@@ -146,12 +146,12 @@ class AsyncSandbox(Commands, Processes, Files):
         access: Literal["public", "private"] | None = None,
         protocol: Literal["http", "https"] | None = None,
     ) -> ExposedPort:
-        """Gives a port a URL, or changes what it has. `protocol` is what the server in the sandbox speaks."""
+        """Gives a port a URL, or changes its settings. `protocol` is the protocol of the server in the sandbox."""
         body = {**body_of(name=name, token=token, access=access, protocol=protocol), "port": port}
         return ExposedPort.from_json(await self._call("POST", "/ports", body))
 
     async def unexpose_port(self, port: int) -> None:
-        """Takes the URL of a port back."""
+        """Revokes the URL of a port."""
         await self._call("DELETE", "/ports/{port}", port=port)
 
     async def get_exposed_ports(self) -> list[ExposedPort]:
@@ -172,7 +172,7 @@ class AsyncSandbox(Commands, Processes, Files):
     # Network.
 
     async def get_network(self) -> NetworkState:
-        """What the sandbox can reach, and what it has sent and received."""
+        """The network rules of the sandbox, and its traffic so far."""
         return NetworkState.from_json(await self._call("GET", "/network"))
 
     async def set_network(
@@ -186,12 +186,12 @@ class AsyncSandbox(Commands, Processes, Files):
         proxy: NetworkProxy | None = None,
         limits: NetworkLimits | None = None,
     ) -> NetworkState:
-        """Says what the sandbox can reach, in place of all that was said before."""
+        """Replaces all network rules of the sandbox."""
         body = body_of(mode=mode, allow=allow, block=block, links=links, headers=headers, proxy=proxy, limits=limits)
         return NetworkState.from_json(await self._call("PUT", "/network", body))
 
     async def allow(self, *rules: str) -> NetworkState:
-        """Adds rules, such as ``pypi.org`` or ``10.1.0.0/16:5432``, to what the sandbox can reach."""
+        """Allows the sandbox more destinations, such as ``pypi.org`` or ``10.1.0.0/16:5432``."""
         network: Network = (await self.get_network()).network
         network.allow = [*network.allow, *rules]
         return NetworkState.from_json(await self._call("PUT", "/network", network.to_json()))
@@ -199,7 +199,7 @@ class AsyncSandbox(Commands, Processes, Files):
     async def list_connections(
         self, *, after: int | None = None, verdict: Literal["allowed", "denied"] | None = None, limit: int | None = None, wait: float | None = None
     ) -> ConnectionLog:
-        """The log of what the sandbox reached, or tried to."""
+        """The log of connections that the sandbox made or tried to make."""
         query = query_of(after=after, verdict=verdict, limit=limit, wait=wait)
         return ConnectionLog.from_json(await self._call("GET", "/network/connections", query=query, patience=60.0 + (wait or 0.0)))
 
@@ -217,7 +217,7 @@ class AsyncSandbox(Commands, Processes, Files):
         text: str | None = None,
         limit: int | None = None,
     ) -> TimelinePage:
-        """What happened in the sandbox: the newest entries, or the first after a cursor. It works when the sandbox is gone, too."""
+        """The timeline of the sandbox: the newest entries, or the first after a cursor. It works after the sandbox was destroyed, too."""
         query = query_of(
             after=after,
             before=before,
@@ -231,7 +231,7 @@ class AsyncSandbox(Commands, Processes, Files):
         return TimelinePage.from_json(await self._call("GET", "/timeline", query=query))
 
     def watch_timeline(self, *, after: int | None = None, kinds: Sequence[str] = (), text: str | None = None, limit: int | None = None) -> AsyncTimelineWatch:
-        """What happened in the sandbox, and then what happens."""
+        """The timeline of the sandbox: past entries, and then new ones."""
         query = query_of(after=after, kind=",".join(kinds) or None, text=text, limit=limit)
         return AsyncTimelineWatch(self._transport, self._request("GET", "/timeline", query=query))
 
@@ -242,7 +242,7 @@ class AsyncSandbox(Commands, Processes, Files):
         return BackupInfo.from_json(await self._call("POST", "/backups", body_of(dir=dir, name=name, ttl=ttl), patience=None))
 
     async def restore_backup(self, backup: str | BackupInfo, dir: str | None = None) -> None:
-        """Makes a folder what it was. What is in the folder now goes."""
+        """Replaces the content of a folder with that of a backup."""
         backup_id = backup if isinstance(backup, str) else backup.id
         path = f"/v1/backups/{check_id('backup', backup_id)}/restore"
         await self._transport.call(Request("POST", path, {**body_of(dir=dir), "sandboxId": self._id}, patience=None))

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 ScrollDirection = Literal["up", "down", "left", "right"]
 
-#: Seconds that a call may take: it can wake the sandbox, start the screen, and wait for a minute as its actions ask.
+#: Seconds that a call can take: it can wake the sandbox, start the screen, and have actions that wait for a minute.
 PATIENCE = 240.0
 
 
 class AsyncScreen(Handle):
     """The screen of a sandbox: pictures, mouse, keyboard, clipboard and a browser.
 
-    What changes something starts the screen. What only looks is a conflict without one.
+    Methods that change something start the screen. Methods that only read raise ConflictError without one.
     """
 
     async def start(self, *, width: int | None = None, height: int | None = None) -> ScreenInfo:
-        """Starts the screen, or gives it another size. Without one it is 1280 by 800, or stays as it is."""
+        """Starts the screen, or changes its size. Without a size, a new screen has 1280 by 800, and a running one keeps its size."""
         return ScreenInfo.from_json(await self._call("POST", "/screen", body_of(width=width, height=height), patience=PATIENCE))
 
     async def info(self) -> ScreenInfo:
@@ -38,7 +38,7 @@ class AsyncScreen(Handle):
         return ScreenInfo.from_json(await self._call("GET", "/screen", patience=PATIENCE))
 
     async def screenshot(self, region: Region | tuple[int, int, int, int] | None = None) -> Screenshot:
-        """A picture of the screen with its pointer, or of a region: x, y, width and height. What lies outside of the screen is cut off."""
+        """A picture of the screen with its pointer, or of a region: x, y, width and height. Parts outside of the screen are cut off."""
         query = query_of(**Region(*region)._asdict()) if region else ""
         response = await self._transport.send(self._request("GET", "/screen/screenshot", query=query, patience=PATIENCE))
         return Screenshot.of(response.content)
@@ -46,7 +46,7 @@ class AsyncScreen(Handle):
     async def do(self, *actions: ScreenAction | Mapping[str, Any]) -> ControlResult:
         """Does actions in their order.
 
-        They are those of the computer-use tool that models are trained on, so what a model asks for is an action as it is. This returns
+        They have the form of the computer-use tool that models are trained on, so a model's request can be passed on unchanged. This returns
         when the screen has taken them; programs draw later. If an action fails, those before it have been done.
         """
         return ControlResult.from_json(await self._call("POST", "/screen/actions", body_of(actions=actions), patience=PATIENCE))
@@ -92,7 +92,7 @@ class AsyncScreen(Handle):
         return str((await self._call("GET", "/screen/clipboard", patience=PATIENCE))["text"])
 
     async def set_clipboard(self, text: str) -> None:
-        """Makes a text the clipboard."""
+        """Sets the text of the clipboard."""
         await self._call("PUT", "/screen/clipboard", {"text": text}, patience=PATIENCE)
 
     async def open(self, url: str) -> ProcessInfo:

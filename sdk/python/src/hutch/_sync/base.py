@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from src/hutch/_async: change that, and run it.
-"""What the handles share."""
+"""The base class of the handles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .transport import Request, Transport
 
 Env = Mapping[str, str]
 
-#: Seconds that a call may take longer than the time limit that it has.
+#: Seconds that a call can take beyond its own time limit.
 MARGIN = 60.0
 
 

@@ -114,9 +114,9 @@ class Hutch:
         labels: Mapping[str, str] | None = None,
         normalize_id: bool = False,
     ) -> Sandbox:
-        """Creates a sandbox. With the id of one that exists, returns that one as it is, and the rest is not applied.
+        """Creates a sandbox. With the id of an existing sandbox, returns that one unchanged, and ignores the other arguments.
 
-        `timeout` is a hard lifetime in seconds, whose end destroys; `sleep_after` are seconds without use, then `on_idle`.
+        `timeout` is the lifetime in seconds, after which the sandbox is destroyed. `on_idle` happens after `sleep_after` seconds without use.
         """
         body = body_of(
             sandboxId=sandbox_id,
@@ -176,7 +176,7 @@ class Hutch:
         return [SandboxInfo.from_json(v) for v in self._call("GET", "/v1/sandboxes" + query)]
 
     def destroy(self, sandbox_id: str, *, force: bool = True) -> Destruction:
-        """Destroys a sandbox. One that is gone, or never was, gives a receipt too."""
+        """Destroys a sandbox. A sandbox that does not exist is not an error, and gives a receipt too."""
         return self.sandbox(sandbox_id).destroy(force=force)
 
     def list_instance_types(self) -> list[InstanceType]:
@@ -205,7 +205,7 @@ class Hutch:
     ) -> Answer:
         """Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked.
 
-        A program that fails is an answer too. `timeout` is that of the program, in seconds; default 30. `files` are in its folder.
+        A program that fails is an answer too. `timeout` limits the program, in seconds; default 30. `files` are put into its folder.
         """
         stream = self.ask_stream(
             question,
@@ -332,7 +332,7 @@ class Hutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AgentStream:
-        """The same, with what the agent does as it happens. It continues when the stream is left: see `follow_agent` and `stop_agent`."""
+        """Like `run_agent`, as a stream of events. The agent continues when the stream is left: see `follow_agent` and `stop_agent`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
@@ -414,7 +414,7 @@ class Hutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> TriesStream:
-        """The same, with what the agents do as it happens. They work on when the stream is left: see `follow_tries`."""
+        """Like `try_agent`, as a stream of events. The agents continue when the stream is left: see `follow_tries`."""
         clone = body_of(branch=branch, depth=depth, username=username, password=password)
         body = body_of(
             prompt=prompt,
@@ -433,12 +433,12 @@ class Hutch:
         return TriesStream(self._transport, agent_request("/agents/tries", repository, clone, body))
 
     def follow_tries(self, tries: str, *, definition: str | None = None) -> AgentTries:
-        """Waits for several tries, which can have ended."""
+        """Waits for several tries, or returns the results of tries that have ended."""
         with self.follow_tries_stream(tries, definition=definition) as stream:
             return stream.wait()
 
     def follow_tries_stream(self, tries: str, *, definition: str | None = None) -> TriesStream:
-        """The same, with what the agents do, from the beginning of the prompt."""
+        """The events of several tries, from the beginning of the prompt."""
         return TriesStream(self._transport, Request("GET", at("/agents/{tries}/tries", tries=tries) + query_of(definition=definition)))
 
     def prompt_agent(
@@ -451,17 +451,17 @@ class Hutch:
     def prompt_agent_stream(
         self, session: str, prompt: str, *, definition: str | None = None, timeout: float | None = None, detach: bool = False
     ) -> AgentStream:
-        """The same, with what the agent does as it happens."""
+        """Like `prompt_agent`, as a stream of events."""
         body = body_of(prompt=prompt, definition=definition, timeout=timeout, detach=detach or None)
         return AgentStream(self._transport, Request("POST", at("/agents/{session}", session=session), body))
 
     def follow_agent(self, session: str, *, definition: str | None = None) -> AgentResult:
-        """Waits for the last prompt of a session, which can have ended."""
+        """Waits for the last prompt of a session, or returns its result if it has ended."""
         with self.follow_agent_stream(session, definition=definition) as stream:
             return stream.wait()
 
     def follow_agent_stream(self, session: str, *, definition: str | None = None) -> AgentStream:
-        """The same, with what the agent does, from the beginning of the prompt."""
+        """The events of the last prompt of a session, from its beginning."""
         return AgentStream(self._transport, Request("GET", at("/agents/{session}", session=session) + query_of(definition=definition)))
 
     def stop_agent(self, session: str) -> None:
@@ -488,7 +488,7 @@ class Hutch:
         text: bool = False,
         wake: bool = False,
     ) -> SnapshotDiff:
-        """Compares the files of a snapshot with those of another one, or of a sandbox as it is now: by default the one that the
+        """Compares the files of a snapshot with those of another snapshot or of a sandbox now, by default the sandbox that the
         snapshot was made of. text adds the difference of the text of files. A sandbox that sleeps is woken only with wake."""
         query = query_of(to=to, sandboxId=sandbox, path=path, text=text, wake=wake)
         return SnapshotDiff.from_json(self._call("GET", at("/v1/snapshots/{snapshot}/diff", snapshot=snapshot) + query))
@@ -526,7 +526,7 @@ class Hutch:
         ttl: float | None = None,
         shared: bool = False,
     ) -> SnapshotInfo:
-        """Makes a template: a snapshot in which `start` runs and is `ready`. `create(template=name)` begins as it."""
+        """Makes a template: a snapshot in which `start` runs and is `ready`. `create(template=name)` makes sandboxes from it."""
         body = body_of(
             name=name,
             start=start,
@@ -560,7 +560,7 @@ class Hutch:
     # Volumes.
 
     def create_volume(self, name: str, *, quota: int | None = None, bucket: VolumeBucket | None = None) -> VolumeInfo:
-        """Makes a volume: a folder that outlives sandboxes. It is empty, or has what is in a bucket. `quota` is in MiB."""
+        """Makes a volume: a folder that outlives sandboxes. It is empty, or has the files of a bucket. `quota` is in MiB."""
         return VolumeInfo.from_json(self._call("POST", "/v1/volumes", body_of(name=name, quota=quota, bucket=bucket), patience=None))
 
     def list_volumes(self) -> list[VolumeInfo]:
@@ -570,7 +570,7 @@ class Hutch:
         return VolumeInfo.from_json(self._call("GET", at("/v1/volumes/{volume}", volume=name)))
 
     def delete_volume(self, name: str, *, force: bool = False) -> None:
-        """Deletes a volume with its files. One that a sandbox has is refused; `force` gives up changes that are not in its bucket."""
+        """Deletes a volume with its files. A volume in use by a sandbox is refused; `force` discards changes that are not in its bucket."""
         self._call("DELETE", at("/v1/volumes/{volume}", volume=name) + query_of(force=force))
 
     def sync_volume(self, name: str) -> VolumeInfo:
@@ -591,7 +591,7 @@ class Hutch:
     # Secrets.
 
     def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None) -> SecretInfo:
-        """Sets a secret: programs that ask for it get it, and it is replaced in what comes out."""
+        """Sets a secret: programs that request it get it, and its value is masked in all output."""
         body = {**body_of(brokered=brokered, labels=labels), "value": value}
         return SecretInfo.from_json(self._call("PUT", at("/v1/secrets/{name}", name=name), body))
 
@@ -638,11 +638,11 @@ class Hutch:
         return Version.from_json(self._call("GET", "/v1/version"))
 
     def examine(self) -> Examination:
-        """What works on the machine of the server, what does not, and how to fix it, as `hutch doctor` says it. Needs the scope admin."""
+        """The findings of `hutch doctor` on the machine of the server: each with its state and, if needed, a fix. Needs the scope admin."""
         return Examination.from_json(self._call("GET", "/v1/doctor", patience=300.0))
 
     def verify_audit(self, head: str | None = None) -> AuditVerification:
-        """Whether the audit log is as it was written. The `head` of an earlier answer must still be in it. Needs the scope admin."""
+        """Whether the audit log is unchanged. The `head` of an earlier answer must still be in it. Needs the scope admin."""
         return AuditVerification.from_json(self._call("GET", "/v1/audit/verification" + query_of(head=head), patience=300.0))
 
     def list_nodes(self) -> NodeList:
@@ -654,11 +654,11 @@ class Hutch:
         return Node.from_json(self._call("GET", at("/v1/nodes/{node}", node=node)))
 
     def cordon_node(self, node: str) -> Node:
-        """Gives a node no new sandboxes."""
+        """Makes the server place no new sandboxes on a node."""
         return Node.from_json(self._call("POST", at("/v1/nodes/{node}/cordon", node=node)))
 
     def uncordon_node(self, node: str) -> Node:
-        """Gives a node new sandboxes again, and ends a drain."""
+        """Makes the server place new sandboxes on a node again, and ends a drain."""
         return Node.from_json(self._call("POST", at("/v1/nodes/{node}/uncordon", node=node)))
 
     def drain_node(self, node: str) -> Node:
@@ -666,11 +666,11 @@ class Hutch:
         return Node.from_json(self._call("POST", at("/v1/nodes/{node}/drain", node=node)))
 
     def remove_node(self, node: str, *, force: bool = False) -> RemovedNode:
-        """Removes a node, and frees the ids of its sandboxes. One that is alive and holds sandboxes, and the only one, need `force`."""
+        """Removes a node, and frees the ids of its sandboxes. A live node with sandboxes, or the only node, needs `force`."""
         return RemovedNode.from_json(self._call("DELETE", at("/v1/nodes/{node}", node=node) + query_of(force=force or None)))
 
     def usage(self) -> UsageReport:
-        """What sandboxes have used."""
+        """The usage of sandboxes so far."""
         return UsageReport.from_json(self._call("GET", "/v1/usage"))
 
     def usage_history(self, *, since: str | None = None, until: str | None = None, by: Sequence[str] = ()) -> list[Usage]:
@@ -680,11 +680,11 @@ class Hutch:
         return [Usage.from_json(u) for u in self._call("GET", "/v1/usage/history" + query)]
 
     def stats(self) -> StatsReport:
-        """What sandboxes use now. It wakes none."""
+        """The present usage of sandboxes. It wakes none."""
         return StatsReport.from_json(self._call("GET", "/v1/stats"))
 
     def watch_stats(self, interval: float | None = None) -> StatsWatch:
-        """Reports what sandboxes use: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        """Reports the usage of sandboxes: first of all, then of those that changed. `interval` is in seconds; default 2."""
         return StatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     def create_token(
@@ -704,7 +704,7 @@ class Hutch:
         return [TokenInfo.from_json(v) for v in self._call("GET", "/v1/tokens")]
 
     def revoke_token(self, token: str) -> TokenInfo:
-        """Ends a token, and what is under way for it."""
+        """Revokes a token, and ends its calls."""
         return TokenInfo.from_json(self._call("DELETE", at("/v1/tokens/{token}", token=token)))
 
 

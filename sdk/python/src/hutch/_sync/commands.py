@@ -118,7 +118,7 @@ class Commands(Handle):
         return [Language.from_json(v) for v in self._call("GET", "/languages")]
 
     def create_session(self, session_id: str | None = None, *, cwd: str | None = None, env: Env | None = None) -> Session:
-        """A bash shell that keeps its folder, variables and functions between commands. One that exists is returned as it is."""
+        """A bash shell that keeps its folder, variables and functions between commands. An existing one is returned unchanged."""
         context = self.create_context("bash", context_id=session_id or "s-" + _random.token_hex(6), cwd=cwd, env=env)
         return Session(self, context.context_id)
 
@@ -213,7 +213,7 @@ class Commands(Handle):
         secrets: Sequence[str] | None = None,
         idle_timeout: float | None = None,
     ) -> ContextInfo:
-        """Starts an interpreter that keeps its state from one run to the next. One that exists is returned as it is."""
+        """Starts an interpreter that keeps its state from one run to the next. An existing one is returned unchanged."""
         body = body_of(
             language=language,
             contextId=context_id,
@@ -235,7 +235,7 @@ class Commands(Handle):
         secrets: Sequence[str] | None = None,
         idle_timeout: float | None = None,
     ) -> CodeContext:
-        """An interpreter of your own, as a handle: its variables are not those of other contexts."""
+        """A new code context, as a handle. It shares no variables with other contexts."""
         made = self.create_context(language, context_id=context_id, cwd=cwd, env=env, secrets=secrets, idle_timeout=idle_timeout)
         return CodeContext(self, made.context_id)
 

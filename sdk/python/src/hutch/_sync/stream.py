@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from src/hutch/_async: change that, and run it.
-"""Streams: what commands and code print as it comes, logs, and changes of files."""
+"""Streams: output of commands and code, logs, and changes of files, as they come."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a lost connection is made again: as long as the server keeps what it belongs to.
+#: How long to try to make a lost connection again: as long as the server keeps the command or run.
 GRACE = 60.0
 LONGEST_PAUSE = 2.0
 
@@ -89,7 +89,7 @@ class Stream(Generic[T]):
             events.close()
 
     def close(self) -> None:
-        """Leaves the stream. What the stream is of ends, unless it is resumable or a background process."""
+        """Leaves the stream. Its command or run ends, unless it is resumable or a background process."""
         self._ended = True
         self._disconnect()
 
@@ -101,7 +101,7 @@ class Stream(Generic[T]):
 
 
 class ExecStream(Stream[Output]):
-    """The output of a command as it comes; then `result` says how it ended. To leave a command that is not resumable kills it."""
+    """The output of a command as it comes; then `result` says how it ended. Leaving the stream kills a command that is not resumable."""
 
     def __init__(self, transport: Transport, sandbox: str, request: Request, exec_id: str | None = None, cursor: int = 0) -> None:
         super().__init__(transport, request)
@@ -151,7 +151,7 @@ class ExecStream(Stream[Output]):
 
 
 class CodeStream(Stream[CodeEvent]):
-    """What code prints and shows as it comes; then `result` says how it ended. To leave it interrupts the code."""
+    """Output and results of code as they come; then `result` says how it ended. Leaving the stream interrupts the code."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
@@ -184,7 +184,7 @@ class CodeStream(Stream[CodeEvent]):
 
 
 class AnswerStream(Stream[AnswerEvent]):
-    """The steps to an answer as they happen; then `result` is the answer. To leave it ends the question and its program."""
+    """The steps to an answer as they happen; then `result` is the answer. Leaving the stream ends the question and its program."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
@@ -217,7 +217,7 @@ class AnswerStream(Stream[AnswerEvent]):
 
 
 class AgentStream(Stream[AgentEvent]):
-    """What a coding agent does as it happens; then `result` is what came of it. The agent continues when the stream is left."""
+    """The events of a coding agent as they happen, and then its `result`. The agent continues when the stream is left."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
@@ -250,14 +250,14 @@ class AgentStream(Stream[AgentEvent]):
             raise UnavailableError(message, data={"sandboxId": self.sandbox_id}) from e
 
     def wait(self) -> AgentResult:
-        """Reads to the end, and returns what came of it."""
+        """Reads to the end, and returns the result."""
         for _ in self:
             pass
         return self.result
 
 
 class TriesStream(Stream[AgentEvent]):
-    """What the agents of several tries do as it happens; then `result` is what came of each. They work on when the stream is left."""
+    """The events of several tries as they happen, and then the `result` of each. The agents continue when the stream is left."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
@@ -293,7 +293,7 @@ class TriesStream(Stream[AgentEvent]):
             raise UnavailableError(message, data={"tries": self.tries}) from e
 
     def wait(self) -> AgentTries:
-        """Reads to the end, and returns what came of each."""
+        """Reads to the end, and returns the result of each."""
         for _ in self:
             pass
         return self.result
@@ -308,7 +308,7 @@ def agent_request(path: str, source: Source, clone: dict[str, Any], body: dict[s
     if isinstance(source, str):
         return Request("POST", path, body | {"repository": {"url": source, **clone}})
     if clone:
-        body = body | {"repository": clone}  # the server says what is wrong
+        body = body | {"repository": clone}  # the server reports what is wrong
     boundary = secrets.token_hex(16)
     return Request("POST", path, content=_form(boundary, json_bytes(body), source), headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
@@ -368,7 +368,7 @@ class PortWatch(Stream[PortEvent]):
 
 
 class TimelineWatch(Stream[TimelineEntry]):
-    """What happened in a sandbox, and what happens. An entry that was running comes again, with the same id, when it has ended."""
+    """The timeline of a sandbox: past entries, and then new ones. A running entry comes again, with the same id, when it has ended."""
 
     def _take(self, event: Event) -> TimelineEntry | None:
         if event.name == "entry":
@@ -378,7 +378,7 @@ class TimelineWatch(Stream[TimelineEntry]):
 
 
 class StatsWatch(Stream[StatsReport]):
-    """What sandboxes use. A report with `full` replaces those before it; others have what changed."""
+    """The usage of sandboxes. A report with `full` replaces the earlier ones; others have only the changes."""
 
     def _take(self, event: Event) -> StatsReport | None:
         if event.name == "stats":
@@ -388,7 +388,7 @@ class StatsWatch(Stream[StatsReport]):
 
 
 class Terminal:
-    """A terminal: a background process that is watched and written to. Iterate over it for what it shows, in bytes."""
+    """A terminal: a background process that is watched and written to. Iterate over it for its output, in bytes."""
 
     def __init__(self, transport: Transport, sandbox: str, process: ProcessInfo) -> None:
         self._transport = transport
@@ -406,7 +406,7 @@ class Terminal:
         return self._socket
 
     def send(self, data: str | bytes) -> None:
-        """Types something. Ctrl-C is ``"\\x03"``, Ctrl-D is ``"\\x04"``."""
+        """Sends input. Ctrl-C is ``"\\x03"``, Ctrl-D is ``"\\x04"``."""
         socket = self._connection()
         socket.send(content_of("data", data))
 
@@ -436,16 +436,16 @@ class Terminal:
         self.close()
 
     def read(self) -> bytes:
-        """Everything that it shows until it ends."""
+        """All output until it ends."""
         pieces = [piece for piece in self]
         return b"".join(pieces)
 
     def kill(self) -> None:
-        """Ends the terminal and all that runs in it."""
+        """Ends the terminal and everything that runs in it."""
         self._transport.call(Request("POST", f"{self._path}/signal", body={"signal": 9}))
 
     def close(self) -> None:
-        """Leaves the terminal. What runs in it continues: see `kill`."""
+        """Leaves the terminal. Its programs continue: see `kill`."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()

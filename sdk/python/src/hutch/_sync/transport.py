@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from src/hutch/_async: change that, and run it.
-"""Calls over HTTP: requests, errors, what is tried again, and events."""
+"""Calls over HTTP: requests, errors, retries and events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 #: How often a call that is safe to repeat is made at most, and the pauses between.
 TRIES = 3
 PAUSES = (0.1, 0.5)
-#: The longest pause that a limit may ask for before the call is given up.
+#: The longest pause that a limit can request; for a longer one the call is given up.
 LONGEST_PAUSE = 5.0
 #: Streams have a comment every 15 seconds at least, so one that is silent for longer is lost.
 SILENCE = 120.0
 
 Body = bytes | Iterable[bytes]
 
-#: What a server of HTTPS answers to plain HTTP: those in Go, nginx and Apache.
+#: The answers of HTTPS servers (in Go, nginx and Apache) to plain HTTP.
 _wants_tls = re.compile(rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL")
 #: The errors of OpenSSL about an answer that is not TLS.
 _no_tls = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL")
@@ -48,7 +48,7 @@ class Request:
     body: Any = None
     content: Body | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: Seconds of silence that are waited for; None for as long as it takes.
+    #: Seconds without data after which the call fails; None for no limit.
     patience: float | None = 60.0
 
     @property
@@ -125,7 +125,7 @@ class Transport:
         if tried >= TRIES - 1:
             return None
         unsent = isinstance(error, UnavailableError) and error.data.get("sent") is False
-        if isinstance(error, ExhaustedError):  # what is refused by a limit was not done
+        if isinstance(error, ExhaustedError):  # a call that a limit refused was not done
             after = error.retry_after
             return after if after is not None and after <= LONGEST_PAUSE and request.content is None else None
         if isinstance(error, UnavailableError) and (request.safe or (unsent and request.content is None)):
@@ -191,7 +191,7 @@ class Transport:
         return error
 
     def _of_tls(self, error: BaseException) -> HutchError | None:
-        """The error for a server that speaks the other one of HTTP and HTTPS, or whose certificate is not trusted."""
+        """The error for a URL with http where the server speaks HTTPS, for the reverse, and for an untrusted certificate."""
         cause: BaseException | None = error
         while cause is not None:
             text = str(cause)
@@ -221,7 +221,7 @@ class Transport:
         return UnavailableError(f"what answers at {self.url} does not speak as Hutch does: check the URL")
 
     def chunks(self, response: httpx.Response) -> Iterator[bytes]:
-        """The body of an answer. One that breaks off is an error."""
+        """The body of an answer. A truncated body is an error."""
         try:
             for chunk in response.iter_bytes():
                 yield chunk
