@@ -25,51 +25,48 @@ var errBusy = errors.New("a sandbox writes to the volume")
 
 // pull makes the content of a volume equal to the changes of its bucket, if free allows that. Links, empty folders and
 // permissions, which no bucket has, are kept.
-func (s *Store) pull(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base, free func() error) error {
-	if l.equals(old) && rec.Content != "" || len(l.files)+len(l.folders)+len(old) == 0 || free() != nil {
+func (x *exchange) pull(ctx context.Context, free func() error) error {
+	if x.l.equals(x.old) && x.rec.Content != "" || len(x.l.files)+len(x.l.folders)+len(x.old) == 0 || free() != nil {
 		return nil
 	}
-	if err := fits(l, rec.Volume); err != nil {
+	if err := fits(x.l, x.rec.Volume); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.folder(k), halfPrefix)
+	f, err := os.CreateTemp(x.s.folder(x.k), halfPrefix)
 	if err != nil {
-		return durable.Explained(err, s.dir)
+		return durable.Explained(err, x.s.dir)
 	}
 	defer os.Remove(f.Name()) // it has another name, or is not needed
 	defer f.Close()
-	p := puller{b: b, l: l, old: old, now: base{}}
-	w, sum, err := s.fill(f, rec.Volume, func(w *writer) error {
-		return p.build(ctx, w, func(each func(*tar.Header, io.Reader) error) error { return s.eachEntry(k, rec, each) })
-	})
+	p := puller{x, base{}}
+	w, sum, err := x.s.fill(f, x.rec.Volume, func(w *writer) error { return p.build(ctx, w) })
 	if err == nil {
 		err = f.Sync()
 	}
-	if err != nil {
-		return durable.Explained(err, s.dir)
+	if err == nil {
+		err = p.publish(ctx, newContent{f.Name(), sum, w}, free)
 	}
-	err = s.publishPulled(ctx, k, rec, newContent{f.Name(), sum, w}, p.now, free)
 	if errors.Is(err, errBusy) {
 		return nil
 	}
-	return durable.Explained(err, s.dir)
+	return durable.Explained(err, x.s.dir)
 }
 
-// publishPulled publishes content of the bucket, with the base that belongs to it.
-func (s *Store) publishPulled(ctx context.Context, k key, rec record, c newContent, now base, free func() error) error {
-	dir := s.folder(k)
-	if err := s.turns.Take(ctx, dir); err != nil {
+// publish publishes content of the bucket, with the base that belongs to it.
+func (p puller) publish(ctx context.Context, c newContent, free func() error) error {
+	dir := p.s.folder(p.k)
+	if err := p.s.turns.Take(ctx, dir); err != nil {
 		return err
 	}
-	defer s.turns.Put(dir)
-	use, err := s.writeBase(k, rec, now)
+	defer p.s.turns.Put(dir)
+	use, err := p.s.writeBase(p.k, p.rec, p.now)
 	if err != nil {
 		return err
 	}
-	return s.publish(k, c, func() error {
-		if is, err := s.sameLocked(k, rec); err != nil {
+	return p.s.publish(p.k, c, func() error {
+		if is, err := p.s.sameLocked(p.k, p.rec); err != nil {
 			return err
-		} else if is.Volume.Version != rec.Volume.Version || free() != nil {
+		} else if is.Volume.Version != p.rec.Volume.Version || free() != nil {
 			return errBusy
 		}
 		return nil
@@ -90,38 +87,21 @@ func fits(l *listing, v hutch.Volume) error {
 	return nil
 }
 
-// eachEntry calls do with each entry of the content that a volume had when rec was read.
-func (s *Store) eachEntry(k key, rec record, do func(*tar.Header, io.Reader) error) error {
-	f, err := s.openContent(k, rec)
-	if err != nil || f == nil {
-		return err
-	}
-	defer f.Close()
-	return expand(f, k.name, func(in io.Reader) error {
-		for r := tar.NewReader(in); ; {
-			h, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err == nil {
-				err = do(h, r)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
-}
-
 // puller builds the content of a volume from its bucket, and from its present content.
 type puller struct {
-	b        *bucket.Bucket
-	l        *listing
-	old, now base
+	*exchange
+	now base
 }
 
-func (p puller) build(ctx context.Context, w *writer, entries func(func(*tar.Header, io.Reader) error) error) error {
-	err := entries(func(h *tar.Header, body io.Reader) error {
+func (p puller) build(ctx context.Context, w *writer) error {
+	f, err := p.s.openContent(p.k, p.rec)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		defer f.Close()
+	}
+	err = eachEntry(f, p.k.name, func(h *tar.Header, body io.Reader) error {
 		name := strings.TrimSuffix(h.Name, "/")
 		if !p.isKept(h, name) {
 			return nil

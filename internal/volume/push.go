@@ -27,36 +27,36 @@ type localFile struct {
 
 // push writes the changes of a volume to its bucket: new or changed files first, then deleted ones. It updates old to
 // the state that is equal afterwards. Where both sides have changed a file, the previous object is copied first.
-func (s *Store) push(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base) error {
-	f, err := s.openContent(k, rec)
+func (x *exchange) push(ctx context.Context) error {
+	f, err := x.s.openContent(x.k, x.rec)
 	if err != nil {
 		return err
 	}
 	if f != nil {
 		defer f.Close()
 	}
-	files, err := localFiles(f, k.name)
+	files, err := localFiles(f, x.k.name)
 	if err != nil {
 		return err
 	}
-	p := pusher{b, l, old, files}
-	err = p.putAll(ctx, f, k.name)
+	p := pusher{x, files}
+	err = p.putAll(ctx, f)
 	if err == nil {
 		err = p.deleteAll(ctx)
 	}
-	use, failed := s.writeBase(k, rec, old) // also after an error, so that the objects already written do not count as conflicts
+	use, failed := x.s.writeBase(x.k, x.rec, x.old) // also after an error, so that the objects already written do not count as conflicts
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	return errors.Join(err, s.update(k, rec, func(r *record) {
+	return errors.Join(err, x.s.update(x.k, x.rec, func(r *record) {
 		if use(r); err == nil {
-			r.Synced = rec.Volume.Version
+			r.Synced = x.rec.Volume.Version
 		}
 	}))
 }
 
-// eachFile calls do with each file of a volume's content.
-func eachFile(f *os.File, volume string, do func(h *tar.Header, body io.Reader) error) error {
+// eachEntry calls do with each entry of a volume's content; f is nil for an empty volume.
+func eachEntry(f *os.File, volume string, do func(*tar.Header, io.Reader) error) error {
 	if f == nil {
 		return nil
 	}
@@ -66,12 +66,10 @@ func eachFile(f *os.File, volume string, do func(h *tar.Header, body io.Reader) 
 	return expand(f, volume, func(in io.Reader) error {
 		for r := tar.NewReader(in); ; {
 			h, err := r.Next()
-			switch {
-			case errors.Is(err, io.EOF):
+			if errors.Is(err, io.EOF) {
 				return nil
-			case err != nil:
-				return err
-			case h.Typeflag == tar.TypeReg:
+			}
+			if err == nil {
 				err = do(h, r)
 			}
 			if err != nil {
@@ -81,10 +79,13 @@ func eachFile(f *os.File, volume string, do func(h *tar.Header, body io.Reader) 
 	})
 }
 
-// localFiles reads the content of a volume. A file that can be no object is refused before any is written.
+// localFiles reads a volume's content. A file that cannot be an object is refused before any is written.
 func localFiles(f *os.File, volume string) (map[string]localFile, error) {
 	files := map[string]localFile{}
-	err := eachFile(f, volume, func(h *tar.Header, body io.Reader) error {
+	err := eachEntry(f, volume, func(h *tar.Header, body io.Reader) error {
+		if h.Typeflag != tar.TypeReg {
+			return nil
+		}
 		if !utf8.ValidString(h.Name) || len(h.Name) > mostKey {
 			return hutch.Errorf(hutch.Invalid, "the file %.200q can be no object of a bucket: give it a shorter name, in UTF-8", h.Name)
 		}
@@ -103,17 +104,15 @@ func localFiles(f *os.File, volume string) (map[string]localFile, error) {
 
 // pusher writes the files of a volume to a bucket.
 type pusher struct {
-	b     *bucket.Bucket
-	l     *listing
-	old   base
+	*exchange
 	files map[string]localFile
 }
 
 // putAll writes the files that are not as in the base.
-func (p pusher) putAll(ctx context.Context, f *os.File, volume string) error {
-	return eachFile(f, volume, func(h *tar.Header, body io.Reader) error {
+func (p pusher) putAll(ctx context.Context, f *os.File) error {
+	return eachEntry(f, p.k.name, func(h *tar.Header, body io.Reader) error {
 		file := p.files[h.Name]
-		if p.old[h.Name].Sum == file.sum {
+		if h.Typeflag != tar.TypeReg || p.old[h.Name].Sum == file.sum {
 			return nil
 		}
 		o, there := p.l.files[h.Name]

@@ -103,43 +103,43 @@ func (s *Store) copyOf(k key) (record, error) {
 	return *rec, nil
 }
 
-// exchange is one try of Sync.
-func (s *Store) exchange(ctx context.Context, k key, free func() error) error {
-	rec, err := s.copyOf(k)
-	if err != nil {
-		return err
-	}
-	b, err := s.openBucket(k.owner, *rec.Volume.Bucket)
-	if err != nil {
-		return err
-	}
-	l, err := s.list(ctx, b)
-	if err != nil {
-		return err
-	}
-	old, err := s.readBase(k, rec)
-	if err != nil {
-		return err
-	}
-	if rec.unsynced() {
-		return s.pushAndPull(ctx, k, rec, b, l, old, free)
-	}
-	return s.pull(ctx, k, rec, b, l, old, free)
+// exchange is one try of Sync: the volume, its bucket, and what was equal on both sides at the end of the last one.
+type exchange struct {
+	s   *Store
+	k   key
+	rec record
+	b   *bucket.Bucket
+	l   *listing
+	old base
 }
 
-// pushAndPull is exchange for a volume with changes. After them, the bucket has another listing.
-func (s *Store) pushAndPull(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base, free func() error) error {
-	if err := s.push(ctx, k, rec, b, l, old); err != nil {
+// exchange is one try of Sync.
+func (s *Store) exchange(ctx context.Context, k key, free func() error) (err error) {
+	x := &exchange{s: s, k: k}
+	if x.rec, err = s.copyOf(k); err != nil {
 		return err
 	}
-	rec, err := s.copyOf(k)
-	if err != nil || rec.unsynced() {
-		return err // it was saved meanwhile: the next exchange follows soon
-	}
-	if l, err = s.list(ctx, b); err != nil {
+	if x.b, err = s.openBucket(k.owner, *x.rec.Volume.Bucket); err != nil {
 		return err
 	}
-	return s.pull(ctx, k, rec, b, l, old, free)
+	if x.l, err = s.list(ctx, x.b); err != nil {
+		return err
+	}
+	if x.old, err = s.readBase(k, x.rec); err != nil {
+		return err
+	}
+	if x.rec.unsynced() {
+		if err := x.push(ctx); err != nil {
+			return err
+		}
+		if x.rec, err = s.copyOf(k); err != nil || x.rec.unsynced() {
+			return err // it was saved meanwhile: the next exchange follows soon
+		}
+		if x.l, err = s.list(ctx, x.b); err != nil {
+			return err
+		}
+	}
+	return x.pull(ctx, free)
 }
 
 // list lists a bucket.
