@@ -215,20 +215,20 @@ func isURL(repo string) bool {
 }
 
 func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definition, std streams) error {
-	req, repo, err := f.session(ctx, svc, std)
+	task, err := f.task(ctx, svc, d, std)
 	switch {
 	case err != nil:
 		return err
 	case f.tries > 1:
-		return f.tryAll(ctx, svc, d, req, repo, std)
+		return f.tryAll(ctx, svc, task, std)
 	case f.detach:
-		s, _, err := coding.Begin(ctx, svc, d, req, repo, f.prompt, f.timeout)
+		s, _, err := coding.Begin(ctx, svc, task)
 		if err != nil {
 			return err
 		}
 		return printMade(std, s.ID, map[string]string{"sandboxId": s.ID}, f.asJSON, nil)
 	}
-	s, err := coding.Open(ctx, svc, d, req, repo)
+	s, err := coding.Open(ctx, svc, d, task.Sandbox, task.Repository)
 	if err != nil {
 		return err
 	}
@@ -274,23 +274,23 @@ func verdict(res hutch.AgentResult) error {
 	return nil
 }
 
-// session returns the sandbox and the repository that the flags name.
-func (f *agentRun) session(ctx context.Context, svc *client.Client, std streams) (req hutch.CreateRequest, repo coding.Repository, err error) {
-	req = f.placement.request("")
-	if req.Env, err = environment(f.env); err != nil {
-		return req, repo, err
+// task returns the task that the flags describe.
+func (f *agentRun) task(ctx context.Context, svc *client.Client, d coding.Definition, std streams) (t coding.Task, err error) {
+	t = coding.Task{Agent: d, Sandbox: f.placement.request(""), Prompt: f.prompt, Timeout: f.timeout}
+	if t.Sandbox.Env, err = environment(f.env); err != nil {
+		return t, err
 	}
-	req.Timeout = hutch.InSeconds(f.keep)
-	repo = coding.Repository{GitCloneRequest: hutch.GitCloneRequest{URL: f.repo, Branch: f.ref, Username: f.username}}
+	t.Sandbox.Timeout = hutch.InSeconds(f.keep)
 	if isURL(f.repo) {
-		repo.Password, err = password(f.passwordIn, std.in)
+		t.Repository.GitCloneRequest = hutch.GitCloneRequest{URL: f.repo, Branch: f.ref, Username: f.username}
+		t.Repository.Password, err = password(f.passwordIn, std.in)
 	} else {
-		repo = coding.Repository{Unpack: coding.FromFolder(f.repo)}
+		t.Repository.Unpack = coding.FromFolder(f.repo)
 	}
 	if err != nil {
-		return req, repo, err
+		return t, err
 	}
-	return req, repo, pullFirst(ctx, svc, &req, std)
+	return t, pullFirst(ctx, svc, &t.Sandbox, std)
 }
 
 // showResult prints the diff or, as JSON, the whole result.

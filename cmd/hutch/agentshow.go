@@ -75,8 +75,8 @@ func (l *locked) Write(b []byte) (int, error) {
 }
 
 // tryAll lets several agents do the same, each in a sandbox of its own, and shows the result of each.
-func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, d coding.Definition, req hutch.CreateRequest, repo coding.Repository, std streams) error {
-	begun, err := coding.Try(ctx, svc, d, req, repo, f.prompt, f.timeout, f.tries)
+func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, task coding.Task, std streams) error {
+	begun, err := coding.Try(ctx, svc, task, f.tries)
 	if err != nil {
 		return err
 	}

@@ -114,13 +114,22 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 	return s, s.remember(ctx)
 }
 
+// Task is the first prompt of a new session, with the agent, the sandbox and the files that it is for.
+type Task struct {
+	Agent      Definition
+	Sandbox    hutch.CreateRequest // overrides the definition
+	Repository Repository
+	Prompt     string
+	Timeout    time.Duration // default DefaultTimeout
+}
+
 // Begin opens a session and gives it a prompt. It returns the id of that process. If it fails, nothing is left.
-func Begin(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest, repo Repository, prompt string, timeout time.Duration) (*Session, string, error) {
-	s, err := Open(ctx, svc, d, req, repo)
+func Begin(ctx context.Context, svc Service, t Task) (*Session, string, error) {
+	s, err := Open(ctx, svc, t.Agent, t.Sandbox, t.Repository)
 	if err != nil {
 		return nil, "", err
 	}
-	process, err := s.Start(ctx, prompt, timeout)
+	process, err := s.Start(ctx, t.Prompt, t.Timeout)
 	if err != nil {
 		s.destroy(ctx)
 		return nil, "", err

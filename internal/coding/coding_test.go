@@ -367,7 +367,7 @@ func TestBeginLeavesNothing(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
 	repo := coding.Repository{Unpack: coding.FromFolder(t.TempDir())}
-	if _, _, err := coding.Begin(t.Context(), svc, scripted(t), hutch.CreateRequest{}, repo, "x", -time.Second); !errors.Is(err, hutch.Invalid) {
+	if _, _, err := coding.Begin(t.Context(), svc, coding.Task{Agent: scripted(t), Repository: repo, Prompt: "x", Timeout: -time.Second}); !errors.Is(err, hutch.Invalid) {
 		t.Errorf("it gave %v", err)
 	}
 	if left, err := svc.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(left) > 0 {

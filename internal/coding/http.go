@@ -163,52 +163,47 @@ func errNotWhole(err error) error {
 	return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 }
 
-// begin reads what a request that begins sessions asks for.
-func begin(w http.ResponseWriter, r *http.Request, check func(hutch.AgentRequest) error) (req hutch.AgentRequest, d Definition, err error) {
+// begin reads a request that begins sessions.
+func begin(w http.ResponseWriter, r *http.Request, check func(hutch.AgentRequest) error) (req hutch.AgentRequest, t Task, err error) {
 	if req, err = asked(w, r); err != nil {
-		return req, d, err
+		return req, t, err
 	}
 	if err = check(req); err != nil {
-		return req, d, err
+		return req, t, err
 	}
-	d, err = given(cmp.Or(req.Agent, "claude"), req.Definition)
-	return req, d, err
-}
-
-// sandboxOf is what the sandbox of a request is created with, and repositoryOf where its files come from.
-func sandboxOf(req hutch.AgentRequest) hutch.CreateRequest {
-	return hutch.CreateRequest{Image: req.Image, Runtime: req.Runtime, Env: req.Env, Network: req.Network, Limits: req.Limits, Timeout: req.Keep}
-}
-
-func repositoryOf(req hutch.AgentRequest) Repository {
+	t = Task{
+		Sandbox:    hutch.CreateRequest{Image: req.Image, Runtime: req.Runtime, Env: req.Env, Network: req.Network, Limits: req.Limits, Timeout: req.Keep},
+		Repository: Repository{GitCloneRequest: req.Repository}, Prompt: req.Prompt, Timeout: req.Timeout.Duration(),
+	}
 	if req.Archive != nil {
-		return Repository{Unpack: FromArchive(req.Archive)}
+		t.Repository = Repository{Unpack: FromArchive(req.Archive)}
 	}
-	return Repository{GitCloneRequest: req.Repository}
+	t.Agent, err = given(cmp.Or(req.Agent, "claude"), req.Definition)
+	return req, t, err
 }
 
 func (h *handler) open(w http.ResponseWriter, r *http.Request) {
 	defer httpio.Duplex(w, r)() // an archive can arrive while comments are sent
-	req, d, err := begin(w, r, hutch.AgentRequest.CheckOne)
+	req, task, err := begin(w, r, hutch.AgentRequest.CheckOne)
 	if err != nil {
 		problem.Write(w, err)
 		return
 	}
 	h.answer(w, r, req.Detach, func(ctx context.Context) (work, error) {
-		s, process, err := Begin(ctx, h.svc, d, sandboxOf(req), repositoryOf(req), req.Prompt, req.Timeout.Duration())
+		s, process, err := Begin(ctx, h.svc, task)
 		return one{s, process}, err
 	})
 }
 
 func (h *handler) try(w http.ResponseWriter, r *http.Request) {
 	defer httpio.Duplex(w, r)() // as in open
-	req, d, err := begin(w, r, hutch.AgentRequest.CheckTries)
+	req, task, err := begin(w, r, hutch.AgentRequest.CheckTries)
 	if err != nil {
 		problem.Write(w, err)
 		return
 	}
 	h.answer(w, r, req.Detach, func(ctx context.Context) (work, error) {
-		t, err := Try(ctx, h.svc, d, sandboxOf(req), repositoryOf(req), req.Prompt, req.Timeout.Duration(), req.Tries)
+		t, err := Try(ctx, h.svc, task, req.Tries)
 		return several{t}, err
 	})
 }

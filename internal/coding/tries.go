@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"hutch"
 	"hutch/internal/compat"
@@ -33,15 +32,15 @@ type try struct {
 	err     error
 }
 
-// Try opens a session, copies it, and gives the same prompt to count agents. The first of them works in the session that was opened, so
-// it is as many sandboxes as agents. If it fails, nothing is left.
-func Try(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest, repo Repository, prompt string, timeout time.Duration, count int) (_ *Tries, err error) {
+// Try opens a session, copies it, and gives the task to count agents. The first of them works in the session that was opened, so
+// there are as many sandboxes as agents. If it fails, nothing is left.
+func Try(ctx context.Context, svc Service, task Task, count int) (_ *Tries, err error) {
 	t := &Tries{ID: hutch.NewID("tries")}
 	labels := func(number int) map[string]string {
-		return map[string]string{Label: d.Name, LabelTries: t.ID, labelTry: strconv.Itoa(number)}
+		return map[string]string{Label: task.Agent.Name, LabelTries: t.ID, labelTry: strconv.Itoa(number)}
 	}
-	req.Labels = labels(1)
-	first, err := Open(ctx, svc, d, req, repo)
+	task.Sandbox.Labels = labels(1)
+	first, err := Open(ctx, svc, task.Agent, task.Sandbox, task.Repository)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func Try(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest
 		all = append(all, copies...)
 	}
 	for i, s := range all {
-		process, err := s.Start(ctx, prompt, timeout)
+		process, err := s.Start(ctx, task.Prompt, task.Timeout)
 		if err != nil {
 			return nil, err
 		}

@@ -170,7 +170,7 @@ func TestLimitsAmongTries(t *testing.T) {
 				svc.stop, svc.err, want = cancel, nil, context.Canceled
 			}
 			repo := coding.Repository{Unpack: coding.FromArchive(bytes.NewReader(tarOf(t, file("a", "one\n"))))}
-			_, err := coding.Try(ctx, svc, scripted(t), hutch.CreateRequest{}, repo, "sleep 100", 0, 4)
+			_, err := coding.Try(ctx, svc, coding.Task{Agent: scripted(t), Repository: repo, Prompt: "sleep 100"}, 4)
 			if !errors.Is(err, want) {
 				t.Errorf("it gave %v", err)
 			}

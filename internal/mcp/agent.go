@@ -116,7 +116,7 @@ func lineOf(res hutch.AgentResult) string {
 
 // tryAgent is runAgent for several tries.
 func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply, error) {
-	req, d, err := agentOf(in)
+	req, task, err := agentOf(in)
 	if err == nil {
 		err = req.CheckTries()
 	}
@@ -126,7 +126,7 @@ func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	if err != nil {
 		return reply{}, err
 	}
-	tries, err := coding.Try(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository}, in.Prompt, req.Timeout.Duration(), req.Tries)
+	tries, err := coding.Try(ctx, s.opt.Agents, task, req.Tries)
 	if err != nil {
 		return reply{}, err
 	}
@@ -197,24 +197,27 @@ func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Sessi
 }
 
 func (s *server) openAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
-	req, d, err := agentOf(in)
+	req, task, err := agentOf(in)
 	if err == nil {
 		err = req.CheckOne()
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	return coding.Begin(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository}, in.Prompt, req.Timeout.Duration())
+	return coding.Begin(ctx, s.opt.Agents, task)
 }
 
-// agentOf is the request of the arguments, not checked yet, and its agent.
-func agentOf(in runAgentArgs) (hutch.AgentRequest, coding.Definition, error) {
+// agentOf returns the arguments as a request, which is not completely checked yet, and as a task.
+func agentOf(in runAgentArgs) (hutch.AgentRequest, coding.Task, error) {
 	req := hutch.AgentRequest{
 		Prompt: in.Prompt, Repository: hutch.GitCloneRequest{URL: in.Repository, Branch: in.Branch}, Timeout: hutch.Seconds(in.Timeout), Tries: in.Tries,
 	}
 	if err := req.Check(); err != nil {
-		return req, coding.Definition{}, err
+		return req, coding.Task{}, err
 	}
 	d, err := coding.Named(cmp.Or(in.Agent, "claude"))
-	return req, d, err
+	return req, coding.Task{
+		Agent: d, Sandbox: hutch.CreateRequest{Image: in.Image}, Repository: coding.Repository{GitCloneRequest: req.Repository},
+		Prompt: in.Prompt, Timeout: req.Timeout.Duration(),
+	}, err
 }
