@@ -85,10 +85,35 @@ func (r chunk) in(content string) (string, error) {
 	return before + strings.ReplaceAll(region, r.Target, r.Replacement) + after, nil
 }
 
-// most is how many results the client wants.
-func (c *call) most() (int, error) {
-	n, err := c.number("max_results", 50, 1, 500)
-	return int(n), err
+// results are the first matches of a search, as many as the client wants.
+type results[T any] struct {
+	list []T
+	most int
+	cut  bool
+}
+
+func newResults[T any](c *call) (*results[T], error) {
+	most, err := c.number("max_results", 50, 1, 500)
+	return &results[T]{list: []T{}, most: int(most)}, err
+}
+
+// add adds a match. Its error ends the search, because there are enough.
+func (r *results[T]) add(match T) error {
+	if len(r.list) == r.most {
+		r.cut = true
+		return errEnough
+	}
+	r.list = append(r.list, match)
+	return nil
+}
+
+// answer answers a search that ended with err. A search that reaches a limit has the matches until then.
+func (r *results[T]) answer(parameter, query, folder string, err error) (any, error) {
+	r.cut = r.cut || hutch.KindOf(err) == hutch.Exhausted
+	if err != nil && !r.cut {
+		return nil, err
+	}
+	return map[string]any{parameter: query, "path": folder, "matches": r.list, "truncated": r.cut}, nil
 }
 
 // found is a line, or a file, with a match.
@@ -99,11 +124,12 @@ type found struct {
 }
 
 func (c *call) grep() (any, error) {
-	query, most, err := c.query("query"), 0, error(nil)
+	query := c.query("query")
 	if query == "" {
 		return nil, hutch.Errorf(hutch.Invalid, "the parameter query is required")
 	}
-	if most, err = c.most(); err != nil {
+	matches, err := newResults[found](c)
+	if err != nil {
 		return nil, err
 	}
 	target, err := c.folder()
@@ -121,7 +147,7 @@ func (c *call) grep() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perLine, cut, list, spent := c.flag("match_per_line", true), false, []found{}, work(0)
+	perLine, last, spent := c.flag("match_per_line", true), "", work(0)
 	err = c.svc.SearchFiles(c.ctx, c.sandbox, hutch.SearchRequest{Path: target, Pattern: pattern, Hidden: true, Limit: 10000}, func(m hutch.Match) error {
 		if len(include.all) > 0 {
 			name := path.Base(m.Path)
@@ -132,27 +158,16 @@ func (c *call) grep() (any, error) {
 				return nil
 			}
 		}
-		if !perLine && len(list) > 0 && list[len(list)-1].File == m.Path {
+		if perLine {
+			return matches.add(found{m.Path, m.Line, m.Text})
+		}
+		if m.Path == last {
 			return nil
 		}
-		if len(list) == most {
-			cut = true
-			return errEnough
-		}
-		if perLine {
-			list = append(list, found{m.Path, m.Line, m.Text})
-		} else {
-			list = append(list, found{File: m.Path})
-		}
-		return nil
+		last = m.Path
+		return matches.add(found{File: m.Path})
 	})
-	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
-		cut, err = true, nil
-	}
-	if err != nil && !cut {
-		return nil, err
-	}
-	return map[string]any{"query": query, "path": target, "matches": list, "truncated": cut}, nil
+	return matches.answer("query", query, target, err)
 }
 
 // folder resolves the parameter path, which is the working folder if it is missing.
@@ -169,7 +184,7 @@ func (c *call) glob() (any, error) {
 	if pattern == "" || !slices.Contains([]string{"", "any", "file", "directory"}, kind) {
 		return nil, hutch.Errorf(hutch.Invalid, "pattern is required, and type is any, file or directory")
 	}
-	most, err := c.most()
+	matches, err := newResults[item](c)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +200,7 @@ func (c *call) glob() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut, list, spent := false, []item{}, work(0)
+	spent := work(0)
 	err = c.svc.ListFiles(c.ctx, c.sandbox, hutch.ListRequest{Path: target, Recursive: true, Hidden: true}, func(f hutch.FileInfo) error {
 		i := itemOf(f)
 		i.Path = strings.ToValidUTF8(strings.TrimPrefix(f.Path, strings.TrimSuffix(target, "/")+"/"), "\ufffd")
@@ -196,20 +211,9 @@ func (c *call) glob() (any, error) {
 		if kind == "file" && i.Type != "file" || kind == "directory" && i.Type != "directory" || !wanted.match(names...) || unwanted.match(names...) {
 			return nil
 		}
-		if len(list) == most {
-			cut = true
-			return errEnough
-		}
-		list = append(list, i)
-		return nil
+		return matches.add(i)
 	})
-	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
-		cut, err = true, nil
-	}
-	if err != nil && !cut {
-		return nil, err
-	}
-	return map[string]any{"pattern": pattern, "path": target, "matches": list, "truncated": cut}, nil
+	return matches.answer("pattern", pattern, target, err)
 }
 
 // The limits of patterns. A program chooses the names, and this server compares them: each step of a pattern can run at
