@@ -113,22 +113,50 @@ func backupID(manifest []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// filler takes the content of a database, table by table.
+type filler interface {
+	Prepare(context.Context, store.Content) error
+	// Table returns how many rows it took.
+	Table(ctx context.Context, name string, rows io.Reader) (int64, error)
+	Complete(context.Context) error
+}
+
+// discard is a filler that keeps nothing: the content is only checked.
+type discard struct{}
+
+func (discard) Prepare(context.Context, store.Content) error { return nil }
+func (discard) Complete(context.Context) error               { return nil }
+func (discard) Table(_ context.Context, _ string, rows io.Reader) (int64, error) {
+	counted := &store.RowCounter{}
+	_, err := io.Copy(counted, rows)
+	return counted.Rows, err
+}
+
+// open opens the database to restore to. One that an interrupted restore has filled already gets nothing more.
+func (d *databaseRestore) open(ctx context.Context, manifest []byte) (_ filler, err error) {
+	if d.opt.WithoutDatabase {
+		return discard{}, nil
+	}
+	if d.opt.Database == nil {
+		return nil, errNoTarget
+	}
+	if d.to, err = d.opt.Database(ctx, d.key, backupID(manifest)); err != nil {
+		return nil, err
+	}
+	if d.to.Done {
+		return discard{}, nil
+	}
+	return d.to, nil
+}
+
 // read reads the database, which the manifest announces, and completes its content.
 func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []byte, content *store.Content) error {
-	fill := !d.opt.WithoutDatabase
-	if fill {
-		if d.opt.Database == nil {
-			return errNoTarget
-		}
-		var err error
-		if d.to, err = d.opt.Database(ctx, d.key, backupID(manifest)); err != nil {
-			return err
-		}
-		if fill = !d.to.Done; fill {
-			if err := d.to.Prepare(ctx, *content); err != nil {
-				return err
-			}
-		}
+	to, err := d.open(ctx, manifest)
+	if err != nil {
+		return err
+	}
+	if err := to.Prepare(ctx, *content); err != nil {
+		return err
 	}
 	pieces := &pieceReader{in: in, ctx: ctx}
 	if err := pieces.next(); err != nil {
@@ -140,14 +168,7 @@ func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []b
 		t := &read.Tables[i]
 		counted := &store.RowCounter{}
 		rows := &failingReader{in: io.TeeReader(pieces.table(t.Name), counted)}
-		var n int64
-		var err error
-		if fill {
-			n, err = d.to.Table(ctx, t.Name, rows)
-		} else {
-			_, err = io.Copy(io.Discard, rows)
-			n = counted.Rows
-		}
+		n, err := to.Table(ctx, t.Name, rows)
 		if rows.err != nil { // why the database got no more rows
 			err = rows.err
 		}
@@ -167,10 +188,7 @@ func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []b
 		return ErrDamaged
 	}
 	*content = read
-	if fill {
-		return d.to.Complete(ctx)
-	}
-	return nil
+	return to.Complete(ctx)
 }
 
 // pieceReader reads the pieces of tables.

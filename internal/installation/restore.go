@@ -205,17 +205,7 @@ func extract(ctx context.Context, r io.Reader, dir string, database *databaseRes
 		defer root.Close()
 	}
 	in := tar.NewReader(r)
-	h, err := in.Next()
-	var text []byte
-	switch {
-	case err != nil:
-	case h.Name != manifestEntry || h.Size > mostManifest:
-		err = ErrDamaged
-	default:
-		if text, err = io.ReadAll(in); err == nil && json.Unmarshal(text, &m) != nil {
-			err = ErrDamaged
-		}
-	}
+	m, text, err := readManifest(in)
 	switch {
 	case err != nil:
 	case m.Database != nil:
@@ -239,6 +229,21 @@ func extract(ctx context.Context, r io.Reader, dir string, database *databaseRes
 		}
 	}
 	return m, context.Cause(ctx)
+}
+
+// readManifest reads the first entry of an archive, and returns its text, too.
+func readManifest(in *tar.Reader) (m Manifest, text []byte, err error) {
+	h, err := in.Next()
+	if err != nil {
+		return m, nil, err
+	}
+	if h.Name != manifestEntry || h.Size > mostManifest {
+		return m, nil, ErrDamaged
+	}
+	if text, err = io.ReadAll(in); err == nil && json.Unmarshal(text, &m) != nil {
+		err = ErrDamaged
+	}
+	return m, text, err
 }
 
 func extractOne(root *os.Root, h *tar.Header, in io.Reader) error {

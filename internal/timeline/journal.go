@@ -181,25 +181,31 @@ func (j *journal) loadLocked() error {
 	}
 	for i := range j.tracks {
 		t := &j.tracks[i]
-		for _, path := range []string{j.older(t), j.newer(t)} {
-			b, err := os.ReadFile(path)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			whole := bytes.LastIndexByte(b, '\n') + 1
-			if path == j.newer(t) {
-				t.size = int64(whole)
-				if whole < len(b) {
-					if err := os.Truncate(path, t.size); err != nil {
-						return err
-					}
-				}
-			}
-			eachLine(b[:whole], func(e hutch.TimelineEntry) { j.last = max(j.last, e.Cursor) })
+		if _, _, err := j.loadFile(j.older(t)); err != nil {
+			return err
 		}
+		whole, size, err := j.loadFile(j.newer(t))
+		if err == nil && whole < size {
+			err = os.Truncate(j.newer(t), whole)
+		}
+		if err != nil {
+			return err
+		}
+		t.size = whole
 	}
 	j.loaded = true
 	return nil
+}
+
+// loadFile finds the last cursor. It returns the length of the whole lines and of the file, which are 0 if the file is missing.
+func (j *journal) loadFile(path string) (whole, size int64, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
+	n := bytes.LastIndexByte(b, '\n') + 1
+	eachLine(b[:n], func(e hutch.TimelineEntry) { j.last = max(j.last, e.Cursor) })
+	return int64(n), int64(len(b)), nil
 }
 
 // eachLine decodes lines. It skips invalid lines.
