@@ -70,27 +70,34 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, limit tim
 	defer cancel(nil)
 	limited, stop := context.WithTimeoutCause(ctx, limit, hutch.Errorf(hutch.Timeout, "the copies of all sandboxes took longer than %v: put it to sleep first", limit))
 	defer stop()
-	var all sync.WaitGroup
-	var telling sync.Mutex
+	var reporting sync.Mutex
+	report := func(c hutch.Checkpoint) {
+		reporting.Lock()
+		defer reporting.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if err := out(c); err != nil {
+			cancel(err)
+		}
+	}
 	queue := newCheckpointQueue(names)
-	for range checkpointsAtOnce {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				name, done := queue.next()
-				if done == nil {
-					return
-				}
-				c, ok := e.checkpointOne(limited, name)
-				done()
-				telling.Lock()
-				if ok && ctx.Err() == nil {
-					if err := out(c); err != nil {
-						cancel(err)
-					}
-				}
-				telling.Unlock()
+	worker := func() {
+		for ctx.Err() == nil {
+			name, done := queue.next()
+			if done == nil {
+				return
 			}
-		})
+			c, ok := e.checkpointOne(limited, name)
+			done()
+			if ok {
+				report(c)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range checkpointsAtOnce {
+		all.Go(worker)
 	}
 	all.Wait()
 	return context.Cause(ctx)
