@@ -5,10 +5,8 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 
 	"hutch/internal/conversation"
@@ -110,7 +108,7 @@ func TestLayoutKilled(t *testing.T) {
 	want := []string{"a/files/f", "b/files/d/g", "c/files/files/h"}
 	for n := 1; ; n++ {
 		root := plant(t, 0o700, "a/f", "b/d/g", "c/files/h")
-		taken := killUpgrade(t, root, n)
+		taken := steps.Victim(t, "TestLayoutVictim", n, layoutEnv+"="+root)
 		for range 2 {
 			openRoot(t, root, false)
 			if got := filesIn(t, root); !slices.Equal(got, want) {
@@ -127,31 +125,4 @@ func TestLayoutKilled(t *testing.T) {
 			return
 		}
 	}
-}
-
-// killUpgrade starts an upgrade of root and kills it before its nth step.
-func killUpgrade(t *testing.T, root string, n int) (taken int) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLayoutVictim$")
-	cmd.Env = append(os.Environ(), layoutEnv+"="+root)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see steps.Kill
-	begin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	out.Read(make([]byte, 1))
-	taken, err = steps.Kill(cmd.Process.Pid, n, begin.Close)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Process.Release() // it was waited for
-	return taken
 }

@@ -88,27 +88,10 @@ func into(url string) RestoreOptions {
 	}}
 }
 
-func database(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
-}
-
-func change(t *testing.T, url, statement string, args ...any) {
-	t.Helper()
-	if _, err := database(t, url).Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // rows are all rows of all tables of a database, as text.
 func rows(t *testing.T, url string) map[string][]string {
 	t.Helper()
-	c := database(t, url)
+	c := pgtest.Connect(t, url)
 	list, err := c.Query(t.Context(), `select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where c.relkind = 'r' and n.nspname !~ '^pg_' and n.nspname <> 'information_schema'`)
 	if err != nil {
@@ -163,12 +146,12 @@ func fill(t *testing.T, s shared) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(t, s.url, `insert into fleet_authority (certificate, sealed_key) values ('pem', '\x00ff5c2e0a')`)
-	change(t, s.url, `insert into fleet_nodes (id, address, epoch, lease_until, cpu, promised_cpu) values ('node-a', '10.0.0.5:7701', 7, now() + interval '1 hour', 0.1, 1e-300), ('node-b', '10.0.0.6:7701', 3, now(), 2, 0), ('new', '', 0, '-infinity', 0, 0)`)
-	change(t, s.url, `insert into fleet_holders (owner, id, node, memory, cpu, about, image) values ($1, 'box', 'node-a', 1, 0.3, jsonb_build_object('image', $1::text), '{"key":"k"}'), ('', 'other', 'node-b', 1, 1, '{}', null)`, strings.ReplaceAll(odd, "\x00", ""))
-	change(t, s.url, `insert into fleet_renewals values ('node-a', 9007199254740993)`)
-	change(t, s.url, `insert into fleet_starts values ('node-a', 7, '2026-01-02 03:04:05.678901+07')`)
-	change(t, s.url, `insert into fleet_tokens values ('\x5c2e', 'infinity')`)
+	pgtest.Exec(t, s.url, `insert into fleet_authority (certificate, sealed_key) values ('pem', '\x00ff5c2e0a')`)
+	pgtest.Exec(t, s.url, `insert into fleet_nodes (id, address, epoch, lease_until, cpu, promised_cpu) values ('node-a', '10.0.0.5:7701', 7, now() + interval '1 hour', 0.1, 1e-300), ('node-b', '10.0.0.6:7701', 3, now(), 2, 0), ('new', '', 0, '-infinity', 0, 0)`)
+	pgtest.Exec(t, s.url, `insert into fleet_holders (owner, id, node, memory, cpu, about, image) values ($1, 'box', 'node-a', 1, 0.3, jsonb_build_object('image', $1::text), '{"key":"k"}'), ('', 'other', 'node-b', 1, 1, '{}', null)`, strings.ReplaceAll(odd, "\x00", ""))
+	pgtest.Exec(t, s.url, `insert into fleet_renewals values ('node-a', 9007199254740993)`)
+	pgtest.Exec(t, s.url, `insert into fleet_starts values ('node-a', 7, '2026-01-02 03:04:05.678901+07')`)
+	pgtest.Exec(t, s.url, `insert into fleet_tokens values ('\x5c2e', 'infinity')`)
 }
 
 // A database that was restored has every row of the original, and is one of no running server.
@@ -223,7 +206,7 @@ func TestDatabaseRoundTrip(t *testing.T) {
 		}
 	}
 	var alive, later int
-	if err := database(t, url).QueryRow(ctx, `select count(*) filter (where lease_until > clock_timestamp()), count(*) filter (where epoch in (8, 4) and lease_until > now() - interval '1 hour' or epoch = 0 and lease_until = '-infinity') from fleet_nodes`).Scan(&alive, &later); err != nil || alive != 0 || later != 3 {
+	if err := pgtest.Connect(t, url).QueryRow(ctx, `select count(*) filter (where lease_until > clock_timestamp()), count(*) filter (where epoch in (8, 4) and lease_until > now() - interval '1 hour' or epoch = 0 and lease_until = '-infinity') from fleet_nodes`).Scan(&alive, &later); err != nil || alive != 0 || later != 3 {
 		t.Errorf("%d nodes have a lease, %d of 3 have the next epoch: %v", alive, later, err)
 	}
 	// A server works with it, and its changes come after the restored ones.
@@ -236,7 +219,7 @@ func TestDatabaseRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	var newest string
-	if err := database(t, url).QueryRow(ctx, `select key from hutch.shelves order by version desc limit 1`).Scan(&newest); err != nil || newest != "new" {
+	if err := pgtest.Connect(t, url).QueryRow(ctx, `select key from hutch.shelves order by version desc limit 1`).Scan(&newest); err != nil || newest != "new" {
 		t.Errorf("the newest document is %q, %v", newest, err)
 	}
 	for name, there := range map[string]bool{"memory/box/pages": true, "memory/gone": false, "store.json": true, "restored": true} {
@@ -275,11 +258,11 @@ func TestDatabaseRefused(t *testing.T) {
 	if after := rows(t, s.url); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Error("the refused restore changed the database")
 	}
-	change(t, s.url, `insert into hutch.migrations (number, needs) values (1000, 1)`)
+	pgtest.Exec(t, s.url, `insert into hutch.migrations (number, needs) values (1000, 1)`)
 	if b, err := store.OpenBackup(ctx, store.Options{URL: s.url, Key: storeKey(s.key)}); hutch.KindOf(err) != hutch.Unsupported {
 		t.Errorf("a backup of a newer database: %v, %v", b, err)
 	}
-	change(t, s.url, `delete from hutch.migrations where number = 1000; alter table hutch.usage add column more text`)
+	pgtest.Exec(t, s.url, `delete from hutch.migrations where number = 1000; alter table hutch.usage add column more text`)
 	if b, err := store.OpenBackup(ctx, store.Options{URL: s.url, Key: storeKey(s.key)}); hutch.KindOf(err) != hutch.Unsupported || !strings.Contains(err.Error(), "more") {
 		t.Errorf("a backup of a table with an unknown column: %v, %v", b, err)
 	}
@@ -345,7 +328,7 @@ func TestDatabaseInterrupted(t *testing.T) {
 // eventuallyFree waits until the database has noticed that the connections of others have ended.
 func eventuallyFree(t *testing.T, url string) {
 	t.Helper()
-	c := database(t, url)
+	c := pgtest.Connect(t, url)
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var n int
 		if err := c.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database() and application_name = 'hutch'`).Scan(&n); err != nil {
@@ -643,7 +626,7 @@ func TestOlderDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
 	fill(t, s)
-	change(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens`)
+	pgtest.Exec(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens`)
 	path, m := s.write(t)
 	for _, table := range m.Database.Tables {
 		if table.Name == "fleet_tokens" || table.Name == "fleet_holders" && slices.Contains(table.Columns, "checkpoint") {
@@ -656,7 +639,7 @@ func TestOlderDatabase(t *testing.T) {
 	}
 	var stays string
 	var tokens, holders int
-	err := database(t, url).QueryRow(t.Context(), `select max(stays), count(*), (select count(*) from fleet_tokens) from fleet_holders where checkpoint is null`).Scan(&stays, &holders, &tokens)
+	err := pgtest.Connect(t, url).QueryRow(t.Context(), `select max(stays), count(*), (select count(*) from fleet_tokens) from fleet_holders where checkpoint is null`).Scan(&stays, &holders, &tokens)
 	if err != nil || stays != "" || holders != 2 || tokens != 0 {
 		t.Errorf("%q, %d holders, %d tokens, %v", stays, holders, tokens, err)
 	}
@@ -693,7 +676,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 func TestDatabaseMemory(t *testing.T) {
 	s := newShared(t)
 	const size = 64 << 20 // as text it is twice as much
-	change(t, s.url, `insert into hutch.shelves (shelf, key, doc, version, changed)
+	pgtest.Exec(t, s.url, `insert into hutch.shelves (shelf, key, doc, version, changed)
 		select 'big', n::text, decode(repeat(md5(n::text), 2048), 'hex'), n, now() from generate_series(1, $1::int) n`, size/(32<<10))
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	most := func(do func()) (peak uint64) {

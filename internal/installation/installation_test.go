@@ -11,12 +11,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -722,28 +720,7 @@ func TestVictim(t *testing.T) {
 // killed starts a backup or a restore, and kills it before its nth step.
 func killed(t *testing.T, n int, do, file string, data datadir.Folder, key *secret.Key) (taken int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$")
-	cmd.Env = append(os.Environ(), varKilled+"="+do, varFile+"="+file, varData+"="+string(data), varKey+"="+secret.Reveal(key))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see steps.Kill
-	begin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	out.Read(make([]byte, 1))
-	taken, err = steps.Kill(cmd.Process.Pid, n, begin.Close)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Process.Release() // it was waited for
-	return taken
+	return steps.Victim(t, "TestVictim", n, varKilled+"="+do, varFile+"="+file, varData+"="+string(data), varKey+"="+secret.Reveal(key))
 }
 
 // A backup that is killed before any of its steps leaves a whole one or none, and can be repeated.

@@ -19,24 +19,6 @@ import (
 	"hutch/internal/store"
 )
 
-// administrator is a person with the database's own programs.
-func administrator(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
-}
-
-func does(t *testing.T, url, statement string, args ...any) {
-	t.Helper()
-	if _, err := administrator(t, url).Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // refused opens a store that cannot be, and returns why.
 func refused(t *testing.T, opt store.Options) *hutch.Error {
 	t.Helper()
@@ -156,7 +138,7 @@ func TestSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var docs [][]byte
-	rows, err := administrator(t, url).Query(ctx, `select record from hutch.sandboxes union all select doc from hutch.shelves`)
+	rows, err := pgtest.Connect(t, url).Query(ctx, `select record from hutch.sandboxes union all select doc from hutch.shelves`)
 	if err == nil {
 		docs, err = pgx.CollectRows(rows, pgx.RowTo[[]byte])
 	}
@@ -166,11 +148,11 @@ func TestSealed(t *testing.T) {
 	if bytes.Contains(bytes.Join(docs, nil), []byte("secret")) {
 		t.Error("the database shows what is secret")
 	}
-	does(t, url, `update hutch.shelves set doc = (select doc from hutch.shelves where key = 'two') where key = 'one'`)
+	pgtest.Exec(t, url, `update hutch.shelves set doc = (select doc from hutch.shelves where key = 'two') where key = 'one'`)
 	if all, err := s.Collection("a").All(ctx); hutch.KindOf(err) != hutch.Denied {
 		t.Errorf("a document is read instead of another: %q, %v", all, err)
 	}
-	does(t, url, `update hutch.sandboxes set record = record || '\x00'`)
+	pgtest.Exec(t, url, `update hutch.sandboxes set record = record || '\x00'`)
 	if all, err := s.All(ctx); hutch.KindOf(err) != hutch.Denied {
 		t.Errorf("a changed record is read: %v, %v", all, err)
 	}
@@ -201,9 +183,9 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	node(t, url, "a")
-	does(t, url, `insert into hutch.migrations (number, needs) values (1000, 1)`) // a newer version, which adds only
+	pgtest.Exec(t, url, `insert into hutch.migrations (number, needs) values (1000, 1)`) // a newer version, which adds only
 	node(t, url, "b")
-	does(t, url, `insert into hutch.migrations (number, needs) values (1001, 1001)`)
+	pgtest.Exec(t, url, `insert into hutch.migrations (number, needs) values (1001, 1001)`)
 	if err := refused(t, store.Options{URL: url, Node: "c", Key: key}); err.Kind != hutch.Unsupported || !strings.Contains(err.Message, "newer") {
 		t.Errorf("a version that is too old hears %v", err)
 	}
@@ -347,7 +329,7 @@ func TestShutOut(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
 	role := "outsider_" + url[strings.LastIndex(url, "_")+1:strings.Index(url, "?")]
-	does(t, url, "create role "+role+" login superuser")
+	pgtest.Exec(t, url, "create role "+role+" login superuser")
 	t.Cleanup(func() { // another database has the tables
 		c, err := pgx.Connect(context.Background(), url)
 		if err == nil {
@@ -359,8 +341,8 @@ func TestShutOut(t *testing.T) {
 		}
 	})
 	s := connect(t, store.Options{URL: strings.Replace(url, "hutch@", role+"@", 1), Node: "a", Key: key})
-	does(t, url, "alter role "+role+" nologin")
-	does(t, url, "select pg_terminate_backend(pid) from pg_stat_activity where usename = '"+role+"'")
+	pgtest.Exec(t, url, "alter role "+role+" nologin")
+	pgtest.Exec(t, url, "select pg_terminate_backend(pid) from pg_stat_activity where usename = '"+role+"'")
 	for range 20 { // connections that were open say that they are ended
 		if err := s.Put(ctx, record("x", time.Now())); hutch.KindOf(err) != hutch.Unavailable {
 			t.Fatalf("a record is %v", err)

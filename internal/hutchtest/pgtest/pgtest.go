@@ -54,6 +54,25 @@ var server struct {
 	databases atomic.Int64
 }
 
+// Connect connects with a database until the end of the test, as an administrator with the database's own programs would.
+func Connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// Exec executes a statement in a database.
+func Exec(t testing.TB, url, statement string, args ...any) {
+	t.Helper()
+	if _, err := Connect(t, url).Exec(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // New returns the URL of a fresh database, which is removed after the test. The test is skipped if PostgreSQL is
 // missing; in CI it fails.
 func New(t testing.TB) string {

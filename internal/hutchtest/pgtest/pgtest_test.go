@@ -16,18 +16,8 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 )
 
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
-}
-
 func TestDatabasesAreApart(t *testing.T) {
-	a, b := connect(t, pgtest.New(t)), connect(t, pgtest.New(t))
+	a, b := pgtest.Connect(t, pgtest.New(t)), pgtest.Connect(t, pgtest.New(t))
 	for _, c := range []*pgx.Conn{a, b} {
 		if _, err := c.Exec(t.Context(), "create table same (x int)"); err != nil {
 			t.Error(err)
@@ -37,7 +27,7 @@ func TestDatabasesAreApart(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	l := pgtest.NewLink(t, pgtest.New(t))
-	c := connect(t, l.URL)
+	c := pgtest.Connect(t, l.URL)
 	one := func(c *pgx.Conn, limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
@@ -52,7 +42,7 @@ func TestLink(t *testing.T) {
 		t.Errorf("a link that is held says %v", err)
 	}
 	l.Heal()
-	c = connect(t, l.URL)
+	c = pgtest.Connect(t, l.URL)
 	l.Cut()
 	if err := one(c, time.Minute); err == nil {
 		t.Error("a link that is cut answers")
@@ -61,7 +51,7 @@ func TestLink(t *testing.T) {
 		t.Error("a link that is cut can be connected to")
 	}
 	l.Heal()
-	if err := one(connect(t, l.URL), time.Minute); err != nil {
+	if err := one(pgtest.Connect(t, l.URL), time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -69,7 +59,7 @@ func TestLink(t *testing.T) {
 // A process that is killed leaves neither a server nor its files.
 func TestKilled(t *testing.T) {
 	if os.Getenv("HUTCH_TEST_PG_CHILD") != "" {
-		c := connect(t, pgtest.New(t))
+		c := pgtest.Connect(t, pgtest.New(t))
 		var dir string
 		if err := c.QueryRow(t.Context(), "show data_directory").Scan(&dir); err != nil {
 			t.Fatal(err)
