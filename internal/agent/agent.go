@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	maxConns    = 1024 // most connections that have said hello
-	maxStranger = 512  // most stranger that have not
-	helloTime   = 10 * time.Second
-	maxLive     = 10 // detached processes, unless Boot says otherwise
-	commandFile = 1024
+	maxConns           = 1024 // most connections that have said hello
+	maxUnauthenticated = 512  // most connections that have not
+	helloTime          = 10 * time.Second
+	maxLive            = 10 // detached processes, unless Boot says otherwise
+	commandFile        = 1024
 )
 
 // Build is the agent's commit, set by main.
@@ -74,13 +74,13 @@ type agent struct {
 
 	mu              sync.Mutex
 	token           string   // see adopt
-	env             []string // likewise
+	env             []string // see adopt
 	ln              net.Listener
 	saved           *os.File // set while the agent is parked: see park
-	told            chan os.Signal
+	resume          chan os.Signal
 	closed          bool
-	conns           map[*conn]struct{} // have said hello
-	unauthenticated []*conn            // have not; oldest first
+	conns           map[*conn]struct{} // connections that have said hello
+	unauthenticated []*conn            // connections that have not, oldest first
 	procs           map[*running]struct{}
 }
 
@@ -180,7 +180,7 @@ func (a *agent) welcome(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	if len(a.unauthenticated) >= maxStranger {
+	if len(a.unauthenticated) >= maxUnauthenticated {
 		a.unauthenticated[0].Close()
 		a.unauthenticated = append(a.unauthenticated[:0], a.unauthenticated[1:]...)
 	}

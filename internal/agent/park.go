@@ -35,8 +35,8 @@ func (a *agent) park(self *conn) error {
 		saved.Close()
 		return hutch.Errorf(hutch.Conflict, "the sandbox is being saved")
 	}
-	a.saved, a.told = saved, make(chan os.Signal, 1)
-	signal.Notify(a.told, resumed)
+	a.saved, a.resume = saved, make(chan os.Signal, 1)
+	signal.Notify(a.resume, resumed)
 	a.closeAllButLocked(self)
 	return a.ln.Close() // see reopen
 }
@@ -56,12 +56,12 @@ func (a *agent) closeAllButLocked(self *conn) {
 // the agent ends.
 func (a *agent) reopen(ctx context.Context) (net.Listener, error) {
 	a.mu.Lock()
-	saved, told := a.saved, a.told
+	saved, resume := a.saved, a.resume
 	a.mu.Unlock()
 	if saved == nil || ctx.Err() != nil {
 		return nil, nil
 	}
-	defer signal.Stop(told)
+	defer signal.Stop(resume)
 	read := make(chan struct{})
 	go func() {
 		saved.Read(make([]byte, 16))
@@ -70,13 +70,13 @@ func (a *agent) reopen(ctx context.Context) (net.Listener, error) {
 	}()
 	select {
 	case <-read:
-	case <-told:
+	case <-resume:
 	case <-time.After(parkTime):
 	case <-ctx.Done():
 	}
 	ln, err := a.opt.Listen()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ln, a.saved, a.told = ln, nil, nil
+	a.ln, a.saved, a.resume = ln, nil, nil
 	return ln, err
 }
