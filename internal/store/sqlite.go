@@ -131,7 +131,6 @@ func (*sqliteFile) limited(ctx context.Context) (context.Context, context.Cancel
 func (*sqliteFile) lock(context.Context, *sql.Tx, string) error     { return nil }
 func (*sqliteFile) now(context.Context, *sql.Tx) (time.Time, error) { return time.Now(), nil }
 func (*sqliteFile) ours() (condition, value string)                 { return "'' = ?", "" }
-func (*sqliteFile) sealed(_ string, doc []byte) []byte              { return doc }
 func (*sqliteFile) opened(_ string, doc []byte) ([]byte, error)     { return doc, nil }
 func (*sqliteFile) watch(*Mirror)                                   {}
 func (*sqliteFile) shared() bool                                    { return false }

@@ -110,7 +110,7 @@ type database interface {
 	put(ctx context.Context, r Record, keep bool) error
 	// ours is a condition with a parameter, and its value, for the rows of this node if nodes share the tables.
 	ours() (condition, value string)
-	sealed(name string, doc []byte) []byte
+	// opened returns a document, which can be encrypted in the database.
 	opened(name string, doc []byte) ([]byte, error)
 	// watch passes the changes of other nodes to m, until the store is closed. A file has no other nodes.
 	watch(m *Mirror)

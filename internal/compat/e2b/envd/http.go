@@ -25,11 +25,6 @@ func (h *Handler) routeHTTP() {
 	})
 }
 
-// Uploads reports whether a request's body is a file, which is never held in memory.
-func Uploads(r *http.Request) bool {
-	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/files")
-}
-
 // refusesUnverified answers a request without the sandbox's access token, unless it needs none or has a signature.
 func (h *Handler) refusesUnverified(w http.ResponseWriter, r *http.Request, t seam.Target) bool {
 	switch {
