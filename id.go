@@ -78,8 +78,8 @@ func CheckNewID(id string) error {
 	return nil
 }
 
-// hostNames are in the hosts file of a usual machine, or have a meaning of their
-// own to resolvers.
+// hostNames are in the hosts file of a usual machine, or have a special meaning
+// for resolvers.
 var hostNames = []string{"localhost", "localdomain", "ip6-localhost", "ip6-loopback", "ip6-localnet", "ip6-mcastprefix",
 	"ip6-allnodes", "ip6-allrouters", "ip6-allhosts", "broadcasthost", "invalid"}
 

@@ -59,7 +59,7 @@ func document(t *testing.T) object {
 	return doc
 }
 
-// at walks down the document; what is not there is nil.
+// at walks down the document; a missing value is nil.
 func at(v any, path ...string) any {
 	for _, name := range path {
 		o, _ := v.(object)
@@ -673,7 +673,7 @@ func vault(t *testing.T) *secret.Vault {
 	return v
 }
 
-// prepare makes what the examples name: values of path parameters.
+// prepare creates the things that the examples name in their paths.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
 	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
@@ -869,7 +869,7 @@ func (o operation) request(t *testing.T, base string, values map[string]string) 
 	return req
 }
 
-// check holds an answer to what the document says.
+// check compares an answer with the document.
 func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 	t.Helper()
 	response := at(o.object, "responses", fmt.Sprint(resp.StatusCode))
@@ -1033,7 +1033,7 @@ func (fixedFiles) Unpack(_ context.Context, _ string, _ hutch.UnpackRequest, r i
 	return err
 }
 
-// TestDocumentIsInOrder is what a linter would say.
+// TestDocumentIsInOrder checks rules of style, as a linter would.
 func TestDocumentIsInOrder(t *testing.T) {
 	t.Parallel()
 	doc := document(t)

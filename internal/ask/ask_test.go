@@ -122,7 +122,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestRepairs: what was wrong with an answer or a program goes back to the model, a bounded number of times.
+// TestRepairs: the fault of an answer or a program goes back to the model, a bounded number of times.
 func TestRepairs(t *testing.T) {
 	t.Parallel()
 	answers := []messages.Answer{
@@ -249,7 +249,7 @@ func TestEndlessPrograms(t *testing.T) {
 	}
 }
 
-// TestNoKeyInside: a program that is told to print the key has nothing to print.
+// TestNoKeyInside: a program cannot print the key, because its sandbox does not have it.
 func TestNoKeyInside(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", messages.Key)
 	b := start(t, ask.Options{}, func(messages.Request) messages.Answer {
@@ -306,7 +306,7 @@ func TestCache(t *testing.T) {
 	want("a program that failed is not kept", bash("z"), false, 8)
 }
 
-// TestConversation: the sandbox stays, and the model sees what was said.
+// TestConversation: the sandbox stays, and the model sees the earlier messages.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{CacheAge: time.Hour}, func(r messages.Request) messages.Answer {
@@ -333,7 +333,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestConversationStartsAgain: what was said belongs to the sandbox, and goes with it.
+// TestConversationStartsAgain: the messages belong to the sandbox, and end with it.
 func TestConversationStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {
@@ -353,7 +353,7 @@ func TestConversationStartsAgain(t *testing.T) {
 	}
 }
 
-// TestConversationNetwork: a question changes what the sandbox of its conversation reaches, and the model is told what that is.
+// TestConversationNetwork: a question changes the network of the sandbox of its conversation, and the model gets the new rules.
 func TestConversationNetwork(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {

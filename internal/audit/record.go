@@ -40,7 +40,7 @@ type Record struct {
 	Seq   int64  `json:"seq"`
 	Prev  string `json:"prev"`
 	Phase Phase  `json:"phase"`
-	Began int64  `json:"began,omitempty"` // in an end: the number of the line of its beginning
+	Began int64  `json:"began,omitempty"` // in the line of an end: the number of the line of its beginning
 	Operation
 	Hash string `json:"hash"`
 }

@@ -187,7 +187,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// files is what is in a folder and below.
+// files is the content of a folder, with all folders below it.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	keys, err := objects.Folder(dir).List(t.Context(), "")

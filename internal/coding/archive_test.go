@@ -27,7 +27,7 @@ import (
 	"hutch/internal/room"
 )
 
-// entry is a member of an archive; what it does not say is that of a file.
+// entry is a member of an archive; missing values are those of a regular file.
 type entry struct {
 	tar.Header
 	content string
@@ -140,7 +140,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// TestHostileArchives: each is refused with what is wrong, or does no harm, and none leaves a sandbox.
+// TestHostileArchives: each is refused with its fault, or does no harm, and none leaves a sandbox.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	c, svc := serve(t)
@@ -198,7 +198,7 @@ func formed(parts ...[2]string) (io.Reader, string) {
 	return &b, w.FormDataContentType()
 }
 
-// TestBadForms: each is refused with what is wrong, and leaves no sandbox.
+// TestBadForms: each is refused with its fault, and leaves no sandbox.
 func TestBadForms(t *testing.T) {
 	t.Parallel()
 	svc := cloning{service{Service: hutchtest.Engine(t, "native", nil)}}

@@ -6,7 +6,7 @@
 // again. Several tries are forks of the sandbox. Nothing is kept outside of the sandbox, so a session sleeps, wakes, is
 // copied and is destroyed as a sandbox is.
 //
-// Three things keep what is inside from reaching further:
+// Three things keep the programs inside from reaching further:
 //
 //   - The keys of the model are brokered: the server adds them to requests for one host. A secret that a program
 //     could read is refused.
@@ -144,7 +144,7 @@ func (s *Session) destroy(ctx context.Context) {
 	s.svc.Destroy(ctx, s.ID, true)
 }
 
-// request is what the sandbox is created with.
+// request completes the request for the sandbox.
 func (d Definition) request(ctx context.Context, svc Service, req hutch.CreateRequest) (hutch.CreateRequest, error) {
 	req.Env = maps.Clone(req.Env)
 	if req.Env == nil {
@@ -286,7 +286,7 @@ func (s *Session) fork(ctx context.Context, count int, labels func(copy int) map
 
 var noSpace = regexp.MustCompile("No space left on device|Disk quota exceeded")
 
-// maxSaid bounds what is kept of the standard error, in bytes.
+// maxSaid bounds the end of the standard error that is kept, in bytes.
 const maxSaid = 4 << 10
 
 // run runs a script of ours in the sandbox, and passes on what it prints.

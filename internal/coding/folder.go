@@ -69,7 +69,7 @@ const leaveOutScript = `cd "$1" && find . \( -name .git ! -type d -o -path '*/.g
 
 var errLeft = errors.New("the sandbox takes no more files")
 
-// choose copies an archive without what is left out.
+// choose copies an archive without the excluded files.
 func choose(w io.Writer, r io.Reader) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
 	for {

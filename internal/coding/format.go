@@ -25,7 +25,7 @@ const (
 // maxText bounds the text of an event, in bytes.
 const maxText = 64 << 10
 
-// formats read a line that is not empty. What they do not know they leave out; what is not of their form is a Log.
+// formats read a line that is not empty. They skip unknown events, and return a line in another form as a Log.
 var formats = map[string]func([]byte) []Event{
 	"text": func(line []byte) []Event {
 		return []Event{{Type: Said, Text: text.Head(string(line), maxText, " …")}}

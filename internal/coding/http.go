@@ -283,7 +283,7 @@ func (h *handler) stop(w http.ResponseWriter, r *http.Request) {
 
 // work is what an answer follows: one agent, or several.
 type work interface {
-	// sessions are what the client gets before the agents have ended.
+	// sessions are the answer before the agents have ended.
 	sessions() []begunSession
 	// begun is the result of a request that does not wait.
 	begun() any

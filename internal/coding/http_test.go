@@ -88,7 +88,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// TestBadRequests: each is refused with what is wrong, and leaves no sandbox.
+// TestBadRequests: each is refused with its fault, and leaves no sandbox.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	svc := cloning{service{Service: hutchtest.Engine(t, "native", nil)}}

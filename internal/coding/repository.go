@@ -16,7 +16,7 @@ import (
 // MaxDiff is the longest difference, in bytes.
 const MaxDiff = 32 << 20
 
-// held is how many times the server has a difference in memory until its caller has read it: as bytes, as a text, and as
+// held is how many copies of a difference are in the server's memory until its caller has read it: bytes, text, and
 // JSON.
 const held = 4
 

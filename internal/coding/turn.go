@@ -232,7 +232,7 @@ func atItsLimit(p hutch.Process) bool {
 	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limit-1 // the clock can have been adjusted
 }
 
-// addDiff adds what has changed.
+// addDiff adds the difference.
 func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
 	diff, sum, err := s.Diff(ctx)
 	if err != nil {
@@ -292,7 +292,7 @@ func (d *decoder) add(o hutch.Output) error {
 	return nil
 }
 
-// extend adds to a line what there is room for. What is read of the line takes some of it, too.
+// extend adds as much to a line as there is room for. The bytes of the line that were read already take some of the room, too.
 func (d *decoder) extend(line *begun, piece []byte) {
 	piece = piece[:min(len(piece), maxLine-len(line.text))]
 	if more := len(line.text) + len(piece) - line.room; more > 0 {

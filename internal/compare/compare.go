@@ -123,7 +123,7 @@ type comparison struct {
 	patches       int // bytes of patches in the answer
 }
 
-// change is a change in the answer. text is that of the second archive until the first one is read again.
+// change is a change in the answer. text is the content in the second archive, until the first archive is read a second time.
 type change struct {
 	hutch.FileChange
 	text content

@@ -77,7 +77,7 @@ func TestWhoGetsThePage(t *testing.T) {
 	}
 }
 
-// TestPolicy: nothing runs in the page but what is below /assets/, no other site shows it, and each answer has a nonce
+// TestPolicy: the page runs only scripts below /assets/, no other site shows it, and each answer has a nonce
 // of its own.
 func TestPolicy(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Pri
 	}
 	if err := mayAct(r, shown, c.csrf()); err != nil {
 		if !h.sessions.live(r.Context(), *c) {
-			err = nil // it needs a new session, whatever it shows
+			err = nil // the session has ended: a new one is needed, whatever CSRF value the request has
 		}
 		return nil, err
 	}

@@ -279,7 +279,7 @@ func TestSignInFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestTokenEnds: a session ends with its token, and takes what is under way with it.
+// TestTokenEnds: a session ends with its token, and so do its calls under way.
 func TestTokenEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*site, *page, string) error{
@@ -366,7 +366,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestRestart: sessions outlive the server, unless their token ends meanwhile. What is stored is of no use to sign in.
+// TestRestart: sessions outlive the server, unless their token ends meanwhile. The stored data cannot be used to sign in.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})

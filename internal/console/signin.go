@@ -28,7 +28,7 @@ const (
 
 	// maxSignIn is the longest body of a sign-in, in bytes: a token of an issuer can be long.
 	maxSignIn = 32 << 10
-	// bodyTime is how long a browser can take to send it.
+	// bodyTime is how long a browser can take to send the body of a sign-in.
 	bodyTime = 10 * time.Second
 )
 

@@ -23,8 +23,8 @@ func Open(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/files/") || forPage(r))
 }
 
-// forPage reports whether a browser asks for the page at the path of the list of conversations, where it also is: a
-// server with a console shows that at "/".
+// forPage reports whether a browser asks for the page at the path of the list of conversations. The page is there, too,
+// because a server with a console shows the console at "/".
 func forPage(r *http.Request) bool {
 	return r.URL.Path == "/conversations" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

@@ -97,7 +97,7 @@ func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	return b
 }
 
-// get is as inside's, for one that trusts the broker.
+// get is get of inside, for a client that trusts the broker.
 func (b *brokered) get(url string) (string, error) {
 	tr := &http.Transport{DialContext: b.dial, TLSClientConfig: &tls.Config{RootCAs: b.trusted}}
 	defer tr.CloseIdleConnections()

@@ -29,7 +29,7 @@ func echConfig(t testing.TB) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(config))), config...)
 }
 
-// helloOf is what a client says first.
+// helloOf is the first message of a client.
 func helloOf(t testing.TB, config *tls.Config) []byte {
 	near, far := net.Pipe()
 	defer near.Close()

@@ -44,7 +44,7 @@ func (b *bench) files(t *testing.T, folder string) []string {
 	return list
 }
 
-// What was awake continues, after a restore, from the copies that a backup has of it.
+// Sandboxes that were awake continue, after a restore, from their copies in the backup.
 func TestCheckpointAll(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "awake", Env: map[string]string{"NAME": "value"}})

@@ -23,7 +23,7 @@ func headersFor(host string, value hutch.HiddenValue) hutch.Network {
 	return hutch.Network{Mode: hutch.NetworkOpen, Headers: hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"Authorization": value}}}}
 }
 
-// withExits starts an engine whose gateways note what they are given.
+// withExits starts an engine whose gateways record their arguments.
 func withExits(t *testing.T) (*bench, *exits) {
 	made := &exits{}
 	return start(t, func(o *engine.Options) { o.Gateway = made.make }), made

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/engine"
 )
 
-// While memory is short nothing begins or wakes, and what runs continues; nothing
-// is lost by it.
+// While memory is short, no program starts and no sandbox wakes. Running programs continue, and
+// nothing is lost.
 func TestMemoryShort(t *testing.T) {
 	var short atomic.Bool
 	b := start(t, func(o *engine.Options) { o.Memory.Exhausted = short.Load })

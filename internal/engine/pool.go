@@ -18,7 +18,7 @@ import (
 // follows demand (package pool); the zero Pool keeps none.
 type Pool struct {
 	Max int // most instances, of all kinds together
-	Min int // least of the default kind, even without requests; other kinds do not get their share
+	Min int // fewest instances of the default kind, kept even without requests; other kinds cannot take their places
 	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
 	Room int64
 	// Warm are the interpreters that wait in each instance, for its first context of their language. An instance that

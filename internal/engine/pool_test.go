@@ -287,7 +287,7 @@ func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRe
 	return snap
 }
 
-// copies is what is ready of a snapshot.
+// copies are the ready copies of a snapshot.
 func (b *bench) copies(t *testing.T, snapshot string) hutch.PoolKind {
 	t.Helper()
 	for _, k := range b.PoolState().Kinds {

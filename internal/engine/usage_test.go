@@ -104,7 +104,7 @@ func TestUsageHistory(t *testing.T) {
 }
 
 // TestUsageIsKeptAtEachLook: every health check writes the use so far to the store, so
-// a kill -9 loses only what was used after the last check.
+// a kill -9 loses only the usage since the last check.
 func TestUsageIsKeptAtEachLook(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "box"})

@@ -411,7 +411,7 @@ func soon(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// A sandbox that died begins again with what was saved.
+// A sandbox that died starts again with the saved content of its volume.
 func TestVolumeOfALostSandbox(t *testing.T) {
 	b, _ := withVolumes(t)
 	dir := b.mounted(t, "a", nil)

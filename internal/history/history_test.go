@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// meter is accounts that report what a test sends.
+// meter is a hutch.Accounts that reports the figures of a test.
 type meter struct {
 	hutch.Accounts
 	reports chan hutch.StatsReport

@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// A restart loses nothing, and neither does being killed, but for the newest minutes. Only sandboxes that are still there have a past.
+// A restart loses nothing, and a kill loses only the newest minutes. Sandboxes that no longer exist have no history.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "metrics")

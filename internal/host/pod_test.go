@@ -7,7 +7,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// TestPodFixes: in a pod, what is wrong is fixed in a manifest; what is right has no fix, and what is not the pod's keeps its own.
+// TestPodFixes: in a pod, the fix of a fault is a change of the manifest. Findings without a fault have none, and faults of other things keep theirs.
 func TestPodFixes(t *testing.T) {
 	if !inPod("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n") || inPod("127.0.0.1 localhost\n") || inPod("") {
 		t.Error("a pod is not told from a machine by its hosts file")

@@ -16,7 +16,7 @@ func (s slow) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// A write that fails can leave a Read under way: what it finds can be asked for meanwhile, and the next reader waits.
+// A write that fails can leave a Read under way: its result can be asked for meanwhile, and the next reader waits.
 func TestArriving(t *testing.T) {
 	t.Parallel()
 	from, broken := slow{make(chan struct{}), make(chan struct{})}, errors.New("broken")

@@ -110,7 +110,7 @@ func TestBody(t *testing.T) {
 	})
 
 	c := ask(t, addr, "POST /slow HTTP/1.1\r\nContent-Length: 8")
-	for range 8 { // in all longer than one silence may be
+	for range 8 { // together longer than the longest silence between two pieces
 		time.Sleep(silence / 4)
 		io.WriteString(c, "x")
 	}

@@ -104,8 +104,8 @@ const (
 	Data      = "/data" // where conversations have their files
 	// DataLink is a link to Workspace, where code that models write for chats expects its files.
 	DataLink = "/mnt/data"
-	// AgentPath is where a skeleton has an empty file over which a driver that
-	// must run the agent from inside binds it.
+	// AgentPath is an empty file in a skeleton. A driver that must run the agent
+	// from inside binds the agent over it.
 	AgentPath = "/.hutch/agent"
 	// SocketDir is the folder of the socket between such a driver and the agent.
 	SocketDir = "/.hutch/run"

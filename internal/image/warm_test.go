@@ -12,11 +12,11 @@ import (
 
 const (
 	hello  = `printf 'package main\nimport "fmt"\nfunc main() { fmt.Println("hi") }\n' > /tmp/hello.go; cd /tmp && `
-	stored = ` 2>&1; find ~/.cache/go-build -name '*-d' | wc -l` // what was compiled inside
+	stored = ` 2>&1; find ~/.cache/go-build -name '*-d' | wc -l` // the modules that were compiled inside
 )
 
 // A first Go program compiles itself and nothing else, and no program inside can
-// change what is kept for all.
+// change the shared cache.
 func TestWarmGo(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hutch-image-") // other users cannot enter t.TempDir()

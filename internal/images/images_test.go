@@ -146,7 +146,7 @@ func TestOwnersAndUse(t *testing.T) {
 	}
 }
 
-// A sweep removes what no owner's sandbox began with, and nothing else.
+// A sweep removes the images that no sandbox has used, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -378,7 +378,7 @@ func TestDatabaseRestoreRepeated(t *testing.T) {
 	}
 }
 
-// A backup has one moment of the database: what is written together is in it together, and each sandbox has the files of its record.
+// A backup has one moment of the database: rows that are written together are in it together, and each sandbox has the files of its record.
 func TestDatabaseWhileWritten(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
@@ -445,7 +445,7 @@ func TestDatabaseWhileWritten(t *testing.T) {
 	writers.Wait()
 }
 
-// hostile is the content and the pieces of a backup that somebody with the key has made.
+// hostile is the content and the pieces of a backup that an attacker with the key has made.
 type hostile struct {
 	content map[string]any
 	entries []entry
@@ -621,7 +621,7 @@ func TestHostileDatabase(t *testing.T) {
 	}
 }
 
-// A backup of an older version, without what was added since, is brought to the present format.
+// A backup of an older version, without the columns and tables added since, is brought to the present format.
 func TestOlderDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)

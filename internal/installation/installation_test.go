@@ -144,7 +144,7 @@ server/volumes/o/data/volume.json 12 "{\"format\":1}"
 token 16 "hutch_the-token\n"
 `
 
-// A backup that was restored is what was backed up, while the store is in use.
+// A restored backup equals the original, although the store was in use.
 func TestRoundTrip(t *testing.T) {
 	data, _ := example(t)
 	key := newKey(t)
@@ -689,7 +689,7 @@ func TestVolumeThatIsSaved(t *testing.T) {
 }
 
 const (
-	varKilled = "HUTCH_TEST_INSTALLATION" // what the process that is killed does
+	varKilled = "HUTCH_TEST_INSTALLATION" // the work of the process that is killed
 	varFile   = "HUTCH_TEST_FILE"
 	varData   = "HUTCH_TEST_DATA"
 	varKey    = "HUTCH_TEST_KEY"
@@ -723,7 +723,7 @@ func killed(t *testing.T, n int, do, file string, data datadir.Folder, key *secr
 	return steps.Victim(t, "TestVictim", n, varKilled+"="+do, varFile+"="+file, varData+"="+string(data), varKey+"="+secret.Reveal(key))
 }
 
-// A backup that is killed before any of its steps leaves a whole one or none, and can be repeated.
+// A backup that is killed at any step leaves a complete file or none, and can be repeated.
 func TestWriteKilled(t *testing.T) {
 	t.Parallel()
 	data, _ := example(t)

@@ -98,7 +98,7 @@ func (f *Fault) Refusal() *hutch.Error {
 	return e.Naming(hutch.AboutField, f.Path)
 }
 
-// content says what is wrong with the content of a value of the right kind.
+// content describes the fault of a value that has the right kind.
 func content(err error) string {
 	if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
 		return "is not base64: encode its bytes with the standard alphabet, as RFC 4648 has it"

@@ -101,7 +101,7 @@ func TestUnknownSessionIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound { // tells the client to begin a new session
+	if resp.StatusCode != http.StatusNotFound { // makes the client begin a new session
 		t.Errorf("status %s", resp.Status)
 	}
 }

@@ -79,7 +79,7 @@ func connect(t testing.TB, svc hutch.Service, era string) *client {
 	return dial(t, url, era, nil)
 }
 
-// fault is what a client of either era learns about an error.
+// fault is an error as clients of either revision get it.
 type fault struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
@@ -210,7 +210,7 @@ func exchange(t testing.TB, url, body string, header ...string) (int, http.Heade
 	var messages []map[string]any
 	for line := range bytes.Lines(raw) {
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data tells where to reconnect
+		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data has the position for a reconnect
 			continue
 		}
 		var msg map[string]any

@@ -430,7 +430,7 @@ func TestNotAdmitted(t *testing.T) {
 		before := b.stack.Counters().Dropped
 		b.send(packet)
 		if name == "empty" {
-			continue // is the end of the file where there is a device
+			continue // an empty read ends a device
 		}
 		within(t, "drop of "+name, func() bool { return b.stack.Counters().Dropped > before })
 	}

@@ -28,7 +28,7 @@ func newClient(t *testing.T, change func(*issuer.Issuer)) (*Client, *issuer.Issu
 	return c, at
 }
 
-// browser begins a sign-in, and returns its cookie and what the issuer sends it back with.
+// browser begins a sign-in, and returns its cookie and the query with which the issuer sends it back.
 func browser(t *testing.T, c *Client, at *issuer.Issuer, to string) (cookie string, back url.Values) {
 	t.Helper()
 	location, cookie, err := c.Begin(t.Context(), to)
@@ -80,7 +80,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestForgedReturns sends browsers back with what is not of the sign-in that they began.
+// TestForgedReturns sends browsers back with values of other sign-ins than the one that they began.
 func TestForgedReturns(t *testing.T) {
 	t.Parallel()
 	c, at := newClient(t, nil)

@@ -48,7 +48,7 @@ func has(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// TestChangedMeanwhile: what is written while the difference is being prepared is kept.
+// TestChangedMeanwhile: files that are written while the difference is being prepared are kept.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a", "new"} {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/patch"
 )
 
-// tree is a folder, as what is at each path.
+// tree is a folder: the entry at each path.
 type tree map[string]string
 
 // Kinds that are not a plain file begin with these.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// raw sends bytes and returns what comes back until the server closes.
+// raw sends bytes and returns the answer until the server closes.
 func (b *bed) raw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", b.Listener.Addr().String())

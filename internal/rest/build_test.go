@@ -19,7 +19,7 @@ import (
 
 type images = hutch.Images
 
-// early tells of progress before it reads the context of a build.
+// early reports progress before it reads the context of a build.
 type early struct {
 	images
 	told chan struct{} // is closed when the first progress is sent
@@ -34,7 +34,7 @@ func (e early) BuildImage(_ context.Context, _ hutch.BuildRequest, files io.Read
 	return hutch.Image{ID: fmt.Sprint(n)}, err
 }
 
-// TestProgressDuringUpload: a build that tells of its progress still gets all of a context that arrives slowly.
+// TestProgressDuringUpload: a build that reports its progress still gets all of a context that arrives slowly.
 func TestProgressDuringUpload(t *testing.T) {
 	t.Parallel()
 	e := early{told: make(chan struct{})}

@@ -87,7 +87,7 @@ func (d *Dir) WriteCopy(key string, fill func(dir string) error) (dir string, er
 	return dir, nil
 }
 
-// fillFolder makes an empty folder and calls fill with it. After an error there is no folder.
+// fillFolder makes an empty folder and calls fill with it. It removes the folder after an error.
 func fillFolder(dir string, fill func(dir string) error) error {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return err

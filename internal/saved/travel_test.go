@@ -22,7 +22,7 @@ func open(t *testing.T) *Dir {
 
 func fine(string) error { return nil }
 
-// TestSendAndReceive: what is saved on one machine is the same on another, holes included.
+// TestSendAndReceive: an image that was sent from one machine is the same on another, holes included.
 func TestSendAndReceive(t *testing.T) {
 	from, to := open(t), open(t)
 	content := append(append([]byte("begin"), make([]byte, 1<<20)...), "end"...)
@@ -54,7 +54,7 @@ func TestSendAndReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveLandsNowhereElse: nothing of what comes is outside of the folder of the sandbox, or something else than a file.
+// TestReceiveLandsNowhereElse: everything that is received is a regular file in the folder of the sandbox.
 func TestReceiveLandsNowhereElse(t *testing.T) {
 	for _, h := range []archive.Header{
 		{Name: "../out", Typeflag: archive.TypeReg}, {Name: "/out", Typeflag: archive.TypeReg}, {Name: "a/b", Typeflag: archive.TypeReg}, {Name: "..", Typeflag: archive.TypeReg},

@@ -30,7 +30,7 @@ func (s *scriptedConn) Write(b []byte) (int, error) { return s.written.Write(b) 
 func (s *scriptedConn) Close() error                { return nil }
 func (s *scriptedConn) SetDeadline(time.Time) error { return nil }
 
-// greeting is what a screen of 8 × 4 pixels says first.
+// greeting is the first message of a screen of 8 × 4 pixels.
 var greeting = slices.Concat([]byte("RFB 003.008\n\x01\x01\x00\x00\x00\x00\x00\x08\x00\x04"), make([]byte, 16), []byte("\x00\x00\x00\x01d"))
 
 func update(rects ...[]byte) []byte {
@@ -142,7 +142,7 @@ func TestSilentScreen(t *testing.T) {
 	})
 }
 
-// drawing is a screen of 8 × 4 pixels that draws what it is asked for. It adds up the pixels.
+// drawing is a screen of 8 × 4 pixels that draws the requested pixels, and counts them.
 func drawing(pixels *atomic.Int64) func(net.Conn) {
 	return func(c net.Conn) {
 		defer c.Close()

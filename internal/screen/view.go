@@ -151,7 +151,7 @@ func message(head []byte) (fixed int, pass bool, more int64, err error) {
 			if head[1] != 0 {
 				return 0, false, 0, hutch.Errorf(hutch.Invalid, "the viewer asks for more than a picture")
 			}
-			fixed = 12 // a key
+			fixed = 12 // the length of a key event
 		}
 	default:
 		return 0, false, 0, hutch.Errorf(hutch.Invalid, "the viewer sent a message of the unknown type %d", head[0])

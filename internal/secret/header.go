@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// publicHeaders are headers whose values are no secrets, and are common in answers: if those were masked, answers would
+// publicHeaders are headers whose values are public, and are common in answers: if those were masked, answers would
 // be damaged.
 var publicHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Language", "Cache-Control", "Content-Language", "Content-Type", "Dnt", "From", "Origin", "Pragma", "Prefer",

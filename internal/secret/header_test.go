@@ -58,7 +58,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 	runtime.KeepAlive(v)
 }
 
-// A secret in a header is masked by itself, too, also where the value as a whole is not. An equal value without a secret
+// A secret in the value of a header is masked even where the whole value is not. An equal value that contains no secret
 // has another redactor.
 func TestSecretInAHeaderIsMasked(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// TestHealthOfAProcess: what is kept of a check's output can end within a secret.
+// TestHealthOfAProcess: the kept part of a check's output can end within a secret.
 func TestHealthOfAProcess(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor(map[string][]string{"K": {"0123456789abcdefghijklmnop"}})

@@ -122,7 +122,7 @@ func (s *suite) writeRead(t *testing.T) {
 	s.attributes(t, id)
 }
 
-// attributes are kept with a file, come in lists if asked, and end with what they were given to.
+// attributes are kept with a file, are in lists on request, and end with the file.
 func (s *suite) attributes(t *testing.T, id string) {
 	t.Helper()
 	const path = "kept/with.txt"

@@ -146,7 +146,7 @@ func (s *suite) process() map[string]func(*testing.T) {
 				t.Fatalf("waiting for its health: %+v, %v", res, err)
 			}
 			s.ends(t, p)
-			s.gone(t, id, find) // and what the checks left behind
+			s.gone(t, id, find) // and processes that the checks have left
 		},
 		"no health check to wait for": func(t *testing.T) {
 			id := s.open(t)

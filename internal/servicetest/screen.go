@@ -76,7 +76,7 @@ func (s *suite) act(t *testing.T, id string, actions ...hutch.ScreenAction) hutc
 	return res
 }
 
-// picture returns what the screen shows.
+// picture returns the picture of the screen.
 func (s *suite) picture(t *testing.T, id string, req hutch.ScreenshotRequest) image.Image {
 	t.Helper()
 	shot, err := s.svc.Screenshot(bounded(t), id, req)

@@ -77,7 +77,7 @@ func (s *suite) beginsAsSnapshot(t *testing.T) {
 	}
 }
 
-// Files are as they were, in who may read them too.
+// Files are unchanged, with their permissions.
 func (s *suite) filesKeepModes(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "umask 0; mkdir all; mkdir -m 1777 sticky; echo in > all/file; mkdir fixed; echo in > fixed/file; chmod 500 fixed; echo '#!/bin/sh' > tool; chmod 4775 tool")

@@ -103,7 +103,7 @@ for-host: true
 	}
 }
 
-// TestRefused: every mistake is refused with its place, and with what would be right.
+// TestRefused: the error of every mistake names its position and the right form.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ file, says string }{
 		{"x: 1\nnmae: a\n", `file.yaml:2: there is no setting "nmae"; did you mean array?`},

@@ -61,7 +61,7 @@ func read(t *testing.T, c *sftp.Client, name string) []byte {
 	return b.Bytes()
 }
 
-// TestFiles: what a client does with files happens to those of the sandbox, byte for byte.
+// TestFiles: operations of a client change the files of the sandbox, byte for byte.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	c, dir := open(t).ada(t).files(t), folder(t)
@@ -149,7 +149,7 @@ func removeFile(c *sftp.Client, name string) error {
 	return c.Remove(name + "/.")
 }
 
-// TestOffsets: a file that is written and read in any order is as if it had been on this machine.
+// TestOffsets: a file that is written and read in any order behaves like one of this machine.
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	c, dir := open(t).ada(t).files(t), folder(t)
@@ -187,7 +187,7 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
-// TestWhileWritten: what a client asks and sets of a file that it is writing holds for that file.
+// TestWhileWritten: a client can read and set the attributes of a file that it is writing.
 func TestWhileWritten(t *testing.T) {
 	t.Parallel()
 	c, dir := open(t).ada(t).files(t), folder(t)
@@ -309,7 +309,7 @@ func TestManyHandles(t *testing.T) {
 	}
 }
 
-// TestFilesScope: a token for files needs no more, but for what are commands.
+// TestFilesScope: the scope files is enough for all operations except those that run commands.
 func TestFilesScope(t *testing.T) {
 	t.Parallel()
 	h := open(t)

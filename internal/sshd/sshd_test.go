@@ -418,7 +418,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// failure is what a client is told that cannot run a command.
+// failure is the error of a client that cannot run a command.
 func failure(t *testing.T, c *ssh.Client) string {
 	t.Helper()
 	s := session(t, c)
@@ -431,7 +431,7 @@ func failure(t *testing.T, c *ssh.Client) string {
 	return errs.String()
 }
 
-// TestScopes: what a token may not do its key may not.
+// TestScopes: a key has no more rights than its token.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -201,7 +201,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// image is what a mirror tells of.
+// image is the collection as a mirror reports it.
 type image struct {
 	mu   sync.Mutex
 	docs map[string]string
@@ -227,7 +227,7 @@ func (i *image) String() string {
 	return fmt.Sprint(i.docs)
 }
 
-// becomes waits until an image is as it should be.
+// becomes waits until an image has the expected content.
 func (i *image) becomes(t *testing.T, want string) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); i.String() != want; time.Sleep(5 * time.Millisecond) {

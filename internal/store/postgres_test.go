@@ -127,7 +127,7 @@ func TestLimitsHoldOverNodes(t *testing.T) {
 	}
 }
 
-// A dump shows nothing, and what others wrote into the database is refused.
+// A dump of the database reveals no secret, and documents that others wrote into the database are refused.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
@@ -248,7 +248,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The store does not have what the engine gave up, and has what was acknowledged.
+	// The store has the acknowledged records, and not those that the engine gave up.
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		all, err := far.All(ctx)
 		if err == nil && len(all) == 2 && all[0].Key == "later0" && all[1].Key == "later1" {

@@ -30,7 +30,7 @@ func newDisk(t *testing.T) disk {
 	return d
 }
 
-// cutPower switches the power off, and on again once the store has noticed. What was not synced is lost.
+// cutPower switches the power off, and on again once the store has noticed. Writes that were not synced are lost.
 func (d disk) cutPower(t *testing.T, power *store.Store) {
 	t.Helper()
 	const shutdown, noFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH

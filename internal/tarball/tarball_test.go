@@ -78,7 +78,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What the instance itself has is not replaced by an archive that earlier versions made.
+// An archive of an earlier version does not replace the instance's own files.
 func TestUnpackLeavesTheInstance(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer

@@ -6,7 +6,7 @@ import (
 	"hutch"
 )
 
-// Events that are no verbs.
+// Events other than verbs.
 const (
 	Allowed     = "Allowed"     // by the network's rules
 	Denied      = "Denied"      // by the network's rules

@@ -90,7 +90,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestForged: what is not the image that was written is refused, and no forged byte is given to the reader.
+// TestForged: a changed image is refused, and no forged byte is given to the reader.
 func TestForged(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}}
 	content := noise(3 << 18)

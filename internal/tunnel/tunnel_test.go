@@ -56,8 +56,8 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// TestNamesOfOthers: a program in a sandbox gets nothing of a request by a name that the console or a preview has, in
-// whatever pieces it comes, and the client is told.
+// TestNamesOfOthers: a program in a sandbox gets no byte of a request for a name of the console or of a preview, in
+// whatever pieces it comes, and the client gets an error.
 func TestNamesOfOthers(t *testing.T) {
 	t.Parallel()
 	cookie := "\r\nCookie: hutch_session=secret\r\n\r\n"

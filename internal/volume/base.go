@@ -106,7 +106,7 @@ func (l *listing) blocks(name string) bool {
 	return false
 }
 
-// equals reports whether all objects are as in a base, and no object is missing.
+// equals reports whether the objects are exactly those of a base.
 func (l *listing) equals(b base) bool {
 	if len(l.files) != len(b) {
 		return false

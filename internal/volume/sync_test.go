@@ -279,7 +279,7 @@ func page(more bool, entries ...string) string {
 	return b.String() + `</ListBucketResult>`
 }
 
-// TestHostileBucket: whatever a service answers, the volume keeps what it has.
+// TestHostileBucket: whatever a service answers, the content of the volume is kept.
 func TestHostileBucket(t *testing.T) {
 	huge := []string{}
 	for i := range 1000 {
@@ -371,7 +371,7 @@ func TestHostileBucket(t *testing.T) {
 	}
 }
 
-// TestLongETag: what a service says of an object that was written is bounded, because the server keeps it for each file.
+// TestLongETag: the length of an ETag is bounded, because the server keeps one for each file.
 func TestLongETag(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -72,7 +72,7 @@ func save(t *testing.T, s *Store, entries ...string) {
 	}
 }
 
-// content lists what a volume has, as archive takes it, with modes that are not usual.
+// content lists the entries of a volume in the form that archive takes, with unusual modes.
 func content(t *testing.T, s *Store, at string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -283,7 +283,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestKilled: what a killed server leaves is removed, and the last content that was whole stays.
+// TestKilled: files that a killed server leaves are removed, and the last complete content stays.
 func TestKilled(t *testing.T) {
 	s, dir := newStore(t)
 	save(t, s, "a=1")

@@ -58,8 +58,8 @@ type Boot struct {
 	// Offer is set by the agent's program where the kernel chooses which process of the instance it kills at the memory
 	// limit: without the agent the instance ends, so programs should be killed first.
 	Offer bool `json:"-"`
-	// Alone is set by the agent's program where the agent inherits all orphans of its pid namespace, and may stop all other
-	// processes of it, although it is not the first process there.
+	// Alone is set by the agent's program if the agent is not the first process of its pid namespace, but inherits all orphans
+	// there and is allowed to stop all other processes.
 	Alone bool `json:"-"`
 }
 

@@ -114,7 +114,7 @@ func eachRuntime(t *testing.T, test func(*testing.T, hutch.Service)) {
 	}
 }
 
-// TestHostileInput: what a model can ask for ends in a clear result, and reaches nothing outside of the sandbox.
+// TestHostileInput: any request of a model ends in a clear result, and reaches nothing outside of the sandbox.
 func TestHostileInput(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	api := managedagents.New(t)
@@ -290,7 +290,7 @@ func TestOutputsAreKept(t *testing.T) {
 	}
 }
 
-// TestOutputsOfAnEarlierWorker: a worker that sees the end of a session copies what was written while another one had it.
+// TestOutputsOfAnEarlierWorker: a worker that sees the end of a session copies the files that were written while another worker had it.
 func TestOutputsOfAnEarlierWorker(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	api := managedagents.New(t)
@@ -329,7 +329,7 @@ func TestServerCutOff(t *testing.T) {
 	}
 }
 
-// TestRefusals: what ends a worker, and what it says.
+// TestRefusals: errors that end a worker, and their messages.
 func TestRefusals(t *testing.T) {
 	api := managedagents.New(t)
 	for name, c := range map[string]struct {

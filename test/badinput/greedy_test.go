@@ -19,7 +19,7 @@ import (
 // flood is how much a program prints: more than the agent reads without a pause, and than all that is kept of it.
 const flood = 320 << 20
 
-// greedy are programs that take, break or ignore what they can.
+// greedy are programs that take, break or ignore everything that they can.
 var greedy = []struct {
 	name   string
 	limits hutch.Limits

@@ -192,7 +192,7 @@ func (b *bed) putThings(t *testing.T, id string) {
 	b.checkThings(t, id)
 }
 
-// checkThings checks that all of it is still there.
+// checkThings checks that everything still exists.
 func (b *bed) checkThings(t *testing.T, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -1,4 +1,4 @@
-// Package builds makes images of Dockerfiles, on a server in this process, and looks at what comes out.
+// Package builds makes images of Dockerfiles, on a server in this process, and examines them.
 package builds
 
 import (
@@ -219,7 +219,7 @@ func packAs(t testing.TB, list []entry, uid, gid int) io.Reader {
 	return &out
 }
 
-// built is what a build gave.
+// built is the result of a build.
 type built struct {
 	hutch.Image
 	events []hutch.BuildEvent

@@ -198,7 +198,7 @@ func (e engine) run(t testing.TB, c testCase, o docker.ImageBuildOptions) error 
 	}
 }
 
-// image is what the engine built last.
+// image is the last image that the engine built.
 func (e engine) image(t testing.TB) (v1.Image, error) {
 	t.Helper()
 	res, err := e.ImageSave(t.Context(), []string{engineTag})
@@ -292,7 +292,7 @@ func flat(t *testing.T, img v1.Image) map[string]string {
 	return all
 }
 
-// flatten lays a layer over what is there.
+// flatten puts the files of a layer over those of the layers before.
 func flatten(all map[string]string, names []string, texts map[string]string) {
 	drop := func(name string, itself bool) {
 		maps.DeleteFunc(all, func(there, _ string) bool {
@@ -321,7 +321,7 @@ func flatten(all map[string]string, names []string, texts map[string]string) {
 	}
 }
 
-// describe returns the names of a layer, in order, and what is there.
+// describe returns the names of a layer, in order, and the entry of each.
 func describe(t *testing.T, layer io.Reader) (names []string, texts map[string]string) {
 	t.Helper()
 	texts = map[string]string{}

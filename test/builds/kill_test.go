@@ -94,7 +94,7 @@ func killAServer(t *testing.T, which string, when func(hutch.BuildEvent) bool) {
 	}
 }
 
-// afterKill starts the next server, looks at what is left, and builds.
+// afterKill starts the next server, examines the leftovers, and builds.
 func (b *bed) afterKill(t *testing.T, dir string) {
 	b.start(t)
 	defer b.end()

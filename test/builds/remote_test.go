@@ -60,7 +60,7 @@ func testRemote(t *testing.T, runtime string) {
 	b.offline(t, "ADD --checksum="+sum+" --chmod=640 --chown=7:8 "+at+"/file /y")
 }
 
-// offline builds what was built before while nothing can be asked.
+// offline repeats a build without any network.
 func (b *bed) offline(t *testing.T, line string) {
 	t.Helper()
 	if _, err := b.Destroy(t.Context(), "web", true); err != nil {

@@ -85,7 +85,7 @@ func testCommands(t *testing.T, runtime string) {
 	b.removed(t)
 }
 
-// cached builds what was built before: no command runs.
+// cached repeats a build: no command runs.
 func (b *bed) cached(t *testing.T, req hutch.BuildRequest) *built {
 	t.Helper()
 	o, err := b.build(t, req, everythingFiles())
@@ -100,7 +100,7 @@ func (b *bed) cached(t *testing.T, req hutch.BuildRequest) *built {
 	return o
 }
 
-// inSandbox runs what the image says.
+// inSandbox runs the program of the image.
 func (b *bed) inSandbox(t *testing.T) {
 	t.Helper()
 	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: "localhost/made"})

@@ -166,7 +166,7 @@ func (s *server) agent(t *testing.T, sb *client.Sandbox) []byte {
 	return nil
 }
 
-// descendants are what a process started, and what that did.
+// descendants are the processes that a process started, directly or not.
 func descendants(pid int) (all []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {

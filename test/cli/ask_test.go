@@ -71,7 +71,7 @@ func (b *askBench) file(name, content string) {
 	}
 }
 
-// programs are what the model writes, by a word of the question.
+// programs are the answers of the model, by a word of the question.
 func programs(r messages.Request) messages.Answer {
 	code := "echo no idea; exit 9"
 	for word, is := range map[string]string{
@@ -199,7 +199,7 @@ func (b *askBench) example(said string) {
 	}
 }
 
-// TestAskAtTerminal: what the model writes is shown faintly, and NO_COLOR turns colours off.
+// TestAskAtTerminal: the text of the model is shown faintly, and NO_COLOR turns colours off.
 func TestAskAtTerminal(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	b := newAskBench(t, programs)

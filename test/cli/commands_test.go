@@ -232,7 +232,7 @@ func awaitUnused(ts *testscript.TestScript, neg bool, _ []string) {
 	until(ts, func() error { return leftovers(data) })
 }
 
-// leftovers lists what is left of sandboxes in a data folder.
+// leftovers lists the files of sandboxes that remain in a data folder.
 func leftovers(data string) error {
 	for _, pid := range holders(data) {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -296,7 +296,7 @@ func holdsSocket(proc string, sockets map[string]bool) bool {
 	})
 }
 
-// clean removes what a failed script can leave.
+// clean removes the leftovers of a failed script.
 func clean(env *testscript.Env) {
 	d := env.Values[serverKey{}].(*daemon)
 	if d.cmd != nil {

@@ -51,7 +51,7 @@ func (p *person) Write(b []byte) (int, error) {
 	return p.seen.Write(b)
 }
 
-// shown is what the terminal has shown since the last reset.
+// shown is the output of the terminal since the last reset.
 func (p *person) shown() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

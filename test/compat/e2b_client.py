@@ -1,4 +1,4 @@
-"""What a program of E2B's customers does, word for word: only the environment names another server."""
+"""An unchanged program for E2B: only the environment names another server."""
 
 import json
 import pathlib
@@ -89,7 +89,7 @@ try:
 finally:
     made.kill()
 try:
-    # It begins with what was built, or grep ends with another status.
+    # The sandbox starts from the image that was built; otherwise grep ends with another status.
     Template.build(Template().from_template("built-with-python:v1").run_cmd("grep client texts/greeting.txt && exit 3"), "built-with-python:bad")
     results["failed"] = False
 except Exception as err:

@@ -14,7 +14,7 @@ def ok(name: str, holds: bool, detail: object = "") -> None:
 
 
 class Scripted(Model):
-    """Answers with one text after another, and keeps what it was asked."""
+    """A model that answers with one text after another, and records the questions."""
 
     def __init__(self, *answers: str) -> None:
         super().__init__(model_id="scripted")

@@ -1,4 +1,4 @@
-"""The fixtures of SWE-ReX's own tests, with Hutch in the place of their server. The environment has SWEREX_URL and SWEREX_KEY."""
+"""The fixtures of SWE-ReX's own tests, with Hutch in place of their server. The environment has SWEREX_URL and SWEREX_KEY."""
 
 import os
 

@@ -78,10 +78,10 @@ function watch(page: Page, broken: string[]): void {
     if (!to.startsWith(url) && !/^(data|blob|about|chrome-error):/.test(to) && !new URL(to).hostname.endsWith(".localhost")) broken.push(`request to another host: ${to} ${request.failure()?.errorText ?? ""}`)
   }
   page.on("requestfinished", sent)
-  page.on("requestfailed", (request) => { if (!/csp/i.test(request.failure()?.errorText ?? "")) sent(request) }) // what the policy stops was not sent
+  page.on("requestfailed", (request) => { if (!/csp/i.test(request.failure()?.errorText ?? "")) sent(request) }) // a request that the policy stops was not sent
 }
 
-/** Opens a path of the console as somebody who is signed in, by default with the server's own token. */
+/** Opens a path of the console after a sign-in, by default with the server's own token. */
 export async function open(page: Page, path = "/", token = adminToken): Promise<void> {
   await signInAs(page, token)
   await page.goto(path)

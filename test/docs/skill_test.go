@@ -18,7 +18,7 @@ import (
 
 const skill = root + "/skills/hutch"
 
-// The skill says what it is for, in the form in which agents look for it, and everything that it names exists.
+// The skill has a description in the form that agents look for, and everything that it names exists.
 func TestSkill(t *testing.T) {
 	text, err := os.ReadFile(skill + "/SKILL.md")
 	if err != nil {

@@ -58,7 +58,7 @@ func checkAttack(t *testing.T, runtime, said string) {
 	const attempts = 26
 	may := map[string]bool{}
 	if !canBeRoot(runtime) {
-		// One user owns all files, and changes only what is his own sandbox's.
+		// One user owns all files, and each sandbox changes only its own copies.
 		may["replace the names"], may["write the names"] = true, true
 	}
 	if canBeRoot(runtime) { // where the image's user is, and these are the sandbox's own files and users

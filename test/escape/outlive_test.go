@@ -130,7 +130,7 @@ func TestNothingOutlivesItsEndWhenTheRootIsKilled(t *testing.T) {
 	})
 }
 
-// A program that ends the first process of what it belongs to before any end is due leaves
+// A program that kills the first process of its command before the command ends leaves
 // orphans, as a command that ends by itself does. They are still known: the end of the
 // context ends them.
 func TestNothingOutlivesItsContextWhenTheRootIsKilledEarly(t *testing.T) {

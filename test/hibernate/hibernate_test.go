@@ -45,7 +45,7 @@ for _ in range(600):
     except OSError: time.sleep(0.1)
 '`
 
-// room is an engine on gVisor with what a test does to it.
+// room is an engine on gVisor, with helpers for tests.
 type room struct {
 	*engine.Engine
 	dir string
@@ -117,7 +117,7 @@ func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	}
 }
 
-// pool waits until the pool is as it should be.
+// pool waits until the pool has the expected state.
 func (r room) pool(t *testing.T, as func(hutch.PoolState) bool) hutch.PoolState {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -193,7 +193,7 @@ func (r room) log(t *testing.T, req hutch.LogsRequest) (text string, times []tim
 	return text, times
 }
 
-// left lists what is kept of sleepers.
+// left lists the saved state of sleeping sandboxes.
 func (r room) left(t *testing.T) []string {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(r.dir, "memory", "*"))

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	hutchtest.Main(m, func() { os.RemoveAll(debianStore.dir) })
 }
 
-// python is what the tests know as python:3.12-slim: a Debian with Python.
+// python is the tests' python:3.12-slim: a Debian with Python.
 const python = "python:3.12-slim"
 
 // serveRegistry starts a registry that has all images of the tests, and returns its address.

@@ -106,7 +106,7 @@ func TestRootless(t *testing.T) {
 	hutchtest.Rootless(t, "TestChangedFilesOfAnImage|TestCommit$|TestRootIsRefused")
 }
 
-// TestRootIsRefused: without subordinate ids, root is refused with what is missing, and so is a build; an image of root
+// TestRootIsRefused: without subordinate ids, root and builds are refused with the missing parts; an image of root
 // is the ordinary user's.
 func TestRootIsRefused(t *testing.T) {
 	t.Parallel()

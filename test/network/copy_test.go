@@ -67,7 +67,7 @@ func (s *sandbox) cut(t *testing.T, what string) {
 	}
 }
 
-// page returns what the server in a sandbox shows.
+// page returns the page of the server in a sandbox.
 func (s *sandbox) page(t *testing.T, what string) string {
 	t.Helper()
 	conn, err := s.engine.DialPort(t.Context(), s.id, 8123)

@@ -119,7 +119,7 @@ func (d *daemon) crash() error {
 	return d.start()
 }
 
-// cost is what the daemon holds.
+// cost is the open files and the memory of the daemon.
 type cost struct{ files, memory int } // memory in MiB
 
 func (d *daemon) cost() (c cost, err error) {

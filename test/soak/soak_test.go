@@ -162,7 +162,7 @@ func (s *soak) idleCost(t *testing.T) cost {
 	return c
 }
 
-// leave destroys everything, and checks what is left.
+// leave destroys everything, and checks that nothing is left.
 func (s *soak) leave(t *testing.T) {
 	t.Helper()
 	list, err := s.client.Sandboxes(t.Context(), hutch.Filter{})
@@ -192,7 +192,7 @@ func (s *soak) leave(t *testing.T) {
 	}
 }
 
-// abandon ends what a failed test has left.
+// abandon ends the leftovers of a failed test.
 func (s *soak) abandon(t *testing.T) {
 	if s.cmd.ProcessState != nil {
 		return

@@ -139,7 +139,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// TestOwners: what a token leaves when it is revoked, only an administrator sees and deletes.
+// TestOwners: only an administrator sees and deletes the things of a revoked token.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -257,7 +257,7 @@ func (h *testServer) adaAndEve(t testing.TB) (ada, eve *tenant) {
 // root is the tenant that a server has without set-up.
 func (h *testServer) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 
-// answer is what came back of a request.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header

@@ -248,7 +248,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestArchives: what persist gives, hydrate takes, without what is excluded.
+// TestArchives: hydrate accepts the archive of persist, without the excluded files.
 func TestArchives(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), bridge.Options{})

@@ -35,7 +35,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// FuzzCommand: no body makes a command that leaves the workspace or that the service would refuse.
+// FuzzCommand: whatever the body, the command stays in the workspace, and the service accepts it.
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{`{"argv":["ls","-l"],"timeout_ms":1000,"cwd":"src"}`, `{"argv":["'"],"cwd":"/workspace/../etc"}`, `{"argv":[null],"timeout_ms":1e300}`, `{"argv":["\u0000"]}`, `{"argv":["a"],"timeout_ms":-1}`} {
 		f.Add([]byte(seed), "main")
@@ -59,7 +59,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzMount: no body makes a mount of what is not a volume, or over the root.
+// FuzzMount: whatever the body, only volumes are mounted, and never over the root.
 func FuzzMount(f *testing.F) {
 	for _, seed := range []string{`{"binding":"data","mountPath":"/workspace/data","options":{}}`, `{"bucket":"data","mountPath":"/x","options":{"endpoint":"hutch:volumes","readOnly":true}}`, `{"binding":"../x","mountPath":"//","options":{}}`} {
 		f.Add([]byte(seed))

@@ -54,7 +54,7 @@ func (empty) ReadVolume(_ context.Context, _, _ string, w io.Writer) error {
 	return tar.NewWriter(w).Close()
 }
 
-// Two mounts at the same time are both known afterwards: what is not known is not copied back.
+// Two mounts at the same time are both known afterwards: a forgotten mount would not be copied back.
 func TestMountsAtOnce(t *testing.T) {
 	t.Parallel()
 	svc := &labelled{}

@@ -38,7 +38,7 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
-// FuzzListing: what a sandbox prints as its packages is a list or refused.
+// FuzzListing: the output of a sandbox about its packages is a list, or is refused.
 func FuzzListing(f *testing.F) {
 	f.Add(`[{"name":"a","version":"1"}]`)
 	f.Add(`null`)

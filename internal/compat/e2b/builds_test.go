@@ -21,7 +21,7 @@ import (
 // allImages has the verbs that no test here needs.
 type allImages = hutch.Images
 
-// fakeImages builds what a Dockerfile says without doing it.
+// fakeImages records builds of Dockerfiles without running them.
 type fakeImages struct {
 	allImages
 	requests []hutch.BuildRequest

@@ -165,7 +165,7 @@ func TestTokens(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestBatch: the submissions of a batch are judged each by itself.
+// TestBatch: each submission of a batch is judged separately.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -228,7 +228,7 @@ func TestLists(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// script has bash, and does what a function says.
+// script has the language bash, and runs a function in place of a program.
 type script struct{ *scripted.Service }
 
 func (s *script) Languages(context.Context, string) ([]hutch.Language, error) {

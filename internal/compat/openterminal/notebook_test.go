@@ -80,7 +80,7 @@ func TestNotebook(t *testing.T) {
 		t.Errorf("a text: %+v", r)
 	}
 
-	// The file has what ran, and the rest as it was.
+	// The file has the cells that ran, and its other cells unchanged.
 	var saved struct {
 		Cells []struct {
 			ID       string

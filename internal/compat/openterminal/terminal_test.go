@@ -216,7 +216,7 @@ func TestTerminals(t *testing.T) {
 	if code, _ := closed(t, conn); code != websocket.StatusNormalClosure {
 		t.Errorf("the end of the shell: %d", code)
 	}
-	// One that is deleted, too.
+	// A deleted terminal ends, too.
 	two := ada.create()
 	conn = ada.attach(two.ID)
 	send(t, conn, websocket.MessageBinary, "echo here-$((6*7))\n")

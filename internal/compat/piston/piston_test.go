@@ -201,7 +201,7 @@ func (s *babel) Languages(ctx context.Context, _ string) ([]hutch.Language, erro
 	return []hutch.Language{{Name: "language-of-" + owner.ID, Version: "1"}}, nil
 }
 
-// TestOwnersShareNoRuntimes: what the sandbox of one owner reports is not shown to another, and is asked once.
+// TestOwnersShareNoRuntimes: runtimes that a sandbox of one owner reports are not shown to another owner, and are listed once.
 func TestOwnersShareNoRuntimes(t *testing.T) {
 	t.Parallel()
 	svc := &babel{Service: &scripted.Service{}}
@@ -224,7 +224,7 @@ func TestOwnersShareNoRuntimes(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// script has bash, and does what a function says.
+// script has the language bash, and runs a function in place of a program.
 type script struct{ *scripted.Service }
 
 func (s *script) Languages(context.Context, string) ([]hutch.Language, error) {

@@ -126,7 +126,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzCommand: no body makes a request that the service would refuse for its form.
+// FuzzCommand: whatever the body, the form of the request to the service is valid.
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{`{"command":["ls","-l"],"timeout":1}`, `{"command":"a'b","shell":true,"cwd":"/tmp"}`, `{"command":null}`, `{"command":["\u0000"],"merge_output_streams":true}`, `{"command":[null],"timeout":-1e300}`} {
 		f.Add([]byte(seed))

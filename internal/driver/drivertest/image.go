@@ -170,7 +170,7 @@ func fileSum(t *testing.T, path string) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// The links of an image lead nowhere outside, and do not redirect our own files.
+// The links of an image do not lead out of it, and do not redirect our own files.
 func imageOfTheHostile(t *testing.T, s *suite) {
 	outside := t.TempDir()
 	files := []ImageFile{{Path: "/dev", Link: outside}, {Path: "/proc", Link: "../../../../" + outside}, {Path: "/sys", Link: "/"}, {Path: "/.hutch", Link: outside}, {Path: "/etc", Link: "/proc/1/root/etc"}, {Path: "/tmp", Link: "/loop"}, {Path: "/loop", Link: "/loop"}, {Path: "/workspace", Mode: 0o644, Content: []byte("a file")}, {Path: "/home", Link: outside}}

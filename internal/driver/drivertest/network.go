@@ -25,7 +25,7 @@ var networked = map[string]func(*testing.T, *suite){
 	"NoNetworkUnlessAsked":      noNetworkUnlessAsked,
 }
 
-// echoes sends back what it receives, except on port 1, which refuses.
+// echoes sends back what it receives, except on port 1, where it refuses connections.
 type echoes struct{}
 
 func (echoes) TCP(_ context.Context, f netstack.Flow) { echo(f) }

@@ -70,7 +70,7 @@ func (d *Driver) runsc(p folder, l hutch.Limits) *exec.Cmd {
 		"--platform=systrap",
 		fmt.Sprintf("--systrap-disable-fast-path=%t", !spare(l.CPU)),
 		"--network=sandbox",
-		"--gofer-network-namespace=new", // otherwise a mount pins one
+		"--gofer-network-namespace=new", // otherwise a mount keeps the old namespace alive
 		"--ignore-cgroups",
 		"--in-sandbox-cgroup=v2",
 		"--host-settings=ignore",

@@ -60,7 +60,7 @@ type Memory interface {
 	Wait(ctx context.Context, last cgroup.MemoryReading, limit int64)
 	// Begin prepares for ending programs.
 	Begin()
-	// Collect makes the instance free what is garbage. It returns false if there is no such thing.
+	// Collect makes the instance free its garbage. It returns false if the instance has no garbage collection.
 	Collect() bool
 	// Raise keeps the kernel's own limit ahead of what is used: an instance that is held back can hardly end programs. It
 	// returns false when the instance is held back and the limit cannot be raised further.

@@ -15,7 +15,7 @@ const mib = 1 << 20
 
 var limits = LimitsOf(256 * mib)
 
-// fake is a memory whose use is a function of time. It notes what the guard does.
+// fake is a memory whose use is a function of time. It records the actions of the guard.
 type fake struct {
 	mu          sync.Mutex // held by used and relieve, which run side by side
 	used        func() int64

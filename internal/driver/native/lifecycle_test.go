@@ -20,7 +20,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// leftovers lists what the host holds of a driver's instances.
+// leftovers lists everything on the host that belongs to a driver's instances.
 func leftovers(t *testing.T, d *Driver) []string {
 	t.Helper()
 	var found []string

@@ -72,7 +72,7 @@ func Open(t testing.TB) *Browser {
 			t.Errorf("browser: %v", err)
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}
-		cmd.Wait() // the status tells nothing new
+		cmd.Wait() // the status adds nothing
 		in.Close()
 		<-b.end
 	})

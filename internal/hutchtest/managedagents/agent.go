@@ -108,7 +108,7 @@ func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory 
 // HealthCheck queues an item that is not a session.
 func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
-// Terminate ends a session for good.
+// Terminate ends a session, which cannot be resumed.
 func (a *API) Terminate(id string) {
 	a.event(id, "terminated", map[string]any{"type": "session.status_terminated"})
 }

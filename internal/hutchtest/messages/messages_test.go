@@ -149,7 +149,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestRefused: what the real service refuses, this one refuses in the same shape.
+// TestRefused: this service refuses the same requests as the real one, with errors of the same form.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s := messages.Start(t, nil)

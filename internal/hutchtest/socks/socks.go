@@ -1,4 +1,4 @@
-// Package socks is a SOCKS5 server for tests, which notes what it is asked for.
+// Package socks is a SOCKS5 server for tests, which records requests.
 package socks
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Server is a proxy (RFC 1928) that connects to addresses, not to names.
 type Server struct {
-	// User and Password are what it wants (RFC 1929); empty for nothing.
+	// User and Password are required of clients (RFC 1929); empty for no authentication.
 	User, Password string
 	// Dial connects to the address that a client asked for.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

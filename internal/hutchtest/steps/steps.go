@@ -93,7 +93,7 @@ func waitAll(group int) (stops []stop, err error) {
 
 const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
-// seize traces all threads of a process; what they start is traced with them.
+// seize traces all threads of a process, and those that they start.
 func seize(pid int) error {
 	seized := map[int]bool{}
 	for more := true; more; {

@@ -101,7 +101,7 @@ func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction)
 // only allows a call with the pass. All others get an answer, which is one instruction.
 func (p Pass) only(answer []bpf.Instruction) (code []bpf.Instruction) {
 	code = slices.Concat(allow)
-	for i := 3; i >= 0; i-- { // from the last comparison to the first
+	for i := 3; i >= 0; i-- { // backwards, because each comparison is put before the code so far
 		word := bpf.LoadAbsolute{Off: uint32(offArgs + 16 + 4*i), Size: 4}
 		want := uint32(p[i/2] >> (32 * (i % 2)))
 		if bigEndian {

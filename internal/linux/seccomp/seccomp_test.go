@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is what the kernel shows a filter.
+// call is the input of a filter.
 type call struct {
 	name string
 	args [6]uint64
@@ -221,7 +221,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Programs apart make no user namespace, and any other call is as under the filter of ancestry.
+// Programs under Apart make no user namespace. For any other call the filter equals that of ancestry.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()
@@ -249,7 +249,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Only a program that knows the pass can enter the namespace of commands. Everything else is as under the usual filter.
+// Only a program that knows the pass can enter the namespace of commands. Otherwise the filter equals the usual one.
 func TestFilterApart(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a server pays at its start, and each create of a sandbox for the two programs.
+// The cost for a server at its start, and for each create of a sandbox, which runs the two programs.
 func BenchmarkFind(b *testing.B) {
 	ids, err := Find()
 	if err != nil || os.Geteuid() == 0 {

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 	const whole = "ada:100000:65536\n"
 	for name, tt := range map[string]struct {
 		users, groups string
-		want          Range // of users; a size of 0 is none
+		want          Range // of users; none if the size is 0
 	}{
 		"by name":              {whole, whole, Range{100000, 65536}},
 		"by number":            {"1000:100000:65536\n", whole, Range{100000, 65536}},
@@ -70,7 +70,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What is missing is named with the commands for it, and a range that no user has.
+// The error names everything that is missing, with the commands to add it and a range that no user has.
 func TestMissing(t *testing.T) {
 	f, folders := write(t, "bob:100000:65536\n", "bob:100000:65536\ncarol:165536:65536\n")
 	for name, tt := range map[string]struct {

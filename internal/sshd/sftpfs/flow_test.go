@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// wire is a client that sends what the reader has, and to which all can be written.
+// wire is a client: a reader with its messages, and a writer that accepts everything.
 type wire struct {
 	io.Reader
 	io.Writer

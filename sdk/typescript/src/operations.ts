@@ -20,11 +20,11 @@ export interface AuditOptions extends Abortable {
   result?: string
   /** Only records with a greater seq: the seq of the last record gives the next page. */
   after?: number
-  /** At most so many; default all. */
+  /** The most records; default all. */
   limit?: number
   /** Operations that have begun and not ended, in place of those that ended. */
   running?: boolean
-  /** Continues with what is written from now on. */
+  /** Continues with new records. */
   follow?: boolean
 }
 
@@ -34,7 +34,7 @@ export interface PullOptions extends Abortable, Omit<PullRequest, "image"> {
   onProgress?: (transfer: Transfer) => unknown
 }
 
-/** The part of a server's handle that people use who run it: tokens, nodes, audit, images, pool. */
+/** The part of a server's handle for its operators: tokens, nodes, audit, images, pool. */
 export class Operations {
   /** @internal */
   readonly connection: Connection
@@ -89,12 +89,12 @@ export class Operations {
     return this.connection.json("GET", `/v1/nodes/${part(node)}`, options)
   }
 
-  /** Gives a node no new sandboxes. */
+  /** Makes the server place no new sandboxes on a node. */
   cordonNode(node: string, options: Abortable = {}): Promise<Node> {
     return this.connection.json("POST", `/v1/nodes/${part(node)}/cordon`, options)
   }
 
-  /** Gives a node new sandboxes again, and ends a drain. */
+  /** Makes the server place new sandboxes on a node again, and ends a drain. */
   uncordonNode(node: string, options: Abortable = {}): Promise<Node> {
     return this.connection.json("POST", `/v1/nodes/${part(node)}/uncordon`, options)
   }
@@ -107,7 +107,7 @@ export class Operations {
     return this.connection.json("POST", `/v1/nodes/${part(node)}/drain`, options)
   }
 
-  /** Removes a node, and frees the ids of its sandboxes. One that is alive and holds sandboxes, and the only one, need force. */
+  /** Removes a node, and frees the ids of its sandboxes. A live node with sandboxes, or the only node, needs force. */
   removeNode(node: string, { force, ...options }: Abortable & { force?: boolean } = {}): Promise<RemovedNode> {
     return this.connection.json("DELETE", `/v1/nodes/${part(node)}`, { ...options, query: { force } })
   }
@@ -117,12 +117,12 @@ export class Operations {
     return this.connection.json("GET", "/v1/pool", options)
   }
 
-  /** What works on the machine of the server, what does not, and how to fix it, as `hutch doctor` says it. Needs the scope admin. */
+  /** The findings of `hutch doctor` on the machine of the server: each with its state and, if needed, a fix. Needs the scope admin. */
   examine(options: Abortable = {}): Promise<Examination> {
     return this.connection.json("GET", "/v1/doctor", options)
   }
 
-  /** Whether the audit log is as it was written. The head of an earlier answer must still be in it. Needs the scope admin. */
+  /** Whether the audit log is unchanged. The head of an earlier answer must still be in it. Needs the scope admin. */
   verifyAudit({ head, ...options }: Abortable & { head?: string } = {}): Promise<AuditVerification> {
     return this.connection.json("GET", "/v1/audit/verification", { ...options, query: { head } })
   }

@@ -9,9 +9,9 @@ export interface OutputEvent {
   type: "stdout" | "stderr"
   /** The text. A character whose bytes come in two pieces is in the later one. */
   data: string
-  /** The same as it was written, byte for byte. */
+  /** The exact bytes. */
   bytes: Uint8Array
-  /** How many bytes of both streams there were until here. */
+  /** The position after this piece, in bytes of both streams together. */
   cursor: number
   /** Bytes before this piece that were no longer kept. */
   lost: number
@@ -25,7 +25,7 @@ export interface CommandResult extends ExecResult {
   stderrBytes?: Uint8Array
 }
 
-/** What happens to a command. */
+/** An event of a command. */
 export type ExecEvent =
   | { type: "start"; execId: string }
   | OutputEvent
@@ -61,7 +61,7 @@ const maxPause = 2000
 
 /** Where a stream of events continues after its connection was lost. */
 interface Source extends Abortable {
-  /** Opens the stream at the place that was reached; undefined when it cannot be continued. */
+  /** Opens the stream at the last position; undefined when it cannot be continued. */
   open: () => Promise<Response> | undefined
   /** Whether this event ends the stream. */
   isEnd: (e: ServerEvent) => boolean
@@ -113,7 +113,7 @@ export interface ExecSource extends Abortable {
 
 const accept = "text/event-stream"
 
-/** Reports what happens to a command. The command survives lost connections. */
+/** Reports the events of a command. The command survives lost connections. */
 export async function* streamExec(connection: Connection, source: ExecSource): AsyncGenerator<ExecEvent, void, undefined> {
   const { path, request, signal, keep } = source
   const decoder = new OutputDecoder()

@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test"
 import { api, checkAccessibility, expect, open, test } from "../fixture"
 
-// The model of the tests says what the question asks it to say: its answers are the parts after lines of ---.
+// The answers of the tests' model are in the question: the parts after lines of ---.
 const fence = (language: string, code: string) => `\n---\n\`\`\`${language}\n${code}\n\`\`\``
 
 const answer = (page: Page) => page.getByRole("article", { name: "Answer" })
@@ -117,7 +117,7 @@ test("what a question, a model and a program say reaches neither the page nor th
   const downloaded = page.waitForEvent("download")
   await files.getByRole("button", { name: "Download" }).first().click()
   expect((await downloaded).suggestedFilename()).not.toContain("/")
-  await page.reload() // what was kept is as harmless
+  await page.reload() // the stored question is harmless, too
   await page.getByRole("listitem").filter({ hasText: "onerror" }).getByRole("button").first().click()
   await expect(answer(page)).toContainText("the end")
   expect(await page.evaluate(() => (globalThis as { hacked?: number }).hacked)).toBeUndefined()

@@ -114,7 +114,7 @@ test("an administrator's list has no sandboxes of others, and is not read again 
     const { sandboxId: second } = await api<{ sandboxId: string }>("POST", "/v1/sandboxes", { labels: { made: "later" } }, admin)
     try {
       await expect(page.getByRole("row", { name: second })).toContainText("made=later")
-      await page.waitForTimeout(4000) // this counts what is asked for in a time; nothing is awaited
+      await page.waitForTimeout(4000) // counts the requests in this time; there is no event to wait for
       expect(lists).toBeLessThan(4)
       await expect(page.getByRole("row", { name: others })).toBeHidden()
     } finally {

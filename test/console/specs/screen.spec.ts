@@ -34,7 +34,7 @@ test("a screen is started, watched, used, resized and stopped", async ({ page, m
   expect(await output(id, "ps -e | grep -c Xtigervnc")).toContain("1")
   await checkAccessibility(page)
 
-  // Watching: what the mouse does over the picture goes nowhere.
+  // Watching: actions of the mouse over the picture are not sent.
   const before = await pointer(id)
   await picture(page).hover({ position: { x: 20, y: 20 } })
   await page.mouse.click(300, 300)
@@ -49,7 +49,7 @@ test("a screen is started, watched, used, resized and stopped", async ({ page, m
     expect(await pointer(id)).not.toEqual(before)
   }).toPass()
 
-  // What is typed reaches the program that has the focus, and the keyboard comes back.
+  // Keys reach the program that has the focus, and the keyboard can be released.
   await api("POST", `/v1/sandboxes/${id}/processes`, { command: "xterm -maximized -e 'cat > /tmp/typed'" })
   await expect(async () => {
     await picture(page).click({ position: { x: 200, y: 200 } })

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net"
 import { adminToken, api, checkAccessibility, expect, open, signInAs, test } from "../fixture"
 
 test("sign in, see a sandbox, sign out @runtimes", async ({ page, makeSandbox, expected }) => {
-  expected.push(/401 \(Unauthorized\).*\/console\/session/) // the first answer is: nobody is signed in
+  expected.push(/401 \(Unauthorized\).*\/console\/session/) // the first answer says that there is no session
   const id = await makeSandbox({ labels: { team: "search" } })
   await page.goto("/")
   await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
@@ -153,7 +153,7 @@ test("another program of the machine gets no cookie of the console", async ({ pa
       await page.goto(`http://${name}:${(other.address() as AddressInfo).port}/`)
       await page.reload()
       await page.goto("/sandboxes")
-      await expect(page.getByRole("navigation", { name: "Console" })).toBeVisible() // and what it sets signs nobody out
+      await expect(page.getByRole("navigation", { name: "Console" })).toBeVisible() // and its cookie ends no session
       await page.context().clearCookies({ domain: "hutch.localhost" })
     }
   } finally {

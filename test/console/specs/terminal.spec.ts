@@ -61,11 +61,11 @@ for (const [what, command] of [["many lines @runtimes", "yes"], ["bytes of any k
     await page.reload()
     await page.locator(".xterm").click()
     await page.keyboard.type(`${command}\n`)
-    await expect(() => { expect(received).toBeGreaterThan(2 << 20) }).toPass() // many times what a screen shows
+    await expect(() => { expect(received).toBeGreaterThan(2 << 20) }).toPass() // many times the content of a screen
     const during = received
     await page.getByRole("link", { name: "Files", exact: true }).hover({ timeout: 10_000 }) // a page that hangs answers nothing
     await page.keyboard.press("Control+c")
-    await page.waitForTimeout(500) // as somebody who waits to see the prompt; nothing is awaited
+    await page.waitForTimeout(500) // like a user who watches; there is no event to wait for
     await page.keyboard.type("\x0freset; clear; echo $((6 * 7))-after\n")
     await expect(screen(page)).toContainText("42-after")
     expect(received - during, "bytes that were drawn before the prompt").toBeLessThan(8 << 20)
@@ -73,7 +73,7 @@ for (const [what, command] of [["many lines @runtimes", "yes"], ["bytes of any k
   })
 }
 
-// What a program asks of the terminal is answered once, when it asks; not again by each page that shows the output later.
+// A program's query to the terminal is answered once, at that time, and not again by pages that show the output later.
 test("old queries in output that is shown again are not answered", async ({ page, makeSandbox }) => {
   const id = await makeSandbox()
   const queries = ["[6n", "[5n", "[?6n", "[c", "[>c", "[=c", "[?1004h", "[?25$p", "[4$p", "[18t", "[14t", "[16t", "P$qm\\x1b\\\\", "P+q544e\\x1b\\\\", "]4;1;?\\x07", "]10;?\\x07", "]11;?\\x07", "]12;?\\x1b\\\\", "Z"]
@@ -89,7 +89,7 @@ test("old queries in output that is shown again are not answered", async ({ page
   await page.reload()
   await expect(screen(page)).toContainText("shown")
   await page.locator(".xterm").click()
-  // What is typed comes after all answers that there would be. (It asked for reports of the focus, which a click gives.)
+  // Typed text comes after all answers. (The program requested reports of the focus, which a click causes.)
   await page.keyboard.type("q")
   await expect(screen(page)).toContainText("71")
   const { output } = await api<{ output: { data: string }[] }>("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`)
@@ -114,7 +114,7 @@ test("a link shows one terminal to anybody, who can send nothing, until it is re
   await checkAccessibility(stranger)
   await stranger.locator(".xterm").click()
   await stranger.keyboard.type("echo $((6 * 7))-typed\n")
-  // What a page sends by hand ends its connection.
+  // Anything that a page sends here ends its connection.
   const end = await stranger.evaluate((secret) => new Promise<string>((resolve) => {
     const ws = new WebSocket(`${location.origin.replace(/^http/, "ws")}/v1/watch`, ["hutch", `hutch.watch.${secret}`])
     ws.onopen = () => { ws.send(new TextEncoder().encode("echo $((6 * 7))-byhand\r")) }

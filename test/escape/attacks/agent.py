@@ -1,4 +1,4 @@
-# What /proc tells about the agent, and lets be done to it.
+# What /proc shows of the agent, and the ways to act on it there.
 def read(name):
     with open("/proc/1/" + name, "rb", buffering=0) as f:
         return f.read(4096)

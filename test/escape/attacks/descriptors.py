@@ -1,4 +1,4 @@
-# In the style of CVE-2024-21626: what was open when the program was executed.
+# In the style of CVE-2024-21626: descriptors that were open when the program was executed.
 def open_in(pid):
     found = {}
     for n in os.listdir("/proc/%s/fd" % pid):

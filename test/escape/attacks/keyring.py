@@ -1,4 +1,4 @@
-# The kernel's key rings know user ids and no sandboxes.
+# The kernel's key rings belong to user ids, whatever sandbox a user is in.
 SESSION, USER = -3, -4
 attempt("find the host's key", lambda: ok(syscall("request_key", b"user", given("CANARY"), None, USER)))
 attempt("a key in the user's ring", lambda: ok(syscall("add_key", b"user", b"gift", b"to my neighbour", 15, USER)))

@@ -1,5 +1,5 @@
-# For a sandbox that lies on files that it shares with others: by an overlay that
-# the host's root has mounted.
+# For a sandbox whose files are an overlay, mounted by the host's root, over files
+# that it shares with other sandboxes.
 folder = "/workspace/folder"
 
 
@@ -8,7 +8,7 @@ def marked(name, value):
 
 
 def led():
-    """Has attributes of ours lead the overlay elsewhere, if it looks at them."""
+    """Sets attributes that redirect the overlay, if it reads them."""
     for name, value in [("redirect", b"/../../etc"), ("opaque", b"y"), ("metacopy", b""), ("origin", b"\0" * 32)]:
         try:
             os.setxattr(folder, "user.overlay." + name, value)
@@ -21,7 +21,7 @@ def led():
 
 
 def placed():
-    """What the mount says of where the layers lie."""
+    """The paths of the layers in the options of the mount."""
     for line in open("/proc/self/mountinfo"):
         if line.split()[4] == "/":
             return [o for o in line.split()[-1].split(",") if "dir=" in o and "=/" in o]

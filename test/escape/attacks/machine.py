@@ -1,4 +1,4 @@
-# What belongs to the whole machine: its clock, name, power, swap and time.
+# Settings of the whole machine: its clock, name, power, swap and time.
 import time
 now = struct.pack("qq", int(time.time()), 0)
 
@@ -7,7 +7,7 @@ attempt("clock_settime", lambda: ok(syscall("clock_settime", 0, now)))
 attempt("adjtimex", lambda: ok(syscall("adjtimex", struct.pack("I4xqqq176x", 2, 1, 0, 0))))
 attempt("sethostname", lambda: ok(syscall("sethostname", b"evil", 4)))
 attempt("setdomainname", lambda: ok(syscall("setdomainname", b"evil", 4)))
-attempt("reboot", lambda: ok(syscall("reboot", 0xfee1dead, 672274793, 0, None)))  # forbids Ctrl-Alt-Del, no more
+attempt("reboot", lambda: ok(syscall("reboot", 0xfee1dead, 672274793, 0, None)))  # only disables Ctrl-Alt-Del
 attempt("swapoff", lambda: ok(syscall("swapoff", b"/workspace/none")))
 attempt("swapon", lambda: ok(syscall("swapon", b"/workspace/none", 0)))
 attempt("acct", lambda: ok(syscall("acct", b"/workspace")))

@@ -1,5 +1,5 @@
-# In the style of CVE-2025-31133, 52565 and 52881: masks and bind mounts made to
-# land elsewhere by what an attacker put at their paths.
+# In the style of CVE-2025-31133, 52565 and 52881: masks and bind mounts that
+# land elsewhere because of files that an attacker put at their paths.
 def mounts():
     for line in open("/proc/self/mountinfo"):
         left, _, right = line.partition(" - ")

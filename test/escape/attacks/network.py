@@ -2,7 +2,7 @@ import glob
 import time
 
 port = int(os.environ["PORT"])
-OWN = "lo", "eth0"  # what a sandbox has
+OWN = "lo", "eth0"  # the addresses of a sandbox
 
 
 def tcp(address, port, family=socket.AF_INET):
@@ -41,7 +41,7 @@ attempt("other interfaces, by /proc", lambda: [
 attempt("other interfaces, by /sys", lambda: [n for n in os.listdir("/sys/class/net") if n not in OWN])
 attempt("routes by other interfaces", lambda: [l for l in slurp("/proc/net/route").decode().splitlines()[1:] if l.strip() and l.split()[0] not in OWN])
 
-# What follows lies about where it comes from, or how it should go.
+# The next attempts use a false source, or a route of their own.
 
 
 def lying(option, value, source=""):
@@ -68,7 +68,7 @@ attempt("the host as IPv4 in IPv6", lambda: any_of(
 
 
 def flood():
-    """Sends much to nobody: the sandbox, and those beside it, stay well."""
+    """Sends a flood to an address without a listener. This sandbox and the others must continue to work."""
     end = time.monotonic() + 3
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.setblocking(False)
@@ -87,7 +87,7 @@ attempt("a flood", flood)
 
 
 def device():
-    """Whether a process that is seen holds the other end of the network device."""
+    """Whether a visible process holds the other end of the network device."""
     for path in glob.glob("/proc/[0-9]*/fd/*") + glob.glob("/proc/[0-9]*/task/*/fd/*"):
         try:
             if "/dev/net/tun" in os.readlink(path):

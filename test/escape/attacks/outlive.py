@@ -1,11 +1,11 @@
-# Leaving the tree of processes that the agent kills. Each way leaves a "sleep"
-# with a number of its own, which the test looks for afterwards.
+# Ways to leave the tree of processes that the agent kills. Each starts a "sleep"
+# with a different number, for which the test looks afterwards.
 import time
 CLONE_PARENT, PR_SET_CHILD_SUBREAPER = 0x8000, 36
 
 
 def stay(way):
-    """Becomes a process that bears no mark: a new session, no environment."""
+    """Becomes a process without a mark: in a new session, without an environment."""
     os.setsid()
     for fd in range(3):
         os.close(fd)
@@ -20,7 +20,7 @@ def brother():
 
 
 def orphan():
-    """A grandchild that nobody but the first process takes in."""
+    """A grandchild that only the first process can inherit."""
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     grandchild("2")
@@ -34,7 +34,7 @@ def grandchild(way):
 
 
 def daemon():
-    """What well-behaved servers do."""
+    """Forks twice, as servers do."""
     grandchild("3")
 
 
@@ -47,7 +47,7 @@ def thread():
 
 
 def regicide(way):
-    """Leaves strangers behind by killing the first process when it is stopped."""
+    """Leaves orphans by killing the first process while it is stopped."""
     root = os.getsid(0)
     for _ in range(30):  # a crowd takes longer to look at
         if os.fork() == 0:
@@ -66,8 +66,8 @@ def regicide(way):
 
 
 def early():
-    """Leaves strangers behind by killing the first process before any end comes. Each of
-    them makes another one when it is an orphan."""
+    """Leaves orphans by killing the first process before the command ends. Each of
+    them starts another one when it is an orphan."""
     root = os.getsid(0)
     for _ in range(10):
         if os.fork() == 0:

@@ -1,4 +1,4 @@
-# In the style of CVE-2019-5736: programs and files of the host that are used in here.
+# In the style of CVE-2019-5736: programs and files of the host that the sandbox uses.
 def overwrite(path):
     return opens(path, os.O_WRONLY)
 
@@ -12,7 +12,7 @@ def reopened():
 
 
 def as_interpreter():
-    """Has the next command execute the agent itself, and writes to it then."""
+    """Makes the next command execute the agent's program, and then writes to that file."""
     with open("/workspace/trap", "w") as f:
         f.write("#!/proc/self/exe\n")
     os.chmod("/workspace/trap", 0o755)

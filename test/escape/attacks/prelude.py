@@ -1,11 +1,11 @@
-# What every attack begins with. An attack is a list of attempts, each of which
-# says how it went, so that one that never ran cannot look like one that failed.
+# The beginning of every attack. An attack is a list of attempts. Each prints its
+# result, so that an attempt that never ran cannot look like one that failed.
 import ctypes, errno, os, platform, signal, socket, stat, struct, subprocess, sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
-# Numbers of system calls on x86_64 and on aarch64; None where there is none.
+# Numbers of system calls on x86_64 and on aarch64; None where the call does not exist.
 NUMBERS = {
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "capset": (126, 91),
     "cachestat": (451, 451), "chroot": (161, 51), "clock_settime": (227, 112), "clone": (56, 220), "clone3": (435, 435),
@@ -38,8 +38,8 @@ def syscall(name, *args):
 
 
 def attempt(name, f):
-    """Runs f and reports. f raises OSError when it is refused, returns nothing
-    when it reached nothing, and what it reached when it did."""
+    """Runs f and prints its result. f raises OSError if it was refused, and
+    returns what it reached, or nothing."""
     try:
         reached = f()
     except OSError as e:
@@ -58,7 +58,7 @@ def ok(result):
 
 
 def in_child(f):
-    """Runs f in a child, and returns or raises what it did there."""
+    """Runs f in a child process, and returns its result or raises its error."""
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -86,13 +86,13 @@ def in_child(f):
 
 
 def opens(path, flags=os.O_RDONLY):
-    """Whether path can be opened so; nothing is written."""
+    """Whether path can be opened with these flags. Nothing is written."""
     os.close(os.open(path, flags | os.O_NONBLOCK))
     return "opened " + path
 
 
 def any_of(f, things):
-    """What f reaches for any of things; the last refusal when for none."""
+    """The first result of f for one of things, or its last refusal."""
     reached, refusal = [], None
     for thing in things:
         try:
@@ -106,7 +106,7 @@ def any_of(f, things):
 
 
 def slurp(path, most=1 << 20):
-    """What can be read of path without waiting, nothing when it is refused."""
+    """The content of path that can be read without waiting; nothing if that is refused."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -122,7 +122,7 @@ def slurp(path, most=1 << 20):
 
 
 def given(name):
-    """A secret that is told backwards, so that finding it means something."""
+    """A secret that was passed in reverse, so that finding it cannot be an echo."""
     return os.environ[name][::-1].encode()
 
 
@@ -131,7 +131,7 @@ def pids():
 
 
 def programs():
-    """Where the image shows programs of the host: mounts that are read only."""
+    """The read-only mounts with programs of the host."""
     for line in open("/proc/self/mountinfo"):
         fields = line.split()
         if "ro" in fields[5].split(",") and fields[4] != "/":
@@ -139,7 +139,7 @@ def programs():
 
 
 def walk(*roots, spare=("/proc", "/sys", "/usr")):
-    """Every path below roots but what is below spare."""
+    """Every path below roots, except those below spare."""
     spare = {*spare, *programs()} if spare else ()
     for root in roots:
         for folder, folders, names in os.walk(root):

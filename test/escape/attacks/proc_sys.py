@@ -1,4 +1,4 @@
-# Everything is opened and nothing written: what can be opened is a way out.
+# Opens every file for writing, and writes nothing: a file that can be opened is a way out.
 def writable(root):
     if not os.path.isdir(root):
         raise OSError(errno.ENOENT, root)

@@ -30,7 +30,7 @@ def queued(number):
 
 
 def input_to_agent():
-    """The kernel itself sends the agent a chosen signal when there is input, if it may. An agent that died would say so."""
+    """Makes the kernel send the agent a chosen signal when there is input. The death of the agent would show a success."""
     a, b = socket.socketpair()
     fcntl.fcntl(a, fcntl.F_SETOWN, 1)
     fcntl.fcntl(a, 10, signal.SIGSEGV)  # F_SETSIG
@@ -49,7 +49,7 @@ attempt("slow the agent", lambda: any_of(lambda f: ok(f()), [
 
 
 def kill_all():
-    """Everything that may be signalled but the caller: which is nothing of others."""
+    """All processes that can be signalled, except the caller: there must be none of other users."""
     os.kill(-1, signal.SIGKILL)
 
 

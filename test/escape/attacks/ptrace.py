@@ -7,7 +7,7 @@ class Vec(ctypes.Structure):
 
 
 def vm(call):
-    """Tries the places where the agent lies: it is not position independent."""
+    """Tries the addresses of the agent's program, which is not position independent."""
     local = Vec(ctypes.addressof(page), 4096)
     return any_of(lambda address: ok(syscall(
         call, 1, ctypes.byref(local), 1, ctypes.byref(Vec(address, 4096)), 1, 0)), [0x400000, 0x10000, 0xc000000000])

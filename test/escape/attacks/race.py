@@ -1,7 +1,7 @@
-# Exchanging what the agent makes in folders that anybody can write to, while it
-# makes it. The test calls the daemon meanwhile.
+# Replaces files of the agent, in folders to which anyone can write, while the agent
+# creates them. The test calls the daemon meanwhile.
 FOLDERS = ["/tmp", "/var/tmp", "/workspace", "/dev/shm"]
-TARGET = "/home"  # root's: nobody else can write to it
+TARGET = "/home"  # belongs to root, and only root can write to it
 IN_CREATE, IN_MOVED_TO = 0x100, 0x80
 before = (os.stat(TARGET).st_uid, os.stat(TARGET).st_mode, sorted(os.listdir(TARGET)))
 

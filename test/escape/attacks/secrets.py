@@ -6,7 +6,7 @@ def there(path):
 
 
 def inside(folder):
-    """What is in a folder but for programs, folders on the way to them, and the link to our own folder."""
+    """The content of a folder, except programs, the folders above them, and the link to our own folder."""
     own = [p for p in ["/mnt/data"] if os.path.islink(p) and os.readlink(p) == "/workspace"]
     return [p for p in (folder + "/" + n for n in os.listdir(folder)) if p not in own and not any((m + "/").startswith(p + "/") for m in programs())]
 

@@ -8,7 +8,7 @@ PROGRAMS = {
 
 
 def program(name):
-    """Runs a setuid program of the host as anyone may."""
+    """Runs a setuid program of the host, as any user can."""
     if not shutil.which(name):
         raise OSError(errno.ENOENT, name)
     done = subprocess.run(PROGRAMS[name], capture_output=True, stdin=subprocess.DEVNULL, timeout=10)

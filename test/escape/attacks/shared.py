@@ -1,8 +1,8 @@
-# The image's files are the host's. Whoever has the same inode sees who opens it,
-# can lock it in everybody's way, and learns what is read by how soon it comes.
+# The image's files are those of the host. A program with the same inode can see who opens it,
+# block others with a lock, and learn from the time of a read what others have read.
 import fcntl, time
 
-# What the host opens over and over, and holds a lock on.
+# Files that the host opens again and again, or on which it holds a lock.
 FILE, FOLDER, DEVICE = "/usr/bin/env", "/usr/bin", "/dev/null"
 
 

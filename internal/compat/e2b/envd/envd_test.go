@@ -174,7 +174,7 @@ func (c *conversation) read() (message object, last bool, err error) {
 	return message, head[0]&endOfStream != 0, json.Unmarshal(b, &message)
 }
 
-// dig returns what is at a path of keys; nil if that is not there.
+// dig returns the value at a path of keys; nil if there is none.
 func dig(v any, keys ...string) any {
 	for _, key := range keys {
 		m, _ := v.(object)

@@ -22,8 +22,8 @@ export interface SessionState {
 const displayType = "application/vnd.hutch.display+json"
 
 /**
- * The notebook of one sandbox: its cells, and the code that runs. It outlives the tab, so that code continues while somebody looks at
- * another one. One cell runs at a time.
+ * The notebook of one sandbox: its cells, and the code that runs. It outlives the tab, so that code continues while the user looks at
+ * another tab. One cell runs at a time.
  */
 export class NotebookSession {
   readonly state: Store<SessionState>
