@@ -43,12 +43,12 @@ var layers = []layer{
 	{"hutch/internal/image", []string{"hutch", "hutch/internal/account", "hutch/internal/linux/names", "hutch/internal/linux/subid", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/tarball", []string{sys}},
-	{"hutch/internal/window", nil},
+	{"hutch/internal/flowcontrol", nil},
 	{"hutch/internal/pipe", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
 	{"hutch/internal/settings", []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable", "hutch/internal/netaddr"}},
-	{"hutch/internal/excerpt", []string{"hutch"}},
+	{"hutch/internal/headtail", []string{"hutch"}},
 	{"hutch/internal/jsoncount", nil},
 	{"hutch/internal/room", []string{"hutch/internal/jsoncount"}},
 	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
@@ -62,7 +62,7 @@ var layers = []layer{
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/text", "hutch/internal/wire"}},
-	{"hutch/internal/agent", []string{"hutch", "hutch/internal/account", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/account", "hutch/internal/files", "hutch/internal/flowcontrol", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
 
@@ -121,9 +121,9 @@ var layers = []layer{
 	{"hutch/internal/resumable", []string{"hutch"}},
 	{"hutch/internal/linesearch", []string{"hutch"}},
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
-	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
+	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/headtail", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
 	}},
 
 	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
@@ -156,7 +156,7 @@ var layers = []layer{
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
-	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
+	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/headtail", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
@@ -173,7 +173,7 @@ var layers = []layer{
 	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/watchlink", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/store"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "hutch/internal/watchlink", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/flowcontrol", "hutch/internal/watchlink", "github.com/coder/websocket"}},
 
 	// Questions become programs that a hutch.Service runs.
 	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "hutch/internal/text", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
@@ -188,7 +188,7 @@ var layers = []layer{
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},
 	{"hutch/internal/compat/judge0", []string{"hutch", "hutch/internal/compat", sys}},
-	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/turn", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/turn", "hutch/internal/flowcontrol", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/dify", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/librechat", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "github.com/go-jose/go-jose/v4/...", sys}},
 	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "github.com/coder/websocket", sys}},
@@ -197,7 +197,7 @@ var layers = []layer{
 	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 
 	// Agents of others, whose tools run here.
-	{"hutch/internal/worker", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
+	{"hutch/internal/worker", []string{"hutch", "hutch/internal/headtail", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 

@@ -15,9 +15,9 @@ import (
 
 	"hutch"
 	"hutch/internal/files"
+	"hutch/internal/flowcontrol"
 	"hutch/internal/linux/creds"
 	"hutch/internal/linux/spawn"
-	"hutch/internal/window"
 	"hutch/internal/wire"
 )
 
@@ -79,7 +79,7 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	if !ok {
 		return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", op)
 	}
-	t := &fileTask{conn: c, disk: disk, request: f, in: window.NewQueue(wire.FileWindow, func(n int64) { w.WriteCount(wire.TypeWindow, n) })}
+	t := &fileTask{conn: c, disk: disk, request: f, in: flowcontrol.NewQueue(wire.FileWindow, func(n int64) { w.WriteCount(wire.TypeWindow, n) })}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.buffer = bufio.NewWriterSize(c.Conn, 4<<10)
 	t.out = wire.NewWriter(t.buffer)
@@ -125,7 +125,7 @@ type fileTask struct {
 	request wire.File
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	in      *window.Queue
+	in      *flowcontrol.Queue
 	buffer  *bufio.Writer // gathers small frames
 	out     *wire.Writer  // writer for buffered output
 }

@@ -3,7 +3,7 @@ package coderesult
 
 import (
 	"hutch"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"hutch/internal/kernel"
 )
 
@@ -15,7 +15,7 @@ const (
 
 // Record keeps the results of a run, and passes them on.
 type Record struct {
-	kept    *excerpt.Output
+	kept    *headtail.Output
 	take    func(bytes int) bool
 	out     func(hutch.RunEvent) error
 	results []hutch.CodeResult
@@ -26,7 +26,7 @@ type Record struct {
 
 // New returns a Record that keeps output in kept, and calls take before it keeps a value.
 // Events go to out, which may be nil.
-func New(kept *excerpt.Output, take func(bytes int) bool, out func(hutch.RunEvent) error) *Record {
+func New(kept *headtail.Output, take func(bytes int) bool, out func(hutch.RunEvent) error) *Record {
 	return &Record{kept: kept, take: take, out: out}
 }
 

@@ -2,7 +2,7 @@ package coderesult
 
 import (
 	"fmt"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"testing"
 
 	"hutch"
@@ -10,7 +10,7 @@ import (
 
 func TestResultsAreBounded(t *testing.T) {
 	var handed int
-	r := New(excerpt.New(0, nil), func(int) bool { return true }, func(hutch.RunEvent) error { handed++; return nil })
+	r := New(headtail.New(0, nil), func(int) bool { return true }, func(hutch.RunEvent) error { handed++; return nil })
 	for range maxResults + 5 {
 		if err := r.Message([]byte(`{"result":{"data":{"text/plain":"x"}}}`)); err != nil {
 			t.Fatal(err)
@@ -22,7 +22,7 @@ func TestResultsAreBounded(t *testing.T) {
 }
 
 func TestNoMemoryForResults(t *testing.T) {
-	r := New(excerpt.New(0, nil), func(int) bool { return false }, nil)
+	r := New(headtail.New(0, nil), func(int) bool { return false }, nil)
 	r.Message([]byte(`{"result":{"data":{"text/plain":"x"}}}`))
 	if res := r.Result(); len(res.Results) != 0 || !res.Truncated {
 		t.Errorf("%+v", res)
@@ -31,7 +31,7 @@ func TestNoMemoryForResults(t *testing.T) {
 
 // Anything may be written where messages come from.
 func TestForgedMessages(t *testing.T) {
-	r := New(excerpt.New(0, nil), func(int) bool { return true }, nil)
+	r := New(headtail.New(0, nil), func(int) bool { return true }, nil)
 	for _, m := range []string{"", "{", "[]", "null", fmt.Sprintf("%q", "text")} {
 		if err := r.Message([]byte(m)); err != nil {
 			t.Errorf("%q: %v", m, err)

@@ -11,7 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/coderesult"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"hutch/internal/instance"
 	"hutch/internal/kernel"
 	"hutch/internal/store"
@@ -127,7 +127,7 @@ func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
 // RunCode implements hutch.Service.
 func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	take := caller.From(ctx).Budget.Take
-	return e.runCode(ctx, id, req, coderesult.New(excerpt.ForRun(req, take), take, out))
+	return e.runCode(ctx, id, req, coderesult.New(headtail.ForRun(req, take), take, out))
 }
 
 // runCode runs code, and gives rec its output and results.
@@ -228,7 +228,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 	}
 	began := time.Now()
-	kept, cursor := excerpt.For(req, caller.From(ctx).Budget.Take), int64(0)
+	kept, cursor := headtail.For(req, caller.From(ctx).Budget.Take), int64(0)
 	pass := kept.Tee(out)
 	show := func(stream hutch.Stream, data []byte) error {
 		if len(data) == 0 {

@@ -11,7 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"hutch/internal/kernel"
 	"hutch/internal/linesearch"
 	"hutch/internal/runner"
@@ -161,7 +161,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	defer s.EndUse()
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
-	kept := excerpt.New(0, caller.From(ctx).Budget.Take)
+	kept := headtail.New(0, caller.From(ctx).Budget.Take)
 	exit, err := agent.Run(ctx, start, nil, kept.Tee(nil))
 	if err != nil {
 		return nil, e.diagnose(ctx, s, agent, err)

@@ -8,7 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"hutch/internal/instance"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
@@ -53,7 +53,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		return hutch.ExecResult{}, err
 	}
 	start.Env = append(start.Env, instance.Environ(env)...)
-	kept := excerpt.For(req, caller.From(ctx).Budget.Take)
+	kept := headtail.For(req, caller.From(ctx).Budget.Take)
 	began, denials := time.Now(), s.Denials()
 	exit, err := agent.Run(ctx, start, req.Stdin, kept.Tee(out))
 	result := hutch.ExecResult{

@@ -8,8 +8,8 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/excerpt"
 	"hutch/internal/git"
+	"hutch/internal/headtail"
 	"hutch/internal/wire"
 )
 
@@ -184,7 +184,7 @@ func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 		Stdin: cmd.Stdin != "", TimeoutMS: max(cmd.Timeout.Milliseconds(), 1),
 	}
 	take := caller.From(ctx).Budget.Take
-	stdout, stderr := excerpt.Ends{Limit: git.MaxOutput, Take: take}, excerpt.Ends{Limit: maxErrors, Take: take}
+	stdout, stderr := headtail.Ends{Limit: git.MaxOutput, Take: take}, headtail.Ends{Limit: maxErrors, Take: take}
 	exit, err := g.agent.Run(ctx, start, strings.NewReader(cmd.Stdin), func(o hutch.Output) error {
 		if o.Stream == hutch.Stderr {
 			stderr.Add(o.Data)

@@ -13,9 +13,9 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/flowcontrol"
 	"hutch/internal/problem"
 	"hutch/internal/stream"
-	"hutch/internal/window"
 )
 
 var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped")
@@ -105,8 +105,8 @@ type socket struct {
 	// forget ends the wait for the end of the handler.
 	forget func() bool
 	tasks  sync.WaitGroup
-	stdin  *window.Queue // nil when the command came with all its input
-	buf    []byte        // buf of output
+	stdin  *flowcontrol.Queue // nil when the command came with all its input
+	buf    []byte             // buf of output
 }
 
 func (s *socket) close() {
@@ -145,7 +145,7 @@ func (s *socket) first(v any) error {
 
 // openStdin returns the input that later messages bring.
 func (s *socket) openStdin() io.Reader {
-	s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.sendText(stream.Note{Stdin: taken}) })
+	s.stdin = flowcontrol.NewQueue(stream.StdinWindow, func(taken int64) { s.sendText(stream.Note{Stdin: taken}) })
 	return s.stdin
 }
 

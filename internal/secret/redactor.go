@@ -3,7 +3,7 @@ package secret
 import (
 	"bytes"
 	"errors"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"maps"
 	"reflect"
 	"slices"
@@ -247,7 +247,7 @@ func shorten(b []byte, most int) []byte {
 	if len(b) <= most {
 		return b
 	}
-	ends := excerpt.Ends{Limit: most}
+	ends := headtail.Ends{Limit: most}
 	ends.Add(b)
 	return ends.Bytes()
 }

@@ -11,7 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 	"hutch/internal/verb"
 	"hutch/internal/wrap"
 )
@@ -61,9 +61,9 @@ func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.Ex
 	if r == nil {
 		return v.svc.Exec(ctx, sandbox, req, out)
 	}
-	var kept *excerpt.Output
+	var kept *headtail.Output
 	if !req.Resumable {
-		kept = excerpt.For(req, caller.From(ctx).Budget.Take)
+		kept = headtail.For(req, caller.From(ctx).Budget.Take)
 		req.StreamOnly = true
 	}
 	ctx, relay := newRelay(ctx, r, kept.Tee(out))
@@ -110,7 +110,7 @@ func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch
 	if out == nil {
 		out = func(hutch.RunEvent) error { return nil }
 	}
-	kept := excerpt.ForRun(req, caller.From(ctx).Budget.Take)
+	kept := headtail.ForRun(req, caller.From(ctx).Budget.Take)
 	ctx, relay := newRelay(ctx, r, kept.Tee(func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
 	req.StreamOnly = true
 	res, err := v.svc.RunCode(ctx, sandbox, req, func(e hutch.RunEvent) error {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/excerpt"
+	"hutch/internal/headtail"
 )
 
 const (
@@ -50,7 +50,7 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 		return "", err
 	}
 	limit := bashLimit(ctx, in.TimeoutMs)
-	out := excerpt.Ends{Limit: maxText / 2}
+	out := headtail.Ends{Limit: maxText / 2}
 	res, err := s.svc.RunCode(ctx, s.sandbox, hutch.RunRequest{ContextID: shell, Code: merged(in.Command), Timeout: hutch.InSeconds(limit), StreamOnly: true}, func(e hutch.RunEvent) error {
 		if e.Output != nil {
 			out.Add(e.Output.Data)

@@ -10,8 +10,8 @@ import (
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/flowcontrol"
 	"hutch/internal/text"
-	"hutch/internal/window"
 )
 
 // execution is the content of an execute_request.
@@ -115,7 +115,7 @@ func (k *kernel) begin(code string, stores bool) int {
 func (x *run) do(stores bool) *failure {
 	req := x.request(x.Code, !stores)
 	if isTrue(x.Stdin) {
-		x.input = window.NewQueue(maxInput, func(int64) {})
+		x.input = flowcontrol.NewQueue(maxInput, func(int64) {})
 		defer x.input.End(io.EOF) // so that no code waits for more input
 		req.Stdin, req.Env["HUTCH_PROMPT"] = x.input, "0"
 	}

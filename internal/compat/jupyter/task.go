@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"hutch/internal/caller"
-	"hutch/internal/window"
+	"hutch/internal/flowcontrol"
 )
 
 // task is a request of a client that is being done, or waits.
@@ -18,8 +18,8 @@ type task struct {
 	free   func()
 
 	mu    sync.Mutex
-	input *window.Queue // input for input(); nil for none
-	asked bool          // the client was asked for input
+	input *flowcontrol.Queue // input for input(); nil for none
+	asked bool               // the client was asked for input
 }
 
 // newTask returns a task for the next message. It ends with the token of its client, and with the server, but not when

@@ -1,4 +1,4 @@
-package excerpt
+package headtail
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
-// Package excerpt keeps a bounded part of a program's output: the first and the last half, because the middle is
+// Package headtail keeps a bounded part of a program's output: the first and the last half, because the middle is
 // missed least. If memory is short, it keeps less, and says so.
-package excerpt
+package headtail
 
 import "hutch"
 

@@ -1,7 +1,7 @@
-// Package window receives data under flow control: the sender has at most one window of unconfirmed bytes under way.
+// Package flowcontrol receives data under flow control: the sender has at most one window of unconfirmed bytes under way.
 // So the goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for the
 // consumer is bounded.
-package window
+package flowcontrol
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package window_test
+package flowcontrol_test
 
 import (
 	"bytes"
@@ -7,20 +7,20 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"hutch/internal/window"
+	"hutch/internal/flowcontrol"
 )
 
 const size = 1 << 10
 
 // sender keeps within the window, as the queue reports it.
 type sender struct {
-	q    *window.Queue
+	q    *flowcontrol.Queue
 	told chan int64
 }
 
 func newSender() *sender {
 	s := &sender{told: make(chan int64, 1<<16)}
-	s.q = window.NewQueue(size, func(n int64) { s.told <- n })
+	s.q = flowcontrol.NewQueue(size, func(n int64) { s.told <- n })
 	return s
 }
 
