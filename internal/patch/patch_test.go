@@ -400,7 +400,7 @@ func TestEmptyFolders(t *testing.T) {
 	}
 }
 
-// TestCountKeepsNothing: servers count what strangers have changed, so a line of two bytes may not cost many more.
+// TestCountKeepsNothing: servers count the lines of untrusted diffs, so a line of two bytes must not take much more memory.
 func TestCountKeepsNothing(t *testing.T) {
 	const lines = 4 << 20
 	text := []byte(made("a", "100644", strings.Repeat("\n", lines)))

@@ -47,7 +47,7 @@ func TestNoSurfaceTells(t *testing.T) {
 		check("MCP, older, "+what, ada.callOlder(t, "exec", args))
 	}
 
-	// In a terminal, typed at a prompt and printed, in whatever pieces.
+	// A secret that is typed at a prompt of a terminal and printed is masked, in whatever pieces it comes.
 	start := ada.want(t, "POST", "/v1/sandboxes/box/processes", `{"command":"stty -echo; echo ready; read line; eval \"$line\"; echo end","secrets":["KEY"],"terminal":{"columns":200,"rows":24}}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
