@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Whatever a script may want to read, a command prints as JSON.
+// Every command can print its result as JSON, for scripts.
 func TestEveryCommandTellsJSON(t *testing.T) {
 	// These print bytes, are for a terminal, serve others, or print JSON anyway.
 	exempt := []string{"code", "shell", "inspect", "image inspect", "volume inspect", "template inspect", "fs cat", "fs edit", "git diff", "forward", "screen shot", "screen view", "ssh", "ssh-config", "ssh-proxy", "conversation", "serve", "mcp", "worker", "controller", "completion", "help", "man"}

@@ -6,7 +6,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Programs that run are not ended for memory that they do not hold, as long as there is time.
+// While there is time, a running program is not ended to free memory that it does not hold itself.
 func TestChooseVictim(t *testing.T) {
 	const mb = 1 << 20
 	server := &victim{run: &running{}, all: true, pids: []int{10}, mapped: 20 * mb}

@@ -27,7 +27,7 @@ func Dump(ctx context.Context, path string) (records []Record, image []byte, err
 		return nil, nil, fmt.Errorf("read store %s: %w", path, err)
 	}
 	defer c.Close()
-	if _, err = c.ExecContext(ctx, "begin"); err == nil { // all that follows sees one moment
+	if _, err = c.ExecContext(ctx, "begin"); err == nil { // all reads in the transaction see the same moment
 		records, image, err = dump(ctx, c)
 		_, ended := c.ExecContext(context.WithoutCancel(ctx), "rollback")
 		err = cmp.Or(err, ended)

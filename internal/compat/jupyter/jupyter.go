@@ -103,23 +103,38 @@ func (h *Handler) Routes() (list []string) {
 func (h *Handler) routes() map[string]http.HandlerFunc {
 	const api = " " + Prefix + "/api"
 	return map[string]http.HandlerFunc{
-		"GET" + api:                                    h.version,
-		"GET" + api + "/status":                        h.status,
-		"GET" + api + "/kernelspecs":                   h.specs,
-		"GET" + api + "/kernelspecs/{name}":            h.spec,
+		"GET" + api:                                    h.answer(h.version),
+		"GET" + api + "/status":                        h.answer(h.status),
+		"GET" + api + "/kernelspecs":                   h.answer(h.specs),
+		"GET" + api + "/kernelspecs/{name}":            h.answer(h.spec),
 		"GET " + Prefix + "/kernelspecs/{name}/{file}": h.resource,
-		"GET" + api + "/kernels":                       h.list,
-		"POST" + api + "/kernels":                      h.running(h.start),
-		"GET" + api + "/kernels/{kernel}":              h.get,
-		"DELETE" + api + "/kernels/{kernel}":           h.running(h.remove),
-		"POST" + api + "/kernels/{kernel}/interrupt":   h.running(h.interrupt),
-		"POST" + api + "/kernels/{kernel}/restart":     h.running(h.restart),
+		"GET" + api + "/kernels":                       h.answer(h.list),
+		"POST" + api + "/kernels":                      h.running(h.answer(h.start)),
+		"GET" + api + "/kernels/{kernel}":              h.answer(h.get),
+		"DELETE" + api + "/kernels/{kernel}":           h.running(h.answer(h.remove)),
+		"POST" + api + "/kernels/{kernel}/interrupt":   h.running(h.answer(h.interrupt)),
+		"POST" + api + "/kernels/{kernel}/restart":     h.running(h.answer(h.restart)),
 		"GET" + api + "/kernels/{kernel}/channels":     h.running(h.channels),
-		"GET" + api + "/sessions":                      h.sessions,
-		"POST" + api + "/sessions":                     h.running(h.startSession),
-		"GET" + api + "/sessions/{session}":            h.session,
-		"PATCH" + api + "/sessions/{session}":          h.running(h.changeSession),
-		"DELETE" + api + "/sessions/{session}":         h.running(h.endSession),
+		"GET" + api + "/sessions":                      h.answer(h.sessions),
+		"POST" + api + "/sessions":                     h.running(h.answer(h.startSession)),
+		"GET" + api + "/sessions/{session}":            h.answer(h.session),
+		"PATCH" + api + "/sessions/{session}":          h.running(h.answer(h.changeSession)),
+		"DELETE" + api + "/sessions/{session}":         h.running(h.answer(h.endSession)),
+	}
+}
+
+// answer serves a route with a function that returns the status and the value of its answer; a nil value is no body.
+func (h *Handler) answer(f func(http.ResponseWriter, *http.Request) (status int, v any, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		status, v, err := f(w, r)
+		switch {
+		case err != nil:
+			h.fail(w, r, err)
+		case v == nil:
+			w.WriteHeader(status)
+		default:
+			h.send(w, r, status, v)
+		}
 	}
 }
 

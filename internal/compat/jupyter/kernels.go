@@ -60,82 +60,68 @@ func (h *Handler) named(r *http.Request) (known, error) {
 	return h.find(r.Context(), user, r.PathValue("kernel"))
 }
 
-func (h *Handler) list(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) list(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	list, err := h.visible(r, nil)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	models := []model{}
 	for _, k := range list {
 		models = append(models, h.model(k))
 	}
-	h.send(w, r, http.StatusOK, models)
+	return http.StatusOK, models, nil
 }
 
-func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) start(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req request
 	if err := compat.ReadJSON(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	user, err := userOf(r, req.Env)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	k, err := h.create(r.Context(), user, req, nil)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	w.Header().Set("Location", Prefix+"/api/kernels/"+k.String())
-	h.send(w, r, http.StatusCreated, h.model(k))
+	return http.StatusCreated, h.model(k), nil
 }
 
-func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.named(r)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
-	h.send(w, r, http.StatusOK, h.model(k))
+	return http.StatusOK, h.model(k), nil
 }
 
-func (h *Handler) remove(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) remove(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.named(r)
 	if err == nil {
 		err = h.end(r.Context(), k)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return http.StatusNoContent, nil, err
 }
 
-func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) interrupt(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.named(r)
 	if err == nil {
 		err = h.stop(r.Context(), k)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return http.StatusNoContent, nil, err
 }
 
-func (h *Handler) restart(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) restart(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.named(r)
 	if err == nil {
 		err = h.again(r.Context(), k)
 	}
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
-	h.send(w, r, http.StatusOK, h.model(k))
+	return http.StatusOK, h.model(k), nil
 }
 
 // errShut is the cause that ends the work of a kernel.

@@ -77,11 +77,10 @@ func (q sessionRequest) change(s *session) error {
 	return nil
 }
 
-func (h *Handler) sessions(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) sessions(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	list, err := h.visible(r, nil)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	models := []sessionModel{}
 	for _, k := range list {
@@ -89,7 +88,7 @@ func (h *Handler) sessions(w http.ResponseWriter, r *http.Request) {
 			models = append(models, h.sessionModel(k))
 		}
 	}
-	h.send(w, r, http.StatusOK, models)
+	return http.StatusOK, models, nil
 }
 
 // sessionNamed finds the kernel of the session that the path names.
@@ -103,50 +102,44 @@ func (h *Handler) sessionNamed(r *http.Request) (known, error) {
 	return known{}, cmp.Or(err, error(hutch.Errorf(hutch.NotFound, "Session not found: %.60s", r.PathValue("session"))))
 }
 
-func (h *Handler) session(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) session(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.sessionNamed(r)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
-	h.send(w, r, http.StatusOK, h.sessionModel(k))
+	return http.StatusOK, h.sessionModel(k), nil
 }
 
 // startSession makes a session, with a new kernel or one that it names. If the path has a session already, that session
 // is returned.
-func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var q sessionRequest
 	err := compat.ReadJSON(w, r, &q)
 	if err == nil && (q.Path == nil || *q.Path == "") {
 		err = hutch.Errorf(hutch.Invalid, "Missing field in JSON data: path")
 	}
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	list, err := h.visible(r, q.env())
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	for _, k := range list {
 		if s := k.entry.Session; s != nil && s.Path == *q.Path {
-			h.send(w, r, http.StatusCreated, h.sessionModel(k))
-			return
+			return http.StatusCreated, h.sessionModel(k), nil
 		}
 	}
 	s := &session{ID: place{newHalf(), newHalf()}.String(), Type: "notebook"}
 	if err := q.change(s); err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	k, err := h.kernelFor(r, q, s, defaultSpec)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	w.Header().Set("Location", Prefix+"/api/sessions/"+s.ID)
-	h.send(w, r, http.StatusCreated, h.sessionModel(k))
+	return http.StatusCreated, h.sessionModel(k), nil
 }
 
 // kernelFor gives a session the kernel that a request names by its id, or else a new one.
@@ -186,28 +179,24 @@ func (h *Handler) attach(ctx context.Context, k known, s *session) (known, error
 }
 
 // changeSession renames a session, or gives it another kernel. The old kernel is shut down, as by a Jupyter server.
-func (h *Handler) changeSession(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) changeSession(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.sessionNamed(r)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	var q sessionRequest
 	if err := compat.ReadJSON(w, r, &q); err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	s := *k.entry.Session
 	if err := q.change(&s); err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	next, err := h.changedKernel(r, q, k, &s)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
-	h.send(w, r, http.StatusOK, h.sessionModel(next))
+	return http.StatusOK, h.sessionModel(next), nil
 }
 
 func (h *Handler) changedKernel(r *http.Request, q sessionRequest, k known, s *session) (known, error) {
@@ -224,14 +213,10 @@ func (h *Handler) changedKernel(r *http.Request, q sessionRequest, k known, s *s
 }
 
 // endSession shuts the kernel of a session down.
-func (h *Handler) endSession(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) endSession(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	k, err := h.sessionNamed(r)
 	if err == nil {
 		err = h.end(r.Context(), k)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return http.StatusNoContent, nil, err
 }

@@ -53,21 +53,20 @@ func (s spec) model() any {
 	}
 }
 
-func (h *Handler) specs(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) specs(http.ResponseWriter, *http.Request) (int, any, error) {
 	all := map[string]any{}
 	for _, s := range specs {
 		all[s.name] = s.model()
 	}
-	h.send(w, r, http.StatusOK, map[string]any{"default": defaultSpec, "kernelspecs": all})
+	return http.StatusOK, map[string]any{"default": defaultSpec, "kernelspecs": all}, nil
 }
 
-func (h *Handler) spec(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) spec(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	s, err := specOf(r.PathValue("name"))
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
-	h.send(w, r, http.StatusOK, s.model())
+	return http.StatusOK, s.model(), nil
 }
 
 const logo = "logo-svg.svg"
@@ -91,16 +90,15 @@ func (h *Handler) resource(w http.ResponseWriter, r *http.Request) {
 // serverVersion is the version of the server of Jupyter whose API this is.
 const serverVersion = "2.21.1"
 
-func (h *Handler) version(w http.ResponseWriter, r *http.Request) {
-	h.send(w, r, http.StatusOK, map[string]string{"version": serverVersion})
+func (h *Handler) version(http.ResponseWriter, *http.Request) (int, any, error) {
+	return http.StatusOK, map[string]string{"version": serverVersion}, nil
 }
 
 // status counts the kernels that the caller can see.
-func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	list, err := h.visible(r, nil)
 	if err != nil {
-		h.fail(w, r, err)
-		return
+		return 0, nil, err
 	}
 	last, connections := date{h.began}, 0
 	for _, k := range list {
@@ -110,5 +108,5 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
 		}
 		connections += m.Connections
 	}
-	h.send(w, r, http.StatusOK, map[string]any{"started": date{h.began}, "last_activity": last, "connections": connections, "kernels": len(list)})
+	return http.StatusOK, map[string]any{"started": date{h.began}, "last_activity": last, "connections": connections, "kernels": len(list)}, nil
 }
