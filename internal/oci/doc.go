@@ -12,7 +12,8 @@
 //
 // Second, a root file system is made from the streams of its layers. The subpackage rootfs reads each layer once, in
 // order, builds the tree of names in memory, and writes the tree as EROFS. No file is unpacked, so the owners and the
-// setuid bits of the image need no privilege on the server, and a hostile path has nothing to escape into.
+// setuid bits of the image need no privilege on the server, and a hostile path has nothing to escape into. If there is a
+// root file system of the first layers, it is copied, and only the layers above it are read.
 //
 // Owners are strings; the empty one is the server. An image of the server is public. Every owner sees its own images
 // and the public ones. A blob that another owner received does not count as received: an owner must get the content

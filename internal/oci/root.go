@@ -67,16 +67,42 @@ func (s *Store) makeRoot(ctx context.Context, image record, file string) error {
 		return s.noRoom(left)
 	}
 	l.Bytes = min(l.Bytes, left)
-	err = s.writeTemp(file, func(f *os.File) error {
-		return rootfs.Write(ctx, f, layers, rootfs.Options{
-			Limits: rootfs.Limits{Bytes: l.Bytes, Entries: l.Entries, Names: int64(l.Entries) * 256, Path: l.Path, Ratio: l.Ratio},
-			Temp:   s.path(tempDir),
+	write := func(base *os.File, above []rootfs.Layer) error {
+		return s.writeTemp(file, func(f *os.File) error {
+			return rootfs.Write(ctx, f, above, rootfs.Options{
+				Limits: rootfs.Limits{Bytes: l.Bytes, Entries: l.Entries, Names: int64(l.Entries) * 256, Path: l.Path, Ratio: l.Ratio},
+				Base:   base,
+				Temp:   s.path(tempDir),
+			})
 		})
-	})
+	}
+	base, below := s.openBase(image.Layers)
+	if base != nil {
+		defer base.Close()
+	}
+	err = write(base, layers[below:])
+	if errors.Is(err, rootfs.ErrDamaged) {
+		s.log.Error("a root file system is damaged on disk and is removed: it is made again when it is needed", "file", base.Name())
+		os.Remove(base.Name())
+	}
+	if errors.Is(err, rootfs.ErrDamaged) || errors.Is(err, rootfs.ErrUnsealed) {
+		err = write(nil, layers)
+	}
 	if errors.Is(err, hutch.Invalid) {
 		s.dropDamaged(image)
 	}
 	return err
+}
+
+// openBase opens the finished root file system of as many of the first layers as possible, but not of all, and returns
+// how many that are. Without one, the file is nil.
+func (s *Store) openBase(layers []Layer) (*os.File, int) {
+	for n := len(layers) - 1; n > 0; n-- {
+		if f, err := os.Open(s.path(rootFile(layers[:n]))); err == nil {
+			return f, n
+		}
+	}
+	return nil, 0
 }
 
 func (s *Store) rootLayers(image record) ([]rootfs.Layer, error) {

@@ -1192,3 +1192,56 @@ func TestCommit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A root file system is made from the one of fewer layers, whose layers are not read again. If the disk has changed that
+// one, it is removed, and all layers are read.
+func TestRootOfRoot(t *testing.T) {
+	w := newWorld(t)
+	layers := []v1.Layer{layerOf(t, "a", "1", "d/b", noise(5000, "b")), layerOf(t, "c", "2")}
+	w.push("low:1", imageOf(t, layers...))
+	w.push("high:1", imageOf(t, append(layers, layerOf(t, "d/e", "3"))...))
+	root := func(image string) (path string, content []byte) {
+		t.Helper()
+		i, err := w.pull(image, PullOptions{Owner: "ann"})
+		if err == nil {
+			path, err = w.store.Root(t.Context(), "ann", i.Digest)
+		}
+		if err == nil {
+			content, err = os.ReadFile(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, content
+	}
+	high, want := root("high:1")
+	low, content := root("low:1")
+	again := func() []byte {
+		if err := os.Remove(high); err != nil {
+			t.Fatal(err)
+		}
+		_, content := root("high:1")
+		return content
+	}
+	content[5000] ^= 1
+	if err := os.WriteFile(low, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again(), want) {
+		t.Error("a root of a damaged root differs")
+	}
+	if _, err := os.Stat(low); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the damaged root: %v", err)
+	}
+	root("low:1")
+	digest, err := layers[0].Digest()
+	if err == nil {
+		err = os.Rename(w.store.blobPath(digest.String()), filepath.Join(w.dir, "layer")) // it must not be needed
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again(), want) {
+		t.Error("a root of a root differs")
+	}
+}

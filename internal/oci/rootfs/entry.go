@@ -145,7 +145,7 @@ func (t *tree) keep(i *inode, size int64, content io.Reader) error {
 	if size < 0 || size > t.bytesLeft {
 		return tooManyBytes(t.limits.Bytes)
 	}
-	i.offset, i.size = t.end, size
+	i.in, i.offset, i.size = t.contents, t.end, size
 	n, err := io.CopyBuffer(struct{ io.Writer }{t.unsaved}, contentReader{t, content}, t.buffer)
 	t.end += n
 	if err == nil && n != size {

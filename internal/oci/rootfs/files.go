@@ -30,7 +30,7 @@ func (f files) Open(path string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := io.NewSectionReader(f.t.contents, n.offset, n.size)
+	content := io.NewSectionReader(n.in, n.offset, n.size)
 	return file{io.MultiReader(content, io.LimitReader(zeros{}, shownSize(n)-n.size)), info{n}}, nil
 }
 

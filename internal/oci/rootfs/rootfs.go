@@ -2,7 +2,8 @@
 //
 // The layers are read once, from the base up. Names go into a tree in memory, contents into one temporary file, one
 // after the other; then the tree is written as EROFS. Nothing is unpacked: a path, a link or a device of a layer is
-// never given to the kernel, and owners and setuid bits are only numbers.
+// never given to the kernel, and owners and setuid bits are only numbers. The lowest layers can be a file that was made
+// of them before.
 //
 // A layer has the same meaning as for an overlay file system. A file or a link hides everything that lower layers have
 // at its path. A folder merges with a folder and hides anything else. `.wh.NAME` removes NAME of the lower layers, and
@@ -56,12 +57,15 @@ type Layer struct {
 // Options say how a file is written.
 type Options struct {
 	Limits Limits
-	// Temp is the folder for the contents of files, which take as much room there as the finished file does.
+	// Base is a file that Write has written of all layers below the given ones; nil for none.
+	Base *os.File
+	// Temp is the folder for the contents of files in the given layers, which are there until the file is finished.
 	Temp string
 }
 
 // Write writes the EROFS file of the layers, which are given from the base up. It neither syncs nor closes out. Errors
-// about the layers are of kind Invalid, Unsupported, or Exhausted when they break a limit.
+// about the layers are of kind Invalid, Unsupported, or Exhausted when they break a limit. With ErrDamaged or ErrUnsealed,
+// the base cannot be used, and the file can only be made of all layers.
 func Write(ctx context.Context, out *os.File, layers []Layer, o Options) error {
 	contents, err := os.CreateTemp(o.Temp, "contents-*")
 	if err != nil {
@@ -72,6 +76,11 @@ func Write(ctx context.Context, out *os.File, layers []Layer, o Options) error {
 		return err
 	}
 	t := newTree(o.Limits, contents)
+	if o.Base != nil {
+		if err := t.addBase(ctx, o.Base); err != nil {
+			return err
+		}
+	}
 	for _, l := range layers {
 		if err := t.addLayer(ctx, l); err != nil {
 			return err
@@ -95,7 +104,10 @@ func writeEROFS(ctx context.Context, out *os.File, t *tree) error {
 	if err := b.Flush(); err != nil {
 		return err
 	}
-	return restoreSizes(ctx, out, t)
+	if err := restoreSizes(ctx, out, t); err != nil {
+		return err
+	}
+	return writeSeal(ctx, out, t.used())
 }
 
 const bufferSize = 256 << 10

@@ -200,6 +200,7 @@ func TestLayers(t *testing.T) {
 		if got := listing(t, path); !slices.Equal(got, c.want) && name != "loop of links" {
 			t.Errorf("%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
+		testBases(t, name, layers, path)
 	}
 }
 

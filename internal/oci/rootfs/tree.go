@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"bufio"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -38,8 +39,9 @@ type inode struct {
 	mode         fs.FileMode
 	uid, gid     uint32
 	mtime        time.Time
-	target       string // target of a symbolic link
-	offset, size int64  // in contents
+	target       string      // target of a symbolic link
+	in           io.ReaderAt // has the content: the contents of the tree, or its base
+	offset, size int64       // of the content
 }
 
 func newTree(l Limits, contents *os.File) *tree {
