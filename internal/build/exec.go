@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/oci"
+	"hutch/internal/pipe"
 )
 
 // Label marks the sandboxes of builds, with the id of the build. A server destroys remaining ones when it starts.
@@ -279,24 +280,13 @@ func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 
 // stream passes the output of one function to another.
 func stream(from func(io.Writer) error, to func(io.Reader) error) error {
-	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := from(w)
-		w.CloseWithError(err)
-		done <- err
-	}()
-	err := to(r)
-	if err == nil {
-		_, err = io.Copy(io.Discard, r) // data after the end of the archive
-	}
-	r.CloseWithError(errors.New("the reader is gone"))
-	return errors.Join(err, func() error {
-		if sent := <-done; err == nil {
-			return sent
+	return pipe.Ahead(from, func(r io.Reader) error {
+		if err := to(r); err != nil {
+			return err
 		}
-		return nil
-	}())
+		_, err := io.Copy(io.Discard, r) // data after the end of the archive
+		return err
+	})
 }
 
 // boundedBuffer refuses more than a number of bytes.

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"hutch"
+	"hutch/internal/pipe"
 )
 
 // CommitOptions describe a new image.
@@ -84,11 +85,15 @@ func (s *Store) receiveLayer(ctx context.Context, path string, fill func(io.Writ
 	if err != nil {
 		return newLayer{}, err
 	}
-	bounded := &boundedWriter{Writer: io.MultiWriter(plain, z), most: s.o.Limits.Bytes}
-	if err := fill(untilDone{ctx, bounded}); err != nil {
-		return newLayer{}, err
-	}
-	if err := errors.Join(z.Close(), f.Sync()); err != nil {
+	err = pipe.Ahead(func(w io.Writer) error {
+		return fill(untilDone{ctx, &boundedWriter{Writer: io.MultiWriter(plain, w), most: s.o.Limits.Bytes}})
+	}, func(r io.Reader) error {
+		if _, err := io.Copy(z, r); err != nil {
+			return err
+		}
+		return errors.Join(z.Close(), f.Sync())
+	})
+	if err != nil {
 		return newLayer{}, err
 	}
 	return newLayer{archived{path, sum(packed), size.size}, sum(plain)}, nil

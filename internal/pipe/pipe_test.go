@@ -1,8 +1,12 @@
 package pipe
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -19,24 +23,68 @@ func send(text string, err error) func(io.Writer) error {
 	}
 }
 
-func TestThrough(t *testing.T) {
+func TestThrough(t *testing.T) { testConnection(t, Through) }
+
+func TestAhead(t *testing.T) { testConnection(t, Ahead) }
+
+func testConnection(t *testing.T, connect func(func(io.Writer) error, func(io.Reader) error) error) {
 	var got string
 	all := func(r io.Reader) error {
 		b, err := io.ReadAll(r)
 		got = string(b)
 		return err
 	}
-	if err := Through(send("a stream", nil), all); err != nil || got != "a stream" {
+	if err := connect(send("a stream", nil), all); err != nil || got != "a stream" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := Through(send("half", errBroken), all); err != errBroken || got != "half" {
+	if err := connect(send("half", errBroken), all); err != errBroken || got != "half" {
 		t.Errorf("a writer that fails: %q, %v", got, err)
 	}
-	if err := Through(send("ignored", nil), func(io.Reader) error { return errBroken }); err != errBroken {
+	if err := connect(send("ignored", nil), func(io.Reader) error { return errBroken }); err != errBroken {
 		t.Errorf("a reader that fails: %v", err)
 	}
-	if err := Through(send("ignored", nil), func(io.Reader) error { return nil }); err != nil {
+	if err := connect(send("ignored", nil), func(io.Reader) error { return nil }); err != nil {
 		t.Errorf("a reader that has enough: %v", err)
+	}
+}
+
+// Streams of all lengths around the size of a piece arrive whole, whatever the lengths of writes and reads.
+func TestAheadLong(t *testing.T) {
+	for _, size := range []int{0, 1, pieceSize - 1, pieceSize, pieceSize + 1, 3*pieces*pieceSize + 5} {
+		want := make([]byte, size)
+		rand.NewChaCha8([32]byte{}).Read(want)
+		var got bytes.Buffer
+		err := Ahead(func(w io.Writer) error {
+			for part := range slices.Chunk(want, 1000) {
+				if _, err := w.Write(part); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func(r io.Reader) error {
+			_, err := io.CopyBuffer(struct{ io.Writer }{&got}, r, make([]byte, 777))
+			return err
+		})
+		if err != nil || !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%d bytes: %d arrive, %v", size, got.Len(), err)
+		}
+	}
+}
+
+// A writer learns why its reader left. The error of the reader is returned, and not what the writer makes of it.
+func TestAheadOfAFailure(t *testing.T) {
+	var learned error
+	err := Ahead(func(w io.Writer) error {
+		for learned == nil {
+			_, learned = w.Write(make([]byte, 1000))
+		}
+		return fmt.Errorf("cannot write: %v", learned)
+	}, func(r io.Reader) error {
+		_, err := io.CopyN(io.Discard, r, 2*pieceSize)
+		return errors.Join(err, errBroken)
+	})
+	if !errors.Is(learned, errBroken) || err != learned {
+		t.Errorf("the writer gets %v, the caller %v", learned, err)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/erofs/go-erofs"
 
 	"hutch"
+	"hutch/internal/pipe"
 )
 
 // Version changes whenever the same layers give another file.
@@ -146,12 +147,19 @@ func (t *tree) addLayer(ctx context.Context, l Layer) error {
 	}
 	defer plain.Close()
 	sum := sha256.New()
-	stream := &tarStream{r: io.TeeReader(plain, sum), left: &t.tarLeft, limit: t.limits.Bytes}
 	t.layer++
-	if err := t.addEntries(stream); err != nil {
-		return layerError(ctx, l, err)
-	}
-	if _, err := io.Copy(io.Discard, stream); err != nil {
+	err = pipe.Ahead(func(w io.Writer) error {
+		_, err := io.Copy(w, plain)
+		return err
+	}, func(r io.Reader) error {
+		stream := &tarStream{r: io.TeeReader(r, sum), left: &t.tarLeft, limit: t.limits.Bytes}
+		if err := t.addEntries(stream); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, stream)
+		return err
+	})
+	if err != nil {
 		return layerError(ctx, l, err)
 	}
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != l.DiffID {
