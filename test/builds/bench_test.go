@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,6 +122,29 @@ func addFile(w *tar.Writer, dir, path string) error {
 		_, err = w.Write(text)
 	}
 	return err
+}
+
+// BenchmarkSteps builds an image whose first step writes much, and whose second one writes one file, and reports the CPU
+// time of the server, without the commands:
+//
+//	go test ./test/builds -run '^$' -bench Steps -benchtime 1x
+func BenchmarkSteps(b *testing.B) {
+	bed := newBed(b, "native")
+	bed.load(b, "localhost/python", func() ([]byte, error) { return archiveOf(debian.Write) })
+	req := hutch.BuildRequest{
+		Dockerfile: "FROM localhost/python\nENV PATH=/usr/bin:/bin\nSHELL [\"bash\", \"-c\"]\nRUN for i in 1 2 3 4; do cp -a /usr /usr$i; done\nRUN touch /done\n",
+		NoCache:    true, Limits: hutch.Limits{CPU: 2, Memory: 2048, Disk: 4096},
+	}
+	var began, ended syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &began)
+	for b.Loop() {
+		if _, err := bed.BuildImage(b.Context(), req, pack(b, nil), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	syscall.Getrusage(syscall.RUSAGE_SELF, &ended)
+	cpu := ended.Utime.Nano() + ended.Stime.Nano() - began.Utime.Nano() - began.Stime.Nano()
+	b.ReportMetric(time.Duration(cpu).Seconds()/float64(b.N), "cpu-s/op")
 }
 
 // BenchmarkTwenty reports how much disk space twenty images on one base take, without the base and their own layers of
