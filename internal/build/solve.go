@@ -16,7 +16,7 @@ import (
 )
 
 // cacheVersion changes whenever the same operation gives other files.
-const cacheVersion = "3"
+const cacheVersion = "4"
 
 // solver does the operations of one graph.
 type solver struct {

@@ -2,6 +2,7 @@ package build
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -108,10 +109,11 @@ func statRoot(root fs.FS, name string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{mode: info.Mode() & (fs.ModeType | fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky), size: info.Size(), mtime: info.ModTime()}
-	if st, ok := info.Sys().(*erofs.Stat); ok {
-		n.uid, n.gid, n.mtime = int(st.UID), int(st.GID), time.Unix(int64(st.Mtime), int64(st.MtimeNs))
+	st, ok := info.Sys().(*erofs.Stat)
+	if !ok {
+		return nil, fmt.Errorf("the file system of the image describes %q as %T", name, info.Sys())
 	}
+	n := &node{mode: st.Mode, size: info.Size(), mtime: time.Unix(int64(st.Mtime), int64(st.MtimeNs)), uid: int(st.UID), gid: int(st.GID)} // info.Mode has no setuid bits
 	if info.Mode()&fs.ModeSymlink != 0 {
 		n.target, err = fs.ReadLink(root, name)
 	}
