@@ -25,7 +25,7 @@ func TestKilledServer(t *testing.T) {
 	}
 	fmt.Println("open")
 	for i := 0; ; i++ {
-		ref := Reference{registry: host, repository: fmt.Sprintf("i%d", i%3), tag: "1"}
+		ref := Reference{registry: host, repository: fmt.Sprintf("i%d", i%4), tag: "1"}
 		name := Reference{registry: local, repository: "moves", tag: "1"}
 		image, err := s.Pull(context.Background(), ref, PullOptions{Owner: "ann"})
 		if err == nil {
@@ -49,6 +49,7 @@ func TestKilled(t *testing.T) {
 	for i := range 3 {
 		w.push(fmt.Sprintf("i%d:1", i), imageOf(t, layerOf(t, "same", noise(1<<20, "s")), layerOf(t, "own", noise(1<<20, fmt.Sprint(i)))))
 	}
+	w.push("i3:1", imageOf(t, layerOf(t, "same", noise(1<<20, "s")))) // the others are made from its root file system
 	for range 12 {
 		w.store.Close()
 		killAServer(t, w)
