@@ -182,7 +182,7 @@ func (s *Server) list(ctx context.Context, box string) (*listing, error) {
 		}
 		l.entries++
 		if f.Type == hutch.RegularFile {
-			l.bytes += f.Size
+			l.bytes += min(f.Size, maxBytes+1) // a sum of the sizes of files with holes could overflow
 		}
 		l.order, l.has[name] = append(l.order, f), true
 		return nil
@@ -191,7 +191,7 @@ func (s *Server) list(ctx context.Context, box string) (*listing, error) {
 	case errors.Is(err, hutch.Exhausted):
 		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has more than %d files: nothing of this run was kept. Delete some under /data, or keep them in one archive", maxFiles).With("limit", "files")
 	case err == nil && l.bytes > maxBytes:
-		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has %d bytes of files, over the limit of %d: nothing of this run was kept. Delete some under /data", l.bytes, int64(maxBytes)).With("limit", "disk")
+		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has more than %d bytes of files, where holes in files count, too: nothing of this run was kept. Delete some under /data", int64(maxBytes)).With("limit", "disk")
 	}
 	return l, err
 }
@@ -264,7 +264,8 @@ func mode(f hutch.FileInfo) fs.FileMode {
 	return fs.FileMode(f.Mode&0o777 | 0o600)
 }
 
-// file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read.
+// file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read. Of
+// a file that has grown since it was listed, it copies the listed size, which is what the owner's room was charged with.
 func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
 	tmp := hutch.NewID(scratch)
 	w, err := k.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -273,7 +274,9 @@ func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
 	}
 	defer k.root.Remove(tmp) // after the rename there is nothing there
 	defer w.Close()
-	_, err = k.s.svc.ReadFile(k.ctx, k.box, hutch.ReadRequest{Path: f.Path}, &bounded{w, &k.room})
+	if f.Size > 0 {
+		_, err = k.s.svc.ReadFile(k.ctx, k.box, hutch.ReadRequest{Path: f.Path, Length: f.Size}, &bounded{w, &k.room})
+	}
 	switch {
 	case errors.Is(err, hutch.NotFound), errors.Is(err, hutch.Denied), errors.Is(err, hutch.Invalid), errors.Is(err, hutch.Conflict):
 		k.s.log.Debug("a file of a conversation is not kept", "sandbox", k.box, "err", err)

@@ -1,10 +1,16 @@
 package conversation_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"hutch"
@@ -138,4 +144,58 @@ func TestDeleteNamesItsSurface(t *testing.T) {
 		t.Fatalf("%v, %v, by the surface %q", resp, err, svc.surface)
 	}
 	resp.Body.Close()
+}
+
+// TestHugeSparseFiles: the sizes of files with holes, which take no space inside, do not add up to a negative number,
+// with which an owner would have room without end.
+func TestHugeSparseFiles(t *testing.T) {
+	t.Parallel()
+	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{Room: 3 << 20})
+	run := func(id, code string) error {
+		_, err := s.Run(t.Context(), conversation.Request{ConversationID: id, Language: "bash", Code: code}, nil)
+		return err
+	}
+	if err := run("huge", "head -c 1M /dev/zero > 0; truncate -s 2305843009213693952 f1 f2 f3 f4 && stat f4"); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("four files of 2 EiB each: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "huge", "files", "0")); err == nil {
+		t.Error("a file of the refused run was kept")
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if err := run(id, "head -c 2M /dev/zero > f"); (id == "a") != (err == nil) {
+			t.Errorf("2 MiB in %s: %v", id, err)
+		}
+	}
+}
+
+// growing lets each file grow between the time it is listed and the time it is copied.
+type growing struct{ hutch.Service }
+
+func (s growing) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+	if _, err := s.Service.WriteFile(ctx, sandbox, hutch.WriteRequest{Path: req.Path, Append: true}, bytes.NewReader(make([]byte, 4<<20))); err != nil {
+		return hutch.FileInfo{}, err
+	}
+	return s.Service.ReadFile(ctx, sandbox, req, w)
+}
+
+// TestFilesThatGrowWhileKept: no more of a file is kept than its owner's room was charged with.
+func TestFilesThatGrowWhileKept(t *testing.T) {
+	t.Parallel()
+	s, folder := open(t, growing{hutchtest.Engine(t, "native", nil)}, conversation.Options{Room: 1 << 20})
+	res := run(t, s, "a", "printf abc > f; : > empty")
+	if names := fileNames(res.Files); !slices.Contains(names, "f") || !slices.Contains(names, "empty") {
+		t.Errorf("kept: %q", names)
+	}
+	found := 0
+	filepath.WalkDir(folder, func(name string, e fs.DirEntry, _ error) error {
+		if text, err := os.ReadFile(name); err == nil && filepath.Base(name) == "f" {
+			if found++; string(text) != "abc" {
+				t.Errorf("%d bytes of the file are kept", len(text))
+			}
+		}
+		return nil
+	})
+	if found != 1 {
+		t.Errorf("%d files are kept", found)
+	}
 }
