@@ -215,6 +215,9 @@ func (r ListRequest) Check() error {
 	return CheckPath(r.Path)
 }
 
+// Most is how many entries the list can have: Limit, or the default.
+func (r ListRequest) Most() int { return cmp.Or(r.Limit, 10_000) }
+
 // SearchRequest asks for lines.
 type SearchRequest struct {
 	Path    string
@@ -233,6 +236,14 @@ func (r SearchRequest) Check() error {
 		return Errorf(Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(r.Pattern), maxSearchPattern).Naming(AboutField, "pattern")
 	}
 	return CheckPath(r.Path)
+}
+
+// Most is how many matches the list can have: Limit, or the default.
+func (r SearchRequest) Most() int {
+	if r.Limit > 0 {
+		return r.Limit
+	}
+	return 1000
 }
 
 // Match is a line that matched.

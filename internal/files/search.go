@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	defaultMatches = 1000
-	maxText        = 1 << 10  // bytes of a line in a match
-	maxLine        = 64 << 10 // bytes of a line that are searched
+	maxText = 1 << 10  // bytes of a line in a match
+	maxLine = 64 << 10 // bytes of a line that are searched
 )
 
 // SearchFiles implements hutch.Files.
@@ -42,10 +41,7 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	if err != nil {
 		return err
 	}
-	s := &search{re: re, out: out, left: req.Limit, limit: req.Limit}
-	if s.limit <= 0 {
-		s.left, s.limit = defaultMatches, defaultMatches
-	}
+	s := &search{re: re, out: out, left: req.Most(), limit: req.Most()}
 	literal, _ := re.LiteralPrefix()
 	s.literal = []byte(literal)
 	base := path.Clean(p)

@@ -192,8 +192,6 @@ func (c choice) takes(e *entry) (it, inside bool) {
 	return it, inside
 }
 
-const defaultList = 10_000
-
 // ListFiles implements hutch.Files.
 func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	if err := req.Check(); err != nil {
@@ -208,10 +206,7 @@ func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out
 		return err
 	}
 	c.flat, c.depth = !req.Recursive && req.Glob == "", req.Depth
-	limit, n := req.Limit, 0
-	if limit == 0 {
-		limit = defaultList
-	}
+	limit, n := req.Most(), 0
 	base := path.Clean(p)
 	ctx, cancel := f.bounded(ctx, base)
 	defer cancel()

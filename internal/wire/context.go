@@ -197,6 +197,7 @@ func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hut
 type codeRun struct {
 	limit   time.Duration
 	message func([]byte) error
+	started bool // begun is valid
 	begun   Begun
 	end     RunEnd
 	pieces  []byte
@@ -206,7 +207,10 @@ type codeRun struct {
 func (r *codeRun) frame(s *stream, t Type, payload []byte) (done, mine bool, err error) {
 	switch t {
 	case TypeBegun:
-		if r.limit > 0 {
+		if r.started {
+			return true, true, errors.New("a run that begins twice") // its time limit would begin again
+		}
+		if r.started = true; r.limit > 0 {
 			s.limit = time.Now().Add(r.limit)
 		}
 		return false, true, json.Unmarshal(payload, &r.begun)

@@ -166,15 +166,17 @@ func (w *writing) ended(payload []byte) error {
 	return nil
 }
 
-// Files passes the entries below a folder to out.
+// Files passes the entries below a folder to out, and never more than the request allows.
 func (c *Client) Files(ctx context.Context, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	out = atMost(req.Most(), out)
 	return c.work(ctx, "files", File{
 		Path: []byte(req.Path), Recursive: req.Recursive, Depth: req.Depth, Hidden: req.Hidden, Glob: []byte(req.Glob), Limit: req.Limit, ListAttributes: req.Attributes,
 	}, nil, listing(func(b []byte) error { return items(b, checkInfo, out) }))
 }
 
-// Search passes matches to out.
+// Search passes matches to out, and never more than the request allows.
 func (c *Client) Search(ctx context.Context, req hutch.SearchRequest, out func(hutch.Match) error) error {
+	out = atMost(req.Most(), out)
 	return c.work(ctx, "search", File{
 		Path: []byte(req.Path), Pattern: []byte(req.Pattern), Glob: []byte(req.Glob), Hidden: req.Hidden, Limit: req.Limit,
 	}, nil, listing(func(b []byte) error { return items(b, checkMatch, out) }))
@@ -184,6 +186,20 @@ func (c *Client) Search(ctx context.Context, req hutch.SearchRequest, out func(h
 func (c *Client) Watch(ctx context.Context, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
 	return c.work(ctx, "watch", File{Path: []byte(req.Path), Recursive: req.Recursive}, nil,
 		listing(func(b []byte) error { return items(b, checkEvent, out) }))
+}
+
+// errLong ends a list that has more than was asked for. An honest agent ends it with an error of its own: callers that
+// collect a list rely on its limit.
+var errLong = broken(errors.New("a list with more items than were asked for"))
+
+// atMost passes on at most n items.
+func atMost[T any](n int, out func(T) error) func(T) error {
+	return func(item T) error {
+		if n--; n < 0 {
+			return errLong
+		}
+		return out(item)
+	}
 }
 
 // listing receives items.

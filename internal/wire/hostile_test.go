@@ -254,6 +254,49 @@ func TestListThatExplodes(t *testing.T) {
 	}
 }
 
+// TestListsWithoutEnd: callers collect lists of files in memory, and rely on the limit of their request, also when the
+// agent does not keep it.
+func TestListsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 7} {
+		endless := func(item string) func(*peer) {
+			return func(p *peer) {
+				p.hello().request()
+				p.send(TypeStarted, "{}")
+				for all := "[" + strings.Repeat(item+",", 99) + item + "]"; p.send(TypeItems, all) == nil; {
+				}
+			}
+		}
+		files, matches := 0, 0
+		c, _ := agent(t, endless(`{"path":"/a","type":"file","mode":"0644","modified":"2026-01-01T00:00:00Z"}`))
+		list := hutch.ListRequest{Path: "d", Limit: limit}
+		err := c.Files(t.Context(), list, func(hutch.FileInfo) error { files++; return nil })
+		if !errors.Is(err, hutch.Unavailable) || files != list.Most() {
+			t.Errorf("limit %d: %d files, %v", limit, files, err)
+		}
+		c, _ = agent(t, endless(`{"path":"/a","line":1,"column":1}`))
+		search := hutch.SearchRequest{Path: "d", Pattern: "p", Limit: limit}
+		err = c.Search(t.Context(), search, func(hutch.Match) error { matches++; return nil })
+		if !errors.Is(err, hutch.Unavailable) || matches != search.Most() {
+			t.Errorf("limit %d: %d matches, %v", limit, matches, err)
+		}
+	}
+}
+
+// TestRunThatBeginsAgain: the time limit of a run counts from its begin, which comes once.
+func TestRunThatBeginsAgain(t *testing.T) {
+	t.Parallel()
+	c, _ := agent(t, func(p *peer) {
+		p.hello().request()
+		p.send(TypeStarted, "{}")
+		for p.send(TypeBegun, "{}") == nil {
+		}
+	})
+	if _, _, err := c.RunIn(t.Context(), Run{ID: "r", Context: "c", TimeoutMS: 50}, nil, nil, nil); !errors.Is(err, hutch.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
