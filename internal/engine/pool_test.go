@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -383,4 +384,35 @@ func TestPoolIsShared(t *testing.T) {
 	if k := b.PoolState().Kinds; len(k) != 2 || k[0].Ready != 2 || k[1].Ready != 2 {
 		t.Errorf("%+v", k)
 	}
+}
+
+// TestPoolIsFilledWhileStartsHang: a sandbox that takes for ever to be made does not keep the pool empty for all others,
+// and as many as the server makes at once do not keep other owners from making theirs.
+func TestPoolIsFilledWhileStartsHang(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 1, Min: 1})
+	hangs, release := make(chan struct{}, 100), make(chan struct{})
+	var hung atomic.Int32
+	b.driver.Break(fake.Faults{Create: func(id string) error {
+		if strings.HasPrefix(id, "o-") && int(hung.Add(1)) <= 2*runtime.NumCPU() {
+			hangs <- struct{}{}
+			<-release
+		}
+		return nil
+	}})
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(release)
+	eve := caller.WithOwner(t.Context(), caller.Owner{ID: "eve"})
+	for range 2*runtime.NumCPU() + 2 {
+		all.Go(func() { b.Create(eve, hutch.CreateRequest{Limits: hutch.Limits{Memory: 2048}}) })
+	}
+	for range 2 * runtime.NumCPU() {
+		<-hangs
+	}
+	b.create(t, hutch.CreateRequest{}) // of the pool
+	bob := caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
+	if _, err := b.Create(bob, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}}); err != nil {
+		t.Error(err)
+	}
+	b.ready(t, 1)
 }

@@ -85,7 +85,7 @@ func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.La
 		return nil, err
 	}
 	id, token := hutch.NewID("layer"), rand.Text()
-	inst, err := m.create(ctx, v.Runtime, r.Create, driver.Spec{ID: id, Image: v.Image, Root: root, Limits: v.Limits, Boot: Boot(token, id, root, root.Env, v.Limits)})
+	inst, err := m.create(ctx, v.Owner, v.Runtime, r.Create, driver.Spec{ID: id, Image: v.Image, Root: root, Limits: v.Limits, Boot: Boot(token, id, root, root.Env, v.Limits)})
 	if err != nil {
 		return nil, err
 	}

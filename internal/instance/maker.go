@@ -44,8 +44,8 @@ type Maker struct {
 	ctx       context.Context // done when the server closes
 	pool      *pool.Pool[*Spare]
 	snaps     *snapshots.Catalog
-	slots     chan struct{} // holds a token for each instance that is being made
-	beginning atomic.Int32  // sandboxes that are being made: the pool waits until there are none
+	starts    *starts
+	beginning atomic.Int32 // sandboxes that are being made: the pool waits until there are none
 
 	memory sync.Mutex // guards looked and scarce
 	looked time.Time  // when the memory was last checked
@@ -57,7 +57,7 @@ func New(ctx context.Context, opt Options) *Maker {
 	opt.Pool.Retry = poolEvery
 	return &Maker{
 		opt: opt, log: opt.Log, ctx: ctx, pool: pool.New[*Spare](opt.Pool, opt.Least),
-		slots: make(chan struct{}, 2*runtime.NumCPU()), // more would only delay each of them
+		starts: newStarts(2*runtime.NumCPU(), slowStart),
 	}
 }
 
@@ -81,6 +81,7 @@ type Create func(context.Context, driver.Spec) (driver.Instance, error)
 
 // Plan says how to make an instance.
 type Plan struct {
+	Owner  string            // whose start it is
 	Spare  *Spare            // an instance of the pool to use; nil for none
 	Tell   map[string]string // environment for the interpreters that live in it
 	Create Create            // makes one where no spare is ready, or the spare cannot be used
@@ -107,7 +108,7 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 		m.log.Warn("use a spare instance", "instance", s.id, "err", err)
 		m.discardSpares([]*Spare{s})
 	}
-	inst, err := m.create(ctx, runtime, plan.Create, spec)
+	inst, err := m.create(ctx, plan.Owner, runtime, plan.Create, spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,13 +174,12 @@ func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits)
 }
 
 // create makes an instance within its driver's time limit, or fails.
-func (m *Maker) create(ctx context.Context, runtime string, create Create, spec driver.Spec) (driver.Instance, error) {
-	select {
-	case m.slots <- struct{}{}:
-		defer func() { <-m.slots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+func (m *Maker) create(ctx context.Context, owner, runtime string, create Create, spec driver.Spec) (driver.Instance, error) {
+	end, err := m.starts.take(ctx, owner)
+	if err != nil {
+		return nil, err
 	}
+	defer end()
 	d, err := m.Driver(runtime)
 	if err != nil {
 		return nil, err

@@ -160,16 +160,24 @@ func (m *Maker) currentRoots() map[string]image.Root {
 	return roots
 }
 
-// keeperWait is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
-// calls never end.
-const keeperWait = 500 * time.Millisecond
+const (
+	// keeperWait is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
+	// calls never end.
+	keeperWait = 500 * time.Millisecond
+	// beginWait is how long it waits for sandboxes that are being made: one with a large volume, or with an agent that
+	// does not answer, takes minutes.
+	beginWait = 3 * time.Second
+	// poolOwner is whose the starts of the pool are. No owner has this id.
+	poolOwner = "the pool"
+)
 
-// waitQuiet waits until making an instance delays no caller. It is false when the engine closes.
+// waitQuiet waits for a while until making an instance delays no caller. It is false when the engine closes.
 func (m *Maker) waitQuiet() bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.Now().Add(keeperWait); ; {
-		if m.beginning.Load() == 0 && (m.opt.Uses.Load() == 0 || time.Now().After(late)) {
+	for began := time.Now(); ; {
+		waited := time.Since(began)
+		if (m.beginning.Load() == 0 || waited > beginWait) && (m.opt.Uses.Load() == 0 || waited > keeperWait) {
 			return m.ctx.Err() == nil
 		}
 		select {
@@ -215,10 +223,11 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	if err != nil {
 		return nil, err
 	}
+	how.Owner = poolOwner
 	s := &Spare{kind: k, id: hutch.NewID("w"), token: rand.Text(), image: img, root: root, base: how.Base}
 	spec := driver.Spec{ID: s.id, Image: k.Image, Root: root, Limits: k.Limits}
 	if k.Vacant {
-		s.inst, err = m.create(m.ctx, k.Runtime, how.Create, spec)
+		s.inst, err = m.create(m.ctx, how.Owner, k.Runtime, how.Create, spec)
 		return s, err
 	}
 	spec.Boot = Boot(s.token, s.id, root, root.Env, k.Limits)
