@@ -361,3 +361,44 @@ func (f failing) Put(ctx context.Context, key string, r io.Reader) error {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errFull }
+
+// hoarding has a folder whose names have no end, as an agent that a program has taken over can claim.
+type hoarding struct {
+	hutch.Service
+	listed, longest int
+}
+
+func (s *hoarding) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	s.longest = max(s.longest, req.Most())
+	for range req.Most() {
+		s.listed++
+		if err := out(hutch.FileInfo{Name: "x"}); err != nil {
+			return err
+		}
+	}
+	return hutch.Errorf(hutch.Exhausted, "there are more")
+}
+
+func (*hoarding) Delete(context.Context, string, string, bool) error { return nil }
+
+// TestFolderOfManyNames: the names of a folder are in memory in parts, and a restore ends also where they do not.
+func TestFolderOfManyNames(t *testing.T) {
+	t.Parallel()
+	s := &hoarding{}
+	b := &Backups{svc: s}
+	if err := b.replace(t.Context(), "box", "/d", "/d/new"); !errors.Is(err, hutch.Exhausted) || s.longest > 10_000 || s.listed > 2<<20 {
+		t.Errorf("%v, %d at once, %d in all", err, s.longest, s.listed)
+	}
+	real, svc, _ := rig(t, Options{})
+	write(t, svc, "app/kept", "1")
+	made := backUp(t, real, t.Context(), hutch.BackupRequest{Dir: "app"})
+	if res, err := svc.Exec(t.Context(), "box", hutch.ExecRequest{Command: "cd app && for i in {1..5500}; do : > $i; done"}, nil); err != nil || res.ExitCode != 0 {
+		t.Fatal(err, res)
+	}
+	if err := real.RestoreBackup(t.Context(), made.ID, hutch.RestoreBackupRequest{SandboxID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, svc, "app"); got != "kept" {
+		t.Errorf("the folder holds %.80s", got)
+	}
+}

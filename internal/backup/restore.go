@@ -97,36 +97,48 @@ func (s *summed) Read(p []byte) (int, error) {
 
 // replace moves the content of the temporary folder into dir, and removes everything that was there.
 func (b *Backups) replace(ctx context.Context, sandbox, dir, beside string) error {
-	old, err := b.names(ctx, sandbox, dir)
-	if err != nil {
-		return err
-	}
-	fresh, err := b.names(ctx, sandbox, beside)
-	if err != nil {
-		return err
-	}
+	dir = strings.TrimRight(dir, "/")
 	spared := beside[strings.LastIndexByte(beside, '/')+1:]
-	for _, f := range old {
-		if f.Name == spared {
-			continue
-		}
-		if err := b.svc.Delete(ctx, sandbox, f.Path, true); err != nil {
-			return err
-		}
+	err := b.takeOut(ctx, sandbox, dir, spared, func(name string) error {
+		return b.svc.Delete(ctx, sandbox, dir+"/"+name, true)
+	})
+	if err != nil {
+		return err
 	}
-	for _, f := range fresh {
-		if err := b.svc.Move(ctx, sandbox, f.Path, strings.TrimRight(dir, "/")+"/"+f.Name, true); err != nil {
-			return err
-		}
+	err = b.takeOut(ctx, sandbox, beside, "", func(name string) error {
+		return b.svc.Move(ctx, sandbox, beside+"/"+name, dir+"/"+name, true)
+	})
+	if err != nil {
+		return err
 	}
 	return b.svc.Delete(ctx, sandbox, beside, true)
 }
 
-// names are the names in a folder.
-func (b *Backups) names(ctx context.Context, sandbox, dir string) (all []hutch.FileInfo, err error) {
-	err = b.svc.ListFiles(ctx, sandbox, hutch.ListRequest{Path: dir, Hidden: true, Limit: 1 << 20}, func(f hutch.FileInfo) error {
-		all = append(all, f)
-		return nil
-	})
-	return all, err
+const (
+	namesAtOnce = 5000    // of a folder, in memory
+	mostNames   = 1 << 20 // of a folder
+)
+
+// takeOut calls out with each name in a folder but spared, which takes it out of there, until the folder is empty. A
+// folder can have more names than the server should hold, so it is listed again and again.
+func (b *Backups) takeOut(ctx context.Context, sandbox, dir, spared string, out func(name string) error) error {
+	for n := 0; n < mostNames; {
+		var names []string
+		err := b.svc.ListFiles(ctx, sandbox, hutch.ListRequest{Path: cmp.Or(dir, "/"), Hidden: true, Limit: namesAtOnce}, func(f hutch.FileInfo) error {
+			if f.Name != spared {
+				names = append(names, f.Name)
+			}
+			return nil
+		})
+		if len(names) == 0 || err != nil && !errors.Is(err, hutch.Exhausted) {
+			return err
+		}
+		for _, name := range names {
+			if err := out(name); err != nil {
+				return err
+			}
+		}
+		n += len(names)
+	}
+	return hutch.Errorf(hutch.Exhausted, "the folder %.200q does not become empty: a program writes to it, or it has more than %d files. End the program, and try again", cmp.Or(dir, "/"), mostNames).With("limit", "files")
 }
