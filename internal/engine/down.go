@@ -12,8 +12,10 @@ import (
 	"hutch/internal/driver"
 )
 
-// callsTime is how long SleepAll waits for the ends of commands.
-const callsTime = 5 * time.Second
+const (
+	callsTime = 5 * time.Second  // how long SleepAll waits for the ends of commands
+	slowSleep = 10 * time.Second // after which a sandbox does not delay those of other owners
+)
 
 // SleepAll puts all running sandboxes to sleep, also busy ones and those with keepAlive. Their memory is kept if the
 // runtime can save it, otherwise their files. Call it before Close, when there are no callers left: after it nothing
@@ -33,13 +35,14 @@ func (e *Engine) SleepAll(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(2, runtime.NumCPU()))
+	slots := make(slots, max(2, runtime.NumCPU()))
 	for _, list := range owners {
 		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
 			for _, s := range list {
-				if err := e.sleepNow(ctx, s); err != nil {
+				end := slots.take(slowSleep)
+				err := e.sleepNow(ctx, s)
+				end()
+				if err != nil {
 					mu.Lock()
 					errs = append(errs, fmt.Errorf("put the sandbox %s to sleep: %w", s.ID(), err))
 					mu.Unlock()

@@ -67,18 +67,36 @@ func recordsOf(all []*sandbox) []hutch.Sandbox {
 	return list
 }
 
-// visit calls do for several sandboxes at once, so that a few slow ones do not delay the rest.
+// visit calls do for several sandboxes at once. Those that do not answer do not delay the rest.
 func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
-	slots := make(chan struct{}, 16)
+	slots := make(slots, 16)
 	for i, s := range all {
-		slots <- struct{}{}
+		end := slots.take(slowVisit)
 		round.Go(func() {
-			defer func() { <-slots }()
+			defer end()
 			do(i, s)
 		})
 	}
 	round.Wait()
+}
+
+// slowVisit is how long a visit takes at most if it does not wait for an agent.
+const slowVisit = 250 * time.Millisecond
+
+// slots limit how many tasks work at once. A task that is slow waits for a sandbox, which can be hostile, rather than
+// work: so it does not count.
+type slots chan struct{}
+
+// take waits for a slot. The caller calls end after its task.
+func (s slots) take(slow time.Duration) (end func()) {
+	s <- struct{}{}
+	free := sync.OnceFunc(func() { <-s })
+	late := time.AfterFunc(slow, free)
+	return func() {
+		late.Stop()
+		free()
+	}
 }
 
 // look is the record of a sandbox with the data of its instance and its agent.
