@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -120,9 +121,10 @@ func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	if agent == nil {
 		return v
 	}
-	if ps, err := processes(ctx, s.ID(), agent); err == nil {
+	switch ps, err := processes(ctx, s.ID(), agent); {
+	case err == nil:
 		v.Processes = ps
-	} else {
+	case !errors.Is(err, hutch.Exhausted):
 		v.Health = hutch.Unhealthy
 	}
 	return v
@@ -170,11 +172,31 @@ func processes(ctx context.Context, id string, agent *wire.Client) ([]hutch.Proc
 	if err != nil {
 		return nil, err
 	}
+	if cost := costOf(all); cost > smallList && !caller.From(ctx).Budget.Take(cost) {
+		return nil, hutch.Errorf(hutch.Exhausted, "the list of processes of the sandbox %q, and other answers of this token that are under way, take more memory than it may have: wait for some, or ask for less at a time", id).
+			With("limit", "memory of answers").With("retryAfter", 1)
+	}
 	ps := make([]hutch.Process, len(all))
 	for i, p := range all {
 		ps[i] = process(id, p)
 	}
 	return ps, nil
+}
+
+// smallList is how many bytes of processes are not counted as memory of the caller.
+const smallList = 128 << 10
+
+// costOf is the memory that processes take, in bytes. An agent chooses their number and texts.
+func costOf(all []wire.Process) int {
+	const record = 600 // of wire.Process and hutch.Process
+	cost := record * len(all)
+	for _, p := range all {
+		cost += len(p.ID) + len(p.Name) + len(p.Command)
+		if p.Health != nil {
+			cost += len(p.Health.Output)
+		}
+	}
+	return cost
 }
 
 // process is the agent's record of a process as we show it. The agent is not

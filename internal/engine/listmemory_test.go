@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/room"
+	"hutch/internal/wire"
+)
+
+// liar is the client of an agent that answers each request with the same reply.
+func liar(t *testing.T, reply string) *wire.Client {
+	c := wire.NewClient(func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { ours.Close() })
+		go func() {
+			defer theirs.Close()
+			r, w := wire.NewReader(theirs, wire.MaxRequest), wire.NewWriter(theirs)
+			_, payload, _ := r.Next()
+			var h wire.Hello
+			json.Unmarshal(payload, &h)
+			n := wire.Nonces{Daemon: h.Nonce, Agent: wire.NewNonce()}
+			w.WriteJSON(wire.TypeWelcome, wire.Welcome{Version: wire.Version, Nonce: n.Agent, Proof: n.Proof("token", wire.AgentSide)})
+			r.Next() // the proof
+			for {
+				if _, _, err := r.Next(); err != nil || w.Write(wire.TypeReply, []byte(reply)) != nil {
+					return
+				}
+			}
+		}()
+		return ours, nil
+	}, "token")
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TestProcessListsCountAsMemory: a list of processes, whose length an agent chooses, counts towards the memory of the
+// caller for as long as its call is under way.
+func TestProcessListsCountAsMemory(t *testing.T) {
+	t.Parallel()
+	one := `{"id":"p","status":"running","command":"` + strings.Repeat("x", 100) + `"}`
+	long := liar(t, "["+strings.Repeat(one+",", 3999)+one+"]")
+	short := liar(t, "["+one+"]")
+	memory := room.New(8<<20, 8<<20)
+	budget, free := memory.Open("ada")
+	ctx := caller.With(t.Context(), caller.Caller{Budget: budget})
+	lists := 0
+	for ; lists < 100; lists++ {
+		if _, err := processes(ctx, "a", long); errors.Is(err, hutch.Exhausted) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lists < 1 || lists > 3 {
+		t.Errorf("%d lists of 4000 processes fit into 8 MiB", lists)
+	}
+	if _, err := processes(ctx, "a", short); err != nil {
+		t.Errorf("a short list: %v", err)
+	}
+	free()
+	budget, free = memory.Open("ada")
+	defer free()
+	if _, err := processes(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", long); err != nil {
+		t.Errorf("when the calls have ended: %v", err)
+	}
+}
