@@ -79,10 +79,15 @@ type carrier struct {
 	saving  sync.Mutex // held while a checkpoint is made: one at a time
 }
 
+// folderOf returns the folder of the fleet whose images have a key.
+func folderOf(key []byte) string {
+	sum := sha256.Sum256(append([]byte("hutch fleet folder\x00"), key...))
+	return hex.EncodeToString(sum[:8]) + "/"
+}
+
 func newCarrier(t Travel, r *resident) *carrier {
-	sum := sha256.Sum256(append([]byte("hutch fleet folder\x00"), t.Key...))
 	return &carrier{
-		Travel: t, r: r, folder: hex.EncodeToString(sum[:8]) + "/", slots: make(chan struct{}, carriers),
+		Travel: t, r: r, folder: folderOf(t.Key), slots: make(chan struct{}, carriers),
 		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, cleaned: time.Now(),
 	}
 }

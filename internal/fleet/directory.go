@@ -64,6 +64,10 @@ CREATE TABLE IF NOT EXISTS fleet_tokens (
 	hash bytea PRIMARY KEY,
 	expires timestamptz NOT NULL
 );
+CREATE TABLE IF NOT EXISTS fleet_restores (
+	number bigint PRIMARY KEY,
+	id text NOT NULL
+);
 `
 
 // notices is the channel that notifies nodes when the table of nodes has changed.

@@ -90,6 +90,12 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	var bucket *claimed
+	if opt.Travel != nil { // before the lease, because it can wait
+		if bucket, err = claimBucket(ctx, opt.Directory, opt.Identity.Node, folderOf(opt.Travel.Key), opt.Travel.Bucket, opt.Log); err != nil {
+			return nil, err
+		}
+	}
 	n, err := beginNode(ctx, opt.Directory, NodeInfo{Node: hutch.Node{ID: opt.Identity.Node, Address: opt.Address, Version: opt.Version, Labels: opt.Labels, Room: opt.Room}, print: print}, opt.Log)
 	if err != nil {
 		return nil, err
@@ -98,8 +104,11 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 	f.resident = newResident(opt.Here, f)
 	f.Service = wrap.Service{Next: f.resident, Hook: f.route}
 	f.life, f.end = context.WithCancel(context.Background())
-	if opt.Travel != nil {
-		f.carrier = newCarrier(*opt.Travel, f.resident)
+	if bucket != nil {
+		travel := *opt.Travel
+		travel.Bucket = bucket
+		f.carrier = newCarrier(travel, f.resident)
+		f.background(bucket.run)
 		if err := f.carrier.begin(ctx); err != nil {
 			return nil, err
 		}

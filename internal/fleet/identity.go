@@ -265,6 +265,8 @@ func (s *signer) sign(node string, request []byte) (*Identity, error) {
 	}, nil
 }
 
+var errNoFleet = hutch.Errorf(hutch.NotFound, "this database has no fleet: start its first node with `hutch serve --store URL --fleet-listen ADDRESS`")
+
 // readAuthority reads the fleet's authority. Its key is in the database, encrypted with the key of the secrets, which
 // is not in the database. So any node can admit another, but access to the database alone makes no machine a node.
 func readAuthority(ctx context.Context, db interface {
@@ -274,7 +276,7 @@ func readAuthority(ctx context.Context, db interface {
 	var sealed []byte
 	err := db.QueryRow(ctx, "SELECT certificate, sealed_key FROM fleet_authority").Scan(&text, &sealed)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, hutch.Errorf(hutch.NotFound, "this database has no fleet: start its first node with `hutch serve --store URL --fleet-listen ADDRESS`")
+		return nil, errNoFleet
 	}
 	if err != nil {
 		return nil, databaseError(err)

@@ -60,7 +60,7 @@ func (f Folder) put(key string, r io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	w, err := os.OpenFile(path+half, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	w, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*"+half) // two servers can write the same object
 	if err != nil {
 		return err
 	}
@@ -69,10 +69,10 @@ func (f Folder) put(key string, r io.Reader) error {
 		err = w.Sync()
 	}
 	if err = errors.Join(err, w.Close()); err == nil {
-		err = os.Rename(path+half, path)
+		err = os.Rename(w.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(path+half))
+		return errors.Join(err, os.Remove(w.Name()))
 	}
 	return durable.Sync(filepath.Dir(path))
 }

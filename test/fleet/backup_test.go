@@ -168,7 +168,7 @@ func TestBackup(t *testing.T) {
 }
 
 // TestBackupWithBucket: after a restore of one node, a sandbox of a lost node wakes from the bucket, and one that only a
-// lost node has says so.
+// lost node has says so. Of the original fleet and the restored one, only one uses the bucket.
 func TestBackupWithBucket(t *testing.T) {
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
@@ -178,6 +178,12 @@ func TestBackupWithBucket(t *testing.T) {
 	a.sleeps(t, asleep, "c")
 	file, store := filepath.Join(hutchtest.Dir(t), "backup"), pgtest.New(t)
 	a.must(t, "installation", "backup", file)
+	// Restored beside the original, a fleet may not use its bucket.
+	beside := &node{data: filepath.Join(hutchtest.Dir(t), "beside")}
+	beside.must(t, "installation", "restore", file, "--secret-key", filepath.Join(a.data, "server", "secrets.key"), "--store", pgtest.New(t))
+	if said, err := beside.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "another copy of this fleet") {
+		t.Errorf("a second fleet with the bucket: %s, %v", said, err)
+	}
 	if _, err := a.Destroy(t.Context(), awake, true); err != nil { // its programs end with the test
 		t.Fatal(err)
 	}
@@ -192,8 +198,11 @@ func TestBackupWithBucket(t *testing.T) {
 		a.Destroy(context.Background(), asleep, true)
 		a.end(t, syscall.SIGTERM)
 	})
-	if got := a.shSoon(t, asleep, "cat note"); got != "kept" {
+	if got := a.shSoon(t, asleep, "cat note"); got != "kept" { // it has taken the bucket over
 		t.Errorf("it says %q", got)
+	}
+	if said, err := b.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "restored from a backup of this one") {
+		t.Errorf("a node of the original comes back: %s, %v", said, err)
 	}
 	if _, err := a.Exec(t.Context(), awake, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "node b") {
 		t.Errorf("a sandbox that only the lost node has: %v", err)
