@@ -13,7 +13,7 @@ import (
 
 // BackupPart is the directory in a backup of the database, which the store makes.
 func BackupPart() store.Part {
-	return store.Part{Tables: []store.Table{
+	return store.Part{Find: findSchema, Tables: []store.Table{
 		{Name: "fleet_authority", Columns: []string{"one", "certificate", "sealed_key"}},
 		{Name: "fleet_nodes", Columns: []string{
 			"id", "address", "version", "state", "certificate", "labels", "joined", "lease_until", "epoch", "memory", "cpu", "most",

@@ -85,6 +85,54 @@ type Name struct {
 	ID    string `json:"sandboxId"`
 }
 
+// newSchema is the schema of the tables of new fleets. The store has the same one.
+const newSchema = "hutch"
+
+// findSchema returns the schema with the tables of the fleet. Those of older versions can be in any schema, "public" as a rule. Tables
+// that other users of the database have made are not the fleet's, even if the search path leads to them first.
+func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
+	err = c.QueryRow(ctx, `
+		SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d, pg_roles me
+		WHERE d.datname = current_database() AND me.rolname = current_user AND c.relname = 'fleet_nodes' AND c.relkind = 'r' AND n.nspname !~ '^pg_'
+			AND (c.relowner IN (me.oid, d.datdba) OR NOT me.rolsuper AND pg_has_role(c.relowner, 'USAGE'))
+		ORDER BY c.relowner = me.oid DESC, n.nspname = $1 DESC, array_position(current_schemas(false), n.nspname) LIMIT 1`, newSchema).Scan(&schema)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return newSchema, nil
+	}
+	return schema, err
+}
+
+// chooseSchema makes names of tables in statements those of one schema, for all connections that are made from now on.
+func chooseSchema(ctx context.Context, cfg *pgxpool.Config) error {
+	c, err := pgx.ConnectConfig(ctx, cfg.ConnConfig.Copy())
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	schema, err := findSchema(ctx, c)
+	if err != nil {
+		return err
+	}
+	if schema == newSchema {
+		err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			if err := lockTables(ctx, tx); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+newSchema)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	set := "SET search_path = " + pgx.Identifier{schema}.Sanitize() // a pooler refuses it as a parameter of the connection
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, set)
+		return err
+	}
+	return nil
+}
+
 // Directory is the state of a fleet in PostgreSQL: its nodes, and which node holds which sandbox.
 type Directory struct {
 	db *pgxpool.Pool
@@ -108,6 +156,9 @@ func OpenDirectory(ctx context.Context, dsn string) (*Directory, error) {
 	cfg.HealthCheckPeriod = time.Minute
 	cfg.ConnConfig.ConnectTimeout = cmp.Or(cfg.ConnConfig.ConnectTimeout, connectTime)
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(abandoned.Milliseconds(), 10)
+	if err := chooseSchema(ctx, cfg); err != nil {
+		return nil, databaseError(err)
+	}
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, databaseError(err)

@@ -3,15 +3,19 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
+	neturl "net/url"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"hutch"
 	"hutch/internal/hutchtest/pgtest"
@@ -465,5 +469,64 @@ func TestLeasesOfARestoredDatabase(t *testing.T) {
 	again, err := beginNode(t.Context(), d, NodeInfo{Node: hutch.Node{ID: "n0"}}, slog.New(slog.DiscardHandler))
 	if err != nil || again.serving() != nil {
 		t.Errorf("after a start: %v", err)
+	}
+}
+
+// TestPlantedSchema: tables that another user of the database has put into the way of the search path are not used, new fleets keep
+// their tables in a schema of their own, and those of older versions are found where they are.
+func TestPlantedSchema(t *testing.T) {
+	t.Parallel()
+	owner := pgtest.New(t)
+	admin, err := pgxpool.New(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	run := func(statements string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), statements); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user := "fleet_" + strings.ToLower(rand.Text()[:8])
+	other := "other_" + user
+	run("CREATE ROLE " + user + " LOGIN; CREATE ROLE " + other + "; GRANT " + other + " TO current_user; DO $$ BEGIN EXECUTE 'GRANT CREATE ON DATABASE ' || current_database() || ' TO " + user + "'; END $$")
+	t.Cleanup(func() {
+		for _, role := range []string{user, other} {
+			admin.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		}
+	})
+	// What another user has planted comes first in the search path, and the fleet's user has all rights to it.
+	run("CREATE SCHEMA " + user + " AUTHORIZATION " + other + "; GRANT ALL ON SCHEMA " + user + " TO " + user)
+	run("CREATE TABLE " + user + ".fleet_nodes (id text); ALTER TABLE " + user + ".fleet_nodes OWNER TO " + other + "; GRANT ALL ON " + user + ".fleet_nodes TO " + user)
+	url, err := neturl.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url.User = neturl.User(user)
+	schemaOf := func() (schema string) {
+		t.Helper()
+		d, err := OpenDirectory(t.Context(), url.String())
+		if err != nil {
+			t.Fatal(err, hutch.AsError(err).Cause)
+		}
+		defer d.Close()
+		for _, pool := range []*pgxpool.Pool{d.db, d.lease} {
+			var is string
+			if err := pool.QueryRow(t.Context(), "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'fleet_nodes'::regclass").Scan(&is); err != nil || schema != "" && is != schema {
+				t.Fatal(schema, is, err)
+			}
+			schema = is
+		}
+		return schema
+	}
+	for range 2 {
+		if got := schemaOf(); got != "hutch" {
+			t.Errorf("the tables of a new fleet are in %q", got)
+		}
+	}
+	run("ALTER SCHEMA hutch RENAME TO elsewhere")
+	if got := schemaOf(); got != "elsewhere" {
+		t.Errorf("the tables of an older fleet are in elsewhere, and %q is used", got)
 	}
 }

@@ -152,6 +152,7 @@ func fill(t *testing.T, s shared) {
 	pgtest.Exec(t, s.url, `insert into fleet_renewals values ('node-a', 9007199254740993)`)
 	pgtest.Exec(t, s.url, `insert into fleet_starts values ('node-a', 7, '2026-01-02 03:04:05.678901+07')`)
 	pgtest.Exec(t, s.url, `insert into fleet_tokens values ('\x5c2e', 'infinity')`)
+	pgtest.Exec(t, s.url, `insert into fleet_restores values (1, 'first')`)
 }
 
 // A database that was restored has every row of the original, and is one of no running server.
@@ -193,6 +194,13 @@ func TestDatabaseRoundTrip(t *testing.T) {
 			delete(want, name)
 		}
 		if strings.HasSuffix(name, "fleet_nodes") {
+			delete(there, name)
+			delete(want, name)
+		}
+		if strings.HasSuffix(name, "fleet_restores") { // it has this restore too
+			if len(there[name]) != 2 || there[name][0] != want[name][0] {
+				t.Errorf("%s has %q, not %q and another one", name, there[name], want[name])
+			}
 			delete(there, name)
 			delete(want, name)
 		}
@@ -626,7 +634,7 @@ func TestOlderDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
 	fill(t, s)
-	pgtest.Exec(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens`)
+	pgtest.Exec(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens, fleet_restores`)
 	path, m := s.write(t)
 	for _, table := range m.Database.Tables {
 		if table.Name == "fleet_tokens" || table.Name == "fleet_holders" && slices.Contains(table.Columns, "checkpoint") {
@@ -638,10 +646,10 @@ func TestOlderDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stays string
-	var tokens, holders int
-	err := pgtest.Connect(t, url).QueryRow(t.Context(), `select max(stays), count(*), (select count(*) from fleet_tokens) from fleet_holders where checkpoint is null`).Scan(&stays, &holders, &tokens)
-	if err != nil || stays != "" || holders != 2 || tokens != 0 {
-		t.Errorf("%q, %d holders, %d tokens, %v", stays, holders, tokens, err)
+	var tokens, holders, restores int
+	err := pgtest.Connect(t, url).QueryRow(t.Context(), `select max(stays), count(*), (select count(*) from fleet_tokens), (select count(*) from fleet_restores) from fleet_holders where checkpoint is null`).Scan(&stays, &holders, &tokens, &restores)
+	if err != nil || stays != "" || holders != 2 || tokens != 0 || restores != 1 {
+		t.Errorf("%q, %d holders, %d tokens, %d restores, %v", stays, holders, tokens, restores, err)
 	}
 }
 

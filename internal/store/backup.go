@@ -21,11 +21,12 @@ import (
 // Part is a set of tables in a shared store, for backups: those of this package, and those of another one that keeps its own
 // tables in the same database.
 type Part struct {
-	// Schema is where the tables are; "" for where the database's search path leads.
+	// Schema is where the tables are. If it is "", Find returns it.
 	Schema string
+	Find   func(ctx context.Context, c *pgx.Conn) (schema string, err error)
 	// Tables are in an order in which they can be filled.
 	Tables []Table
-	// Create creates the tables, empty.
+	// Create creates the tables, empty. Names without a schema are those of Schema, for Restored too.
 	Create func(ctx context.Context, tx pgx.Tx) error
 	// Restored changes the restored tables: what was true only for the servers that the backup was made of. It can be nil.
 	Restored func(ctx context.Context, tx pgx.Tx) error
@@ -103,6 +104,14 @@ func connect(ctx context.Context, opt Options, more []Part) (*connection, error)
 	if c.conn, err = pgx.ConnectConfig(dial, config); err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", where, c.explained(err))
 	}
+	for i, p := range c.parts {
+		if p.Schema != "" {
+			continue
+		}
+		if c.parts[i].Schema, err = p.Find(dial, c.conn); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the store in %s: %w", where, c.explained(err)), c.Close())
+		}
+	}
 	return c, nil
 }
 
@@ -118,9 +127,6 @@ func (c *connection) Where() string { return c.where }
 
 // sqlName is a table as it is written in statements. Its names are from this program, never from a backup.
 func (p Part) sqlName(table string) string {
-	if p.Schema == "" {
-		return pgx.Identifier{table}.Sanitize()
-	}
 	return pgx.Identifier{p.Schema, table}.Sanitize()
 }
 
@@ -430,7 +436,7 @@ func (r *Restore) Prepare(ctx context.Context, c Content) error {
 		return err
 	}
 	r.content = c
-	err := r.inSchema(ctx, func() error {
+	err := r.inSchema(ctx, ownSchema, func() error {
 		if _, err := r.tx.Exec(ctx, `create table migrations (number int primary key, needs int not null, at timestamptz not null default now())`); err != nil {
 			return err
 		}
@@ -438,7 +444,7 @@ func (r *Restore) Prepare(ctx context.Context, c Content) error {
 	})
 	for _, p := range r.parts[1:] {
 		if err == nil && slices.ContainsFunc(c.Tables, func(t TableContent) bool { return t.Name == p.Tables[0].Name }) {
-			err = p.Create(ctx, r.tx)
+			err = r.inSchema(ctx, p.Schema, func() error { return p.Create(ctx, r.tx) })
 		}
 	}
 	return r.explained(err)
@@ -482,9 +488,9 @@ func CheckContent(c Content, more ...Part) error {
 	return nil
 }
 
-// inSchema calls do while names without a schema are those of this package.
-func (r *Restore) inSchema(ctx context.Context, do func() error) error {
-	if _, err := r.tx.Exec(ctx, `set local search_path = hutch`); err != nil {
+// inSchema calls do while names without a schema are those of one schema.
+func (r *Restore) inSchema(ctx context.Context, schema string, do func() error) error {
+	if _, err := r.tx.Exec(ctx, `set local search_path = `+pgx.Identifier{schema}.Sanitize()); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
@@ -530,7 +536,7 @@ func (r *Restore) Complete(ctx context.Context) error {
 }
 
 func (r *Restore) complete(ctx context.Context) error {
-	if err := r.inSchema(ctx, func() error { return r.migrate(ctx, r.content.Format, len(migrations)) }); err != nil {
+	if err := r.inSchema(ctx, ownSchema, func() error { return r.migrate(ctx, r.content.Format, len(migrations)) }); err != nil {
 		return err
 	}
 	if _, err := r.tx.Exec(ctx, `select setval('hutch.versions', greatest($1::bigint, 1, (select max(version) from hutch.shelves)))`, r.content.Version); err != nil {
@@ -547,7 +553,7 @@ func (r *Restore) complete(ctx context.Context) error {
 		if p.Restored == nil || !slices.ContainsFunc(r.content.Tables, func(t TableContent) bool { return t.Name == p.Tables[0].Name }) {
 			continue
 		}
-		if err := p.Restored(ctx, r.tx); err != nil {
+		if err := r.inSchema(ctx, p.Schema, func() error { return p.Restored(ctx, r.tx) }); err != nil {
 			return err
 		}
 	}
