@@ -215,6 +215,12 @@ func (c *cluster) change(w http.ResponseWriter, r *http.Request, prefix, name, s
 		if sub == "status" {
 			next = clone(old)
 			next["status"] = in["status"]
+			break
+		}
+		for _, fixed := range []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"} { // a request cannot change these
+			if v := metadata(old)[fixed]; v != nil {
+				metadata(next)[fixed] = v
+			}
 		}
 	}
 	if version != nil && version != metadata(old)["resourceVersion"] {
