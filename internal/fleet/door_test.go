@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -790,6 +792,57 @@ func TestPreviews(t *testing.T) {
 		case <-p.Life.Done():
 		case <-time.After(2 * time.Minute):
 			t.Errorf("node %d shows a port that is not exposed", i)
+		}
+	}
+}
+
+// TestNodesOfDifferentVersions: a node refuses a request that only a newer node knows, and says which. The newer node does not take
+// that for a sandbox that is gone.
+func TestNodesOfDifferentVersions(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	newer, older := b.nodes[0], b.nodes[1]
+	const id = "box"
+	if _, err := older.engine.Create(t.Context(), hutch.CreateRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, body, names string }{
+		{"/v1/sandboxes/box/future", `{}`, "/v1/sandboxes/box/future"},
+		{"/v1/future", `{}`, "/v1/future"},
+		{"/v1/sandboxes/box/exec", `{"command":"true","future":1}`, "future"},
+		{"/v1/sandboxes/box/processes", `{"command":"true","future":{"a":[1]}}`, "future"},
+	} {
+		missing, err := newer.Ask(t.Context(), "node-b", c.path, c.body)
+		if kind := hutch.KindOf(err); missing || kind != hutch.NotFound && kind != hutch.Invalid || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%s %s: missing %v, %v", c.path, c.body, missing, err)
+		}
+	}
+	if _, err := older.engine.Sandbox(t.Context(), id); err != nil {
+		t.Errorf("the sandbox: %v", err)
+	}
+	if missing, err := newer.Ask(t.Context(), "node-b", "/v1/sandboxes/none/exec", `{"command":"true"}`); !missing {
+		t.Errorf("a sandbox that is not there: %v", err)
+	}
+}
+
+// TestClocksOfNodes: the certificates of nodes are good while their clocks are off by an hour, on the machine that has made them
+// and on one that checks them.
+func TestClocksOfNodes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(b.nodes[0].id.Authority))
+	for _, n := range b.nodes {
+		block, _ := pem.Decode([]byte(n.id.Certificate))
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, off := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour, 2 * time.Hour} { // two hours: one ahead, one behind
+			opt := x509.VerifyOptions{Roots: roots, CurrentTime: time.Now().Add(off), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			if _, err := cert.Verify(opt); err != nil {
+				t.Errorf("%s, with a clock that is off by %v: %v", n.id.Node, off, err)
+			}
 		}
 	}
 }
