@@ -205,7 +205,7 @@ var invalid = hutch.Errorf(hutch.Denied, "the token is not valid here: it may be
 
 // Check returns the principal of a token, or Denied.
 func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, error) {
-	who := r.CheckSum(ctx, SumOf(token))
+	who := r.CheckSum(ctx, sumOf(token))
 	switch {
 	case who == nil && r.opt.Issuer != nil && isJWT(token):
 		return r.opt.Issuer.check(ctx, token, r.opt.Defaults)
@@ -215,8 +215,8 @@ func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, 
 	return who, nil
 }
 
-// SumOf returns the sum of a token for CheckSum.
-func SumOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
+// sumOf returns the sum of a token for CheckSum.
+func sumOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
 // CheckSum returns the principal of a live token of this registry by the token's SHA-256, or nil if there is none.
 // Sessions use it, because they outlive the request with the token and do not keep the token.

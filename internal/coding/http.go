@@ -215,7 +215,7 @@ func (h *handler) followTries(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answer(w, r, false, func(ctx context.Context) (work, error) {
-		t, err := FindTries(ctx, h.svc, r.PathValue("tries"), d)
+		t, err := findTries(ctx, h.svc, r.PathValue("tries"), d)
 		return several{t}, err
 	})
 }

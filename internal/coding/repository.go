@@ -13,8 +13,8 @@ import (
 	"hutch/internal/patch"
 )
 
-// MaxDiff is the longest difference, in bytes.
-const MaxDiff = 32 << 20
+// maxDiff is the longest difference, in bytes.
+const maxDiff = 32 << 20
 
 // held is how many copies of a difference are in the server's memory until its caller has read it: bytes, text, and
 // JSON.
@@ -117,10 +117,10 @@ func (s *Session) remember(ctx context.Context) error {
 // Diff returns what has changed since the session began, as git prints it. Files that the repository ignores are not in it.
 func (s *Session) Diff(ctx context.Context) (diff []byte, sum patch.Sum, err error) {
 	var all bytes.Buffer
-	tooLong := hutch.Errorf(hutch.Exhausted, "the agent has changed more than %d MiB: is something there that git should ignore? Copy the files with `hutch cp %s:%s FOLDER`", MaxDiff>>20, s.ID, Folder)
+	tooLong := hutch.Errorf(hutch.Exhausted, "the agent has changed more than %d MiB: is something there that git should ignore? Copy the files with `hutch cp %s:%s FOLDER`", maxDiff>>20, s.ID, Folder)
 	err = s.run(ctx, diffScript, func(o hutch.Output) error {
 		switch {
-		case all.Len()+len(o.Data) > MaxDiff:
+		case all.Len()+len(o.Data) > maxDiff:
 			return tooLong
 		case !caller.From(ctx).Budget.Take(held * len(o.Data)):
 			return hutch.Errorf(hutch.Exhausted, "the server holds too much for its callers now: try again in a moment, or copy the files with `hutch cp`")

@@ -76,8 +76,8 @@ func destroyAll(ctx context.Context, list []*Session) {
 	wg.Wait()
 }
 
-// FindTries returns those of the tries that are still there, by number.
-func FindTries(ctx context.Context, svc hutch.Service, id string, d Definition) (*Tries, error) {
+// findTries returns those of the tries that are still there, by number.
+func findTries(ctx context.Context, svc hutch.Service, id string, d Definition) (*Tries, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
 	}

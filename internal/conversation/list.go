@@ -14,8 +14,8 @@ import (
 	"hutch/internal/problem"
 )
 
-// MaxListed is how many conversations one list has at most.
-const MaxListed = 1000
+// maxListed is how many conversations one list has at most.
+const maxListed = 1000
 
 // Kept describes the stored data of a conversation.
 type Kept struct {
@@ -88,8 +88,8 @@ func (s *Server) List(owner string, all bool, after string) (List, error) {
 		if !entry.IsDir() || folder <= after || !folderNames.MatchString(folder) || !all && ownerIn(folder) != owner {
 			continue
 		}
-		if len(list.Conversations) == MaxListed {
-			list.Next = list.Conversations[MaxListed-1].folder
+		if len(list.Conversations) == maxListed {
+			list.Next = list.Conversations[maxListed-1].folder
 			break
 		}
 		list.Conversations = append(list.Conversations, s.kept(folder, all))

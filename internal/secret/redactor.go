@@ -235,7 +235,7 @@ func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
 	}
 	mostOut, mostErr := len(res.Stdout), len(res.Stderr)
 	res.Stdout, res.Stderr = nil, nil
-	res = Scrub(r, res)
+	res = scrub(r, res)
 	res.Stdout, res.Stderr = shorten(stdout, mostOut), shorten(stderr, mostErr)
 	res.Truncated = res.Truncated || len(stdout) > mostOut || len(stderr) > mostErr
 	return res
@@ -337,7 +337,7 @@ func (r *Redactor) Error(err error) error {
 	if r == nil || !ok {
 		return err
 	}
-	shown := Scrub(r, *e)
+	shown := scrub(r, *e)
 	if shown.Message == e.Message && reflect.DeepEqual(shown.Data, e.Data) {
 		return err
 	}

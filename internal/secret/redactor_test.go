@@ -122,7 +122,7 @@ func TestExcerpt(t *testing.T) {
 func TestHealthOfAProcess(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor(map[string][]string{"K": {"0123456789abcdefghijklmnop"}})
-	got := Scrub(r, []hutch.Process{{Health: &hutch.ProcessHealth{Output: "a 0123456789abcdefghijklmnop, and 0123456789abcde"}}, {}})
+	got := scrub(r, []hutch.Process{{Health: &hutch.ProcessHealth{Output: "a 0123456789abcdefghijklmnop, and 0123456789abcde"}}, {}})
 	if out := got[0].Health.Output; out != "a [redacted:K], and [redacted:K]" || got[1].Health != nil {
 		t.Errorf("it is %q", out)
 	}
@@ -150,7 +150,7 @@ func TestScrub(t *testing.T) {
 		Text: s, When: time.Now(), Bytes: []byte("x" + s), List: []inner{{s}}, At: &inner{s}, Map: map[string]string{s: s},
 		Any: map[string]any{"k": []any{s, 1, nil, inner{s}}}, Raw: json.RawMessage(`{"a": "\u0061-secret-value", "n": 123456789, "m": 1.50}`),
 	}
-	got := Scrub(r, v)
+	got := scrub(r, v)
 	want := record{
 		Text: hidden, When: v.When, Bytes: []byte("x" + hidden), List: []inner{{hidden}}, At: &inner{hidden}, Map: map[string]string{hidden: hidden},
 		Any: map[string]any{"k": []any{hidden, 1, nil, inner{hidden}}}, Raw: json.RawMessage(`{"a":"[redacted:S]","m":1.50,"n":"[redacted:NUMBER]"}`),
@@ -162,7 +162,7 @@ func TestScrub(t *testing.T) {
 		t.Error("what was given is changed")
 	}
 	for _, exact := range []string{`{"b": 1, "a": "x\ny"}`, `null`, `"\u00e9"`} {
-		if got := Scrub(r, json.RawMessage(exact)); string(got) != exact {
+		if got := scrub(r, json.RawMessage(exact)); string(got) != exact {
 			t.Errorf("%s became %s", exact, got)
 		}
 	}

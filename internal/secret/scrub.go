@@ -9,9 +9,9 @@ import (
 	"hutch"
 )
 
-// Scrub returns v with the secrets replaced in every text in it, at any depth, so that a future field of v's type is
+// scrub returns v with the secrets replaced in every text in it, at any depth, so that a future field of v's type is
 // not forgotten. It does not change data that v shares with others.
-func Scrub[T any](r *Redactor, v T) T {
+func scrub[T any](r *Redactor, v T) T {
 	if r == nil {
 		return v
 	}
@@ -122,7 +122,7 @@ func (r *Redactor) json(b json.RawMessage) json.RawMessage {
 	if dec.Decode(&v) != nil {
 		return r.Bytes(b)
 	}
-	clean := Scrub(r, v)
+	clean := scrub(r, v)
 	if reflect.DeepEqual(clean, v) {
 		return b
 	}

@@ -49,7 +49,7 @@ func each[T any](r *Redactor, out func(T) error) func(T) error {
 	if r == nil || out == nil {
 		return out
 	}
-	return func(value T) error { return out(Scrub(r, value)) }
+	return func(value T) error { return out(scrub(r, value)) }
 }
 
 // Exec implements hutch.Service. The result is collected from the redacted
@@ -75,7 +75,7 @@ func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.Ex
 		return r.result(res), r.Error(err)
 	}
 	res.Stdout, res.Stderr = nil, nil
-	res = Scrub(r, res)
+	res = scrub(r, res)
 	kept.Fill(&res)
 	return res, r.Error(err)
 }
@@ -123,7 +123,7 @@ func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch
 		err = cut
 	}
 	res.Stdout, res.Stderr, res.Results = nil, nil, scrubResults(r, res.Results)
-	res = Scrub(r, res)
+	res = scrub(r, res)
 	var cut bool
 	res.Stdout, res.Stderr, cut = kept.Result()
 	res.Truncated = res.Truncated || cut
@@ -134,7 +134,7 @@ func scrubEvent(r *Redactor, e hutch.RunEvent) hutch.RunEvent {
 	if e.Result != nil {
 		e.Result = &scrubResults(r, []hutch.CodeResult{*e.Result})[0]
 	}
-	return Scrub(r, e)
+	return scrub(r, e)
 }
 
 // scrubResults redacts values in all their formats. A binary format with a
@@ -142,7 +142,7 @@ func scrubEvent(r *Redactor, e hutch.RunEvent) hutch.RunEvent {
 func scrubResults(r *Redactor, list []hutch.CodeResult) []hutch.CodeResult {
 	list = append([]hutch.CodeResult(nil), list...)
 	for i := range list {
-		shown := Scrub(r, list[i])
+		shown := scrub(r, list[i])
 		maps.DeleteFunc(shown.Data, func(mime string, form json.RawMessage) bool {
 			return binary(mime) && string(form) != string(list[i].Data[mime])
 		})
@@ -219,13 +219,13 @@ func (v *RedactedService) Wait(ctx context.Context, sandbox, process string, req
 	res, err := v.svc.Wait(ctx, sandbox, process, req)
 	r := v.lookup(ctx)
 	res.Match = r.Excerpt(res.Match)
-	return Scrub(r, res), r.Error(err)
+	return scrub(r, res), r.Error(err)
 }
 
 // ReadFile implements hutch.Files.
 func (v *RedactedService) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
 	if opened := req.Opened; opened != nil {
-		req.Opened = func(f hutch.FileInfo) { opened(Scrub(v.lookup(ctx), f)) }
+		req.Opened = func(f hutch.FileInfo) { opened(scrub(v.lookup(ctx), f)) }
 	}
 	return v.Service.ReadFile(ctx, sandbox, req, w)
 }
@@ -240,7 +240,7 @@ func (v *RedactedService) SearchFiles(ctx context.Context, sandbox string, req h
 	r := v.lookup(ctx)
 	return r.Error(v.svc.SearchFiles(ctx, sandbox, req, func(m hutch.Match) error {
 		m.Text = r.Excerpt(m.Text)
-		return out(Scrub(r, m))
+		return out(scrub(r, m))
 	}))
 }
 

@@ -69,8 +69,8 @@ type attempt struct {
 	sealed []byte
 }
 
-// IsPostgres reports whether a store's name is a URL of PostgreSQL.
-func IsPostgres(name string) bool {
+// isPostgres reports whether a store's name is a URL of PostgreSQL.
+func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
 }
 
@@ -103,7 +103,7 @@ func Connect(ctx context.Context, opt Options) (*Store, error) {
 func parse(name string) (*pgx.ConnConfig, string, error) {
 	config, err := pgx.ParseConfig(name)
 	// A password elsewhere than before the host, or with an @ in it, could not be found and hidden in messages.
-	if u, wrong := url.Parse(name); err != nil || wrong != nil || !IsPostgres(name) || strings.Trim(u.Path, "/") == "" || u.Query().Has("password") || strings.Count(name, "@") > 1 {
+	if u, wrong := url.Parse(name); err != nil || wrong != nil || !isPostgres(name) || strings.Trim(u.Path, "/") == "" || u.Query().Has("password") || strings.Count(name, "@") > 1 {
 		return nil, "", hutch.Errorf(hutch.Invalid, "that is not the URL of a PostgreSQL database: give one such as postgres://USER@HOST:5432/DATABASE, with the password in it, in $PGPASSWORD or in the file of $PGPASSFILE; special characters in it are written as %%40 for @ and %%2F for /").Naming(hutch.AboutField, "store")
 	}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTime)

@@ -19,8 +19,8 @@ type Person struct{ Tenant, User string }
 
 type personKey struct{}
 
-// WithPerson returns a context for requests of a person.
-func WithPerson(ctx context.Context, p Person) context.Context {
+// withPerson returns a context for requests of a person.
+func withPerson(ctx context.Context, p Person) context.Context {
 	return context.WithValue(ctx, personKey{}, p)
 }
 

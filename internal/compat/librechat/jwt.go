@@ -212,7 +212,7 @@ func Front(next http.Handler, v *Verifier, token string) http.Handler {
 			Refuse(w, http.StatusUnauthorized, errToken)
 			return
 		}
-		r = r.WithContext(WithPerson(r.Context(), who))
+		r = r.WithContext(withPerson(r.Context(), who))
 		r.Header.Set("Authorization", "Bearer "+token)
 		next.ServeHTTP(w, r)
 	})

@@ -20,8 +20,8 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// Fewest is how many subordinate ids a user needs: those of an image, up to nobody's 65534, and one for the agent.
-const Fewest = 1 << 16
+// fewest is how many subordinate ids a user needs: those of an image, up to nobody's 65534, and one for the agent.
+const fewest = 1 << 16
 
 // IDs are the subordinate ids of this process's user.
 type IDs struct {
@@ -112,13 +112,13 @@ func find(f files, uid int, folders []string) (*IDs, error) {
 			}
 		}
 	}
-	if found.Users.Size < Fewest || found.Groups.Size < Fewest {
+	if found.Users.Size < fewest || found.Groups.Size < fewest {
 		name, first := "", max(next, 100_000)
 		if len(names) > 0 {
 			name = names[0]
 		}
-		why := fmt.Sprintf("the user %s has no %d subordinate ids in a row in %s and %s", name, Fewest, userFile, groupFile)
-		fix := fmt.Sprintf("sudo usermod --add-subuids %d-%d --add-subgids %d-%d %s", first, first+Fewest-1, first, first+Fewest-1, name)
+		why := fmt.Sprintf("the user %s has no %d subordinate ids in a row in %s and %s", name, fewest, userFile, groupFile)
+		fix := fmt.Sprintf("sudo usermod --add-subuids %d-%d --add-subgids %d-%d %s", first, first+fewest-1, first, first+fewest-1, name)
 		if name == "" {
 			why = fmt.Sprintf("the user %d has no account in /etc/passwd, and so no subordinate ids", uid)
 			fix = "run the server as a user that useradd has made, which assigns them"
