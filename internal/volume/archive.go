@@ -15,6 +15,7 @@ import (
 const (
 	mostEntries = 300_000
 	mostNames   = 64 << 20 // bytes of all paths, which are in memory while an archive is written
+	largeNames  = 4 << 20  // bytes of all paths of an archive that waits for others of its owner
 	mostAfter   = 1 << 20  // bytes after the end of an archive
 	entryMemory = 64       // bytes of memory for an entry, without its path
 )
@@ -35,6 +36,7 @@ type writer struct {
 	names  int
 	folder map[string]bool // by path: whether it is a folder
 	room   func(int) bool  // reserves memory for a number of bytes, if available; nil does not ask
+	large  func() error    // is called before each entry of an archive with many names; nil allows all
 }
 
 func newWriter(out io.Writer, volume string, quota int64, most int) *writer {
@@ -170,6 +172,11 @@ func (w *writer) put(h *tar.Header, body io.Reader) error {
 	}
 	if w.room != nil && !w.room(len(h.Name)+entryMemory) {
 		return errNoRoom
+	}
+	if w.large != nil && w.names+len(w.folder)*entryMemory > largeNames {
+		if err := w.large(); err != nil {
+			return err
+		}
 	}
 	if h.Size > w.quota-w.size {
 		return w.full()

@@ -153,7 +153,7 @@ func (s *Store) merge(ctx context.Context, k key, w *writer, dir, at string, in 
 		return err
 	}
 	fresh := newWriter(z, k.name, w.quota, w.most)
-	fresh.room = caller.From(ctx).Budget.Take
+	fresh.room, fresh.large = caller.From(ctx).Budget.Take, w.large
 	if at != "." {
 		err = fresh.addFolders(at, time.Now())
 	}
@@ -221,7 +221,12 @@ func (s *Store) replace(ctx context.Context, k key, free func() error, build fun
 	}
 	defer os.Remove(f.Name()) // it has another name, or is not needed
 	defer f.Close()
-	w, sum, err := s.fill(f, v, func(w *writer) error { return build(w, dir) })
+	large, end := s.takeLarge(ctx, k)
+	defer end()
+	w, sum, err := s.fill(f, v, func(w *writer) error {
+		w.large = large
+		return build(w, dir)
+	})
 	if err == nil {
 		err = f.Sync()
 	}
@@ -229,6 +234,25 @@ func (s *Store) replace(ctx context.Context, k key, free func() error, build fun
 		err = s.publish(k, newContent{f.Name(), sum, w}, free, nil)
 	}
 	return durable.Explained(err, s.dir)
+}
+
+// takeLarge returns how one change of content becomes the only one of its owner with many names, and how to end that. A
+// sandbox chooses the names, and can be one of many that save a volume.
+func (s *Store) takeLarge(ctx context.Context, k key) (take func() error, end func()) {
+	home, held := filepath.Dir(s.folder(k)), false
+	take = func() error {
+		if held {
+			return nil
+		}
+		err := s.large.Take(ctx, home)
+		held = err == nil
+		return err
+	}
+	return take, func() {
+		if held {
+			s.large.Put(home)
+		}
+	}
 }
 
 // fill writes new content of a volume to a file.

@@ -73,6 +73,7 @@ type Store struct {
 	opt     Options
 	entries int        // most of one volume
 	turns   turn.Locks // by folder of a volume: one change of content at a time
+	large   turn.Locks // by folder of an owner: one archive with many names at a time, because they are in memory
 
 	transport http.RoundTripper // to buckets
 	syncs     turn.Locks        // by folder of an owner: one exchange with a bucket at a time

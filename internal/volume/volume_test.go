@@ -457,3 +457,55 @@ func TestSlowSaveIsAProblem(t *testing.T) {
 		t.Errorf("after a save the problem is %q", v.Problem)
 	}
 }
+
+// TestLargeSavesTakeTurns: the names of an archive are in memory while it is saved, so the volumes of one owner that have
+// very many are saved one after the other. Small ones, and those of other owners, do not wait.
+func TestLargeSavesTakeTurns(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []key{{"ada", "a"}, {"ada", "b"}, {"ada", "small"}, {"bob", "a"}} {
+		if _, err := s.Create(k.owner, hutch.VolumeRequest{Name: k.name, Quota: 60}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var many []string
+	deep := strings.Repeat(strings.Repeat("d", 240)+"/", 15)
+	for i := range largeNames/len(deep) + 1 {
+		many = append(many, fmt.Sprintf("%s%d=", deep, i))
+	}
+	large := archive(t, many...)
+	begun, release, done := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		done <- s.Save(t.Context(), "ada", "a", func(w io.Writer) error {
+			if _, err := w.Write(large[:len(large)-1024]); err != nil {
+				return err
+			}
+			close(begun)
+			<-release
+			_, err := w.Write(large[len(large)-1024:])
+			return err
+		})
+	}()
+	<-begun
+	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.Save(soon, "ada", "b", packs(large)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second large one meanwhile: %v", err)
+	}
+	if err := s.Save(t.Context(), "ada", "small", packs(archive(t, "f=1"))); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	if err := s.Save(t.Context(), "bob", "a", packs(large)); err != nil {
+		t.Errorf("another owner's: %v", err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := s.Save(t.Context(), "ada", "b", packs(large)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
