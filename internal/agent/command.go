@@ -249,7 +249,7 @@ func unstarted(err error) error {
 	}
 	switch {
 	case e.Errno == syscall.EAGAIN || e.Errno == syscall.ENOMEM:
-		return hutch.Errorf(hutch.Exhausted, "no process can be started: the sandbox is at its limit of pids or memory. End some processes, or make a sandbox with higher limits").Because(err)
+		return hutch.Errorf(hutch.Exhausted, "no process can be started: the sandbox is at its limit of pids or memory. End some processes, or make a sandbox with higher limits").With("limit", "pids").Because(err)
 	case e.Step == spawn.Exec && (e.Errno == syscall.E2BIG || e.Errno == syscall.ENAMETOOLONG): // the latter in gVisor
 		return hutch.Errorf(hutch.Invalid, "the command and its environment are too long for the kernel: put the text in a file, or on stdin").Because(err)
 	case e.Step == spawn.Become && e.Errno == syscall.EINVAL:

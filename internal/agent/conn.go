@@ -94,7 +94,7 @@ func (c *conn) hello() bool {
 // refuse sends an error and reports false, for the caller to pass on.
 func refuse(w *wire.Writer, err error) bool {
 	e := hutch.AsError(err)
-	w.WriteJSON(wire.TypeError, wire.Failure{Kind: e.Kind, Message: e.Message})
+	w.WriteJSON(wire.TypeError, wire.Failure{Kind: e.Kind, Message: e.Message, Limit: e.Limit()})
 	return false
 }
 

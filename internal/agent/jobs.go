@@ -73,7 +73,7 @@ func (js *jobs) addJob(j *job) error {
 	case js.findLocked(j.start.ID) != nil:
 		return hutch.Errorf(hutch.Conflict, "there is a process %s already: choose another id", j.start.ID)
 	case js.liveLocked() >= js.max:
-		return hutch.Errorf(hutch.Exhausted, "the limit of %d concurrent background processes is reached: end one of them first, or make a sandbox with a higher limit (processes)", js.max)
+		return hutch.Errorf(hutch.Exhausted, "the limit of %d concurrent background processes is reached: end one of them first, or make a sandbox with a higher limit (processes)", js.max).With("limit", "processes")
 	}
 	js.all = append(js.all, j)
 	return nil

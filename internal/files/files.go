@@ -279,7 +279,11 @@ func fail(err error, p string) error {
 	case kind == hutch.Internal:
 		return hutch.Errorf(hutch.Internal, "%.200q %s", p, words).Because(err)
 	}
-	return hutch.Errorf(kind, "%.200q %s", p, words).Naming(hutch.AboutFile, strings.ToValidUTF8(p, "\uFFFD")).Because(err)
+	e := hutch.Errorf(kind, "%.200q %s", p, words).Naming(hutch.AboutFile, strings.ToValidUTF8(p, "\uFFFD")).Because(err)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		e = e.With("limit", "disk")
+	}
+	return e
 }
 
 // reasons are the meanings of error numbers, for a sentence that begins with a path.
@@ -288,14 +292,14 @@ var reasons = map[unix.Errno]struct {
 	words string
 }{
 	unix.ENOENT:       {hutch.NotFound, "does not exist: list the folder to see what there is"},
-	unix.ENOTDIR:      {hutch.Conflict, "leads through something that is no folder, or is none itself"},
+	unix.ENOTDIR:      {hutch.Conflict, "is not a folder, or leads through something that is not a folder"},
 	unix.EISDIR:       {hutch.Conflict, "is a folder, where a file is needed"},
 	unix.EEXIST:       {hutch.Conflict, "is there already: replace it, or choose another name"},
 	unix.ENOTEMPTY:    {hutch.Conflict, "is a folder that is not empty"},
 	unix.EBUSY:        {hutch.Conflict, "is in use by the system"},
 	unix.ETXTBSY:      {hutch.Conflict, "is a program that runs"},
-	unix.EACCES:       {hutch.Denied, "may not be used so by this user: look at the permissions of it and its folder"},
-	unix.EPERM:        {hutch.Denied, "may not be changed so by the sandbox's user"},
+	unix.EACCES:       {hutch.Denied, "is not open to this user: look at its permissions, and at those of its folder"},
+	unix.EPERM:        {hutch.Denied, "cannot be changed in this way by the sandbox's user: it belongs to another user, or is protected"},
 	unix.EROFS:        {hutch.Denied, "is on a file system that cannot be written to: use /workspace or /tmp"},
 	unix.ENOSPC:       {hutch.Exhausted, "cannot be written: the sandbox's disk is full. Delete files, or create a sandbox with a higher limits.disk"},
 	unix.EDQUOT:       {hutch.Exhausted, "cannot be written: the disk quota is used up. Delete files"},
@@ -305,7 +309,7 @@ var reasons = map[unix.Errno]struct {
 	unix.ENOMEM:       {hutch.Exhausted, "cannot be used: the sandbox is out of memory"},
 	unix.ELOOP:        {hutch.Invalid, "is, or leads through, a link that leads to itself, or a link of /proc that stands for an open file: give the path of the file itself"},
 	unix.ENAMETOOLONG: {hutch.Invalid, "is too long, in one name or in all"},
-	unix.EINVAL:       {hutch.Invalid, "cannot be used so: it may be a folder that would go into itself, or the root"},
+	unix.EINVAL:       {hutch.Invalid, "cannot be used for this: it may be a folder that would go into itself, or the root"},
 	unix.ENXIO:        {hutch.Invalid, "is a pipe, a socket or a device: only regular files can be read and written"},
 	unix.ENODEV:       {hutch.Invalid, "is a device that is not there"},
 	unix.EOPNOTSUPP:   {hutch.Unsupported, "is on a file system that cannot do that"},

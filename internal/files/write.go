@@ -134,6 +134,9 @@ func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
 		}
 		if err != nil {
 			unix.Close(d.dir)
+			if d.dir < 0 { // its folder could not be opened
+				return failIn(err, p, ", or let the write make it (parents)")
+			}
 			return fail(err, p)
 		}
 		return nil

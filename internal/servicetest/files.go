@@ -390,7 +390,7 @@ func (s *suite) listFiles(t *testing.T) {
 	}
 	n := 0
 	err := s.svc.ListFiles(bounded(t), id, hutch.ListRequest{Path: "l", Recursive: true, Limit: 3}, func(hutch.FileInfo) error { n++; return nil })
-	wantKind(t, hutch.Exhausted, err, "a list over its limit")
+	wantLimit(t, "files", err, "a list over its limit")
 	if n != 3 {
 		t.Errorf("%d files of 3", n)
 	}
@@ -450,6 +450,9 @@ func (s *suite) foldersAndMoves(t *testing.T) {
 	wantKind(t, hutch.NotFound, s.svc.Mkdir(ctx, id, "x/y", false), "a folder in none")
 	if err := s.svc.Mkdir(ctx, id, "x/y", false); err == nil || !strings.Contains(err.Error(), `its folder does not exist`) {
 		t.Errorf("a folder in none: %v; want the missing folder", err)
+	}
+	if _, err := s.svc.WriteFile(ctx, id, hutch.WriteRequest{Path: "x/y"}, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), `its folder does not exist`) {
+		t.Errorf("a file in none: %v; want the missing folder", err)
 	}
 	s.put(t, id, "a/b/f", "f")
 	s.put(t, id, "g", "g")
@@ -667,7 +670,7 @@ func (s *suite) diskFull(t *testing.T) {
 	for _, appends := range []bool{false, true} {
 		name := map[bool]string{false: "f", true: "log"}[appends]
 		_, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: name, Append: appends}, &counting{size: 64 << 20})
-		wantKind(t, hutch.Exhausted, err, "a file larger than the disk")
+		wantLimit(t, "disk", err, "a file larger than the disk")
 		s.run(t, id, "rm -f log")
 	}
 	if got := s.run(t, id, "cat f; ls -A"); got != "oldf\n" {

@@ -177,7 +177,7 @@ func (s *suite) process() map[string]func(*testing.T) {
 				}
 			}
 			_, err := s.svc.StartProcess(bounded(t), id, hutch.ProcessRequest{Command: "sleep 300"})
-			wantKind(t, hutch.Exhausted, err, "the eleventh")
+			wantLimit(t, "processes", err, "the eleventh")
 			s.ends(t, first)
 			s.start(t, id, hutch.ProcessRequest{Command: "sleep 300"})
 		},

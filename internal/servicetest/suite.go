@@ -192,6 +192,15 @@ func (s *suite) gone(t *testing.T, id, find string) {
 }
 
 // wantKind fails the test unless err is a hutch.Error of the kind, with words.
+// wantLimit wants an Exhausted error that names the limit, for programs that act on it.
+func wantLimit(t *testing.T, limit string, err error, what string) {
+	t.Helper()
+	wantKind(t, hutch.Exhausted, err, "%s", what)
+	if got := hutch.AsError(err).Limit(); got != limit {
+		t.Errorf("%s: the error names the limit %q; want %q", what, got, limit)
+	}
+}
+
 func wantKind(t *testing.T, kind hutch.Kind, err error, what string, args ...any) {
 	t.Helper()
 	what = fmt.Sprintf(what, args...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -393,8 +394,16 @@ func refusal(payload []byte) error {
 	default:
 		f.Kind = hutch.Internal
 	}
-	return hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(errRefused)
+	err := hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(errRefused)
+	if f.Kind == hutch.Exhausted && slices.Contains(agentLimits, f.Limit) {
+		err = err.With("limit", f.Limit)
+	}
+	return err
 }
+
+// agentLimits are the limits that an agent knows. Callers act on the name of a limit, so an agent cannot claim that a
+// limit of the server or of a token is reached.
+var agentLimits = []string{"processes", "pids", "disk", "files", "matches", "watches"}
 
 // printable returns at most n bytes of text, safe for a terminal.
 func printable(s string, n int) string {

@@ -27,7 +27,7 @@ func answers() [][]byte {
 		nil,
 		say(func(w *Writer) { w.WriteJSON(TypeReply, Stats{Live: 1}); w.WriteJSON(TypeReply, Stats{Live: 2}) }),
 		say(func(w *Writer) { w.WriteJSON(TypeReply, []Process{{ID: "a", StartMS: 1}, {}}) }),
-		say(func(w *Writer) { w.WriteJSON(TypeError, Failure{hutch.NotFound, "no"}) }),
+		say(func(w *Writer) { w.WriteJSON(TypeError, Failure{Kind: hutch.NotFound, Message: "no"}) }),
 		say(func(w *Writer) {
 			w.WriteJSON(TypeStarted, Process{ID: "x"})
 			w.WriteOutput(TypeStdout, 3, []byte("out"))

@@ -303,14 +303,14 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 		failure Failure
 		want    hutch.Kind
 	}{
-		"long":        {Failure{hutch.Conflict, strings.Repeat("ü", 100_000)}, hutch.Conflict},
-		"escapes":     {Failure{hutch.Invalid, "\x1b]0;title\a\x1b[2Jgone\r\n\u202eback\x00"}, hutch.Invalid},
-		"not UTF-8":   {Failure{hutch.Invalid, "a\xffb"}, hutch.Invalid},
-		"kind":        {Failure{"root", "x"}, hutch.Internal},
-		"not theirs":  {Failure{hutch.Timeout, "x"}, hutch.Internal},
+		"long":        {Failure{Kind: hutch.Conflict, Message: strings.Repeat("ü", 100_000)}, hutch.Conflict},
+		"escapes":     {Failure{Kind: hutch.Invalid, Message: "\x1b]0;title\a\x1b[2Jgone\r\n\u202eback\x00"}, hutch.Invalid},
+		"not UTF-8":   {Failure{Kind: hutch.Invalid, Message: "a\xffb"}, hutch.Invalid},
+		"kind":        {Failure{Kind: "root", Message: "x"}, hutch.Internal},
+		"not theirs":  {Failure{Kind: hutch.Timeout, Message: "x"}, hutch.Internal},
 		"no kind":     {Failure{}, hutch.Internal},
-		"percent":     {Failure{hutch.Invalid, "100%s %n"}, hutch.Invalid},
-		"their fault": {Failure{hutch.Internal, "x"}, hutch.Internal},
+		"percent":     {Failure{Kind: hutch.Invalid, Message: "100%s %n"}, hutch.Invalid},
+		"their fault": {Failure{Kind: hutch.Internal, Message: "x"}, hutch.Internal},
 	} {
 		c, dialed := agent(t, func(p *peer) {
 			p.hello()
@@ -329,6 +329,17 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 		}
 		if dialed.Load() != 1 {
 			t.Errorf("%s: a refusal in good order cost %d connections", name, dialed.Load())
+		}
+	}
+}
+
+// TestLimitsOfRefusals: an agent names its own limits, and not those of the server and of tokens.
+func TestLimitsOfRefusals(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"processes": "processes", "disk": "disk", "sandboxes": "", "memory": "", "\x1b[2J": "", "": ""} {
+		payload, _ := json.Marshal(Failure{Kind: hutch.Exhausted, Message: "full", Limit: name})
+		if got := hutch.AsError(refusal(payload)).Limit(); got != want {
+			t.Errorf("an agent that names the limit %q: got %q, want %q", name, got, want)
 		}
 	}
 }

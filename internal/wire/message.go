@@ -213,6 +213,7 @@ type Stats struct {
 type Failure struct {
 	Kind    hutch.Kind `json:"kind"`
 	Message string     `json:"message"`
+	Limit   string     `json:"limit,omitempty"` // which limit is reached, of an Exhausted error
 }
 
 // Stats and records of processes come from the agent: values out of range are refused. Code that shows their texts

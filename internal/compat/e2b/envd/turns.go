@@ -3,6 +3,7 @@ package envd
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,11 +68,11 @@ func (ts *turns) start(ctx context.Context, place string, most time.Duration, be
 	}
 }
 
-// noRoom reports whether err says that a sandbox has reached its limit of processes. Errors about limits of the server
-// and of tokens carry the limit's name; errors from the sandbox itself do not.
+// noRoom reports whether err says that a sandbox has reached its limit of processes. Agents of older versions do not name
+// the limit; errors about limits of the server and of tokens always do.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)
-	return ok && e.Kind == hutch.Exhausted && e.Limit() == ""
+	return ok && e.Kind == hutch.Exhausted && slices.Contains([]string{"", "processes", "pids"}, e.Limit())
 }
 
 // behind joins the queue of a sandbox if it has one. Otherwise it returns nil.

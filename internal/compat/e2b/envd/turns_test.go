@@ -15,7 +15,7 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var ts turns
-	full := hutch.Errorf(hutch.Exhausted, "the limit of 3 concurrent background processes is reached")
+	full := hutch.Errorf(hutch.Exhausted, "the limit of 3 concurrent background processes is reached").With("limit", "processes")
 	var running, started atomic.Int32
 	var wg sync.WaitGroup
 	begin := func(bool) error {
