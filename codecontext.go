@@ -133,7 +133,7 @@ type RunResult struct {
 	SandboxID  string
 	Executions int // number of runs in the context, including this one
 	// ExitCode is the exit code of the last command in bash. In other languages it is 1 when there is an Error, or the
-	// code's own exit code.
+	// code's own exit code. After a time limit it is 137 in all languages.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte

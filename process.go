@@ -114,7 +114,8 @@ type Output struct {
 type ExecResult struct {
 	SandboxID string
 	Command   string
-	// ExitCode is the exit code from the kernel; 128+n for death by signal n.
+	// ExitCode is the exit code from the kernel; 128+n for death by signal n. After a time limit it is 137, in a session
+	// too, also when the session goes on.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte

@@ -166,6 +166,9 @@ func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, r
 	if err != nil {
 		return res, e.diagnose(ctx, s, agent, err)
 	}
+	if end.TimedOut { // whatever the interpreter did at the interrupt
+		res.ExitCode = killedCode
+	}
 	if end.Memory || end.Code == killedCode && !end.TimedOut && e.ranOutOfMemory(ctx, s) {
 		res.Limit = "memory"
 	}

@@ -68,6 +68,12 @@ func (s *suite) contexts() map[string]func(*testing.T) {
 			if res := in("a", "pwd; f; false"); string(res.Stdout) != "/tmp\n1\n" || res.ExitCode != 1 {
 				t.Errorf("%+v", res)
 			}
+			for _, command := range []string{"sleep 100", "trap '' INT; while :; do :; done"} { // the second one ends the session
+				res := s.do(t, id, hutch.ExecRequest{SessionID: "late", Command: command, Timeout: 0.3})
+				if !res.TimedOut || res.ExitCode != 137 {
+					t.Errorf("%s at its time limit: %+v; want exit code 137, as without a session", command, res)
+				}
+			}
 			res := in("a", "exit 3")
 			if res.ExitCode != 3 || !strings.Contains(string(res.Stderr), "session a has ended with exit code 3") {
 				t.Errorf("%d, %q", res.ExitCode, res.Stderr)
@@ -171,7 +177,7 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 				"bash":       {"x=5", "sleep 100", "echo $x"},
 			} {
 				s.code(t, id, hutch.RunRequest{Language: language, Code: steps[0]})
-				if res := s.code(t, id, hutch.RunRequest{Language: language, Code: steps[1], Timeout: 0.3}); !res.TimedOut || res.Ended {
+				if res := s.code(t, id, hutch.RunRequest{Language: language, Code: steps[1], Timeout: 0.3}); !res.TimedOut || res.Ended || res.ExitCode != 137 {
 					t.Errorf("%s: %+v", language, res)
 				}
 				res := s.code(t, id, hutch.RunRequest{Language: language, Code: steps[2]})
