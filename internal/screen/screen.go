@@ -56,6 +56,13 @@ const (
 	openTime = 0.5
 )
 
+// runScript runs the script in scriptVariable. Lists of processes show a command, and would show all of the script if it
+// were an argument.
+const (
+	scriptVariable = "HUTCH_SCRIPT"
+	runScript      = `script=$HUTCH_SCRIPT; unset HUTCH_SCRIPT; eval "$script"`
+)
+
 //go:embed start.sh
 var startScript string
 
@@ -94,7 +101,12 @@ func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 		width, height = hutch.DefaultScreenWidth, hutch.DefaultScreenHeight
 	}
 	size := strconv.Itoa(width) + "x" + strconv.Itoa(height)
-	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{Name: name, Dir: "/", Command: hutch.CommandLine("sh", "-c", startScript, name, size)})
+	if err := d.checkProgram(ctx); err != nil {
+		return err
+	}
+	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{
+		Name: name, Dir: "/", Env: map[string]string{scriptVariable: startScript}, Command: hutch.CommandLine("sh", "-c", runScript, name, size),
+	})
 	if err != nil {
 		return err
 	}
@@ -108,10 +120,16 @@ func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 	if c, err := d.verbs.DialPort(ctx, d.sandbox, hutch.ScreenPort); err == nil {
 		return c.Close()
 	}
-	if res.Process.ExitCode != nil && *res.Process.ExitCode == 127 {
-		return hutch.Errorf(hutch.Unsupported, "the image of the sandbox %q has no Xtigervnc, which shows a screen: use an image with Debian's tigervnc-standalone-server, openbox and xclip", d.sandbox)
-	}
 	return hutch.Errorf(hutch.Conflict, "the screen of the sandbox %q did not start; its last words: %s", d.sandbox, d.words(ctx, p.ID))
+}
+
+// checkProgram refuses a sandbox without the program of screens, before a process exists that could not start.
+func (d Screen) checkProgram(ctx context.Context) error {
+	res, err := d.verbs.Exec(ctx, d.sandbox, hutch.ExecRequest{Command: "command -v Xtigervnc", Dir: "/"}, nil)
+	if err != nil || res.Success() {
+		return err
+	}
+	return hutch.Errorf(hutch.Unsupported, "the sandbox %q has no Xtigervnc, the program that shows a screen. With the image host, run on the server: apt-get install tigervnc-standalone-server openbox xclip, and try again. Otherwise use an image with these packages, such as templates/desktop", d.sandbox)
 }
 
 // words returns the end of a process's output.
@@ -311,7 +329,10 @@ func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error)
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return hutch.Process{}, err
 	}
-	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{Name: "browser", Env: display, Command: hutch.CommandLine("sh", "-c", openScript, "open", address)})
+	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{
+		Name: "browser", Env: map[string]string{"DISPLAY": display["DISPLAY"], scriptVariable: openScript},
+		Command: hutch.CommandLine("sh", "-c", runScript, "open", address),
+	})
 	if err != nil {
 		return p, err
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,30 @@ func (d fakeSandbox) DialPort(_ context.Context, _ string, port int) (net.Conn, 
 	here, there := net.Pipe()
 	go d.f(there)
 	return here, nil
+}
+
+// bareSandbox has no screen, and not the program for one.
+type bareSandbox struct {
+	fakeSandbox
+	started *int
+}
+
+func (d bareSandbox) Exec(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	return hutch.ExecResult{ExitCode: 127}, nil
+}
+
+func (d bareSandbox) StartProcess(context.Context, string, hutch.ProcessRequest) (hutch.Process, error) {
+	*d.started++
+	return hutch.Process{}, errors.New("started")
+}
+
+// TestMissingProgram: a sandbox without the program of screens gets an error that says how to get it, and no process.
+func TestMissingProgram(t *testing.T) {
+	started := 0
+	_, err := Of(bareSandbox{started: &started}, "s").Start(t.Context(), hutch.ScreenRequest{})
+	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "apt-get install tigervnc-standalone-server") || started != 0 {
+		t.Errorf("%v, after %d processes", err, started)
+	}
 }
 
 // A screen that says nothing holds a call up no longer than its deadline, and none after its context.

@@ -1,8 +1,4 @@
 # The screen of a sandbox: display :0, VNC on port 5900 of the loopback. $1 is its size.
-if ! command -v Xtigervnc >/dev/null; then
-	echo 'there is no Xtigervnc' >&2
-	exit 127
-fi
 # Of several that start at once, one makes the screen and the others wait for it. X's own lock would outlive a sleep without memory.
 ready=/tmp/.screen-ready
 until_ready() { # or 10 s
