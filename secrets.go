@@ -26,6 +26,8 @@ type SecretRequest struct {
 	Brokered *Brokering `json:"brokered,omitempty"`
 	// Labels replace those of an existing secret; nil keeps them.
 	Labels map[string]string `json:"labels,omitzero"`
+	// Create refuses to replace an existing secret of the caller, as a Conflict.
+	Create bool `json:"create,omitempty"`
 }
 
 // Check refuses a value that no secret can have. [Brokering.Complete] checks the destination of a brokered one.
@@ -67,7 +69,7 @@ var variable = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 // CheckSecretName refuses an invalid name of a secret.
 func CheckSecretName(name string) error {
 	if !variable().MatchString(name) {
-		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores that begin with no digit, such as GITHUB_TOKEN", name).Naming(AboutField, "name")
+		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores, with no digit at the beginning, such as GITHUB_TOKEN", name).Naming(AboutField, "name")
 	}
 	return nil
 }
@@ -80,7 +82,7 @@ func ParseSecretUse(use string) (variableName, name string, err error) {
 		name = variableName
 	}
 	if !variable().MatchString(variableName) || !variable().MatchString(name) {
-		return "", "", Errorf(Invalid, "%.120q asks for no secret: write NAME, or VARIABLE=NAME for a variable of another name", use).Naming(AboutField, "secrets")
+		return "", "", Errorf(Invalid, "%.120q does not name a secret: write NAME, or VARIABLE=NAME for a variable of another name", use).Naming(AboutField, "secrets")
 	}
 	return variableName, name, nil
 }

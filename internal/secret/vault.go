@@ -221,6 +221,9 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 		now := time.Now().UTC()
 		made = entry{Owner: owner.ID, Name: name, Value: req.Value, Updated: now, Brokered: brokered, Created: now, Labels: req.Labels}
 		if old := d.find(owner.ID, name); old != nil {
+			if req.Create {
+				return hutch.Errorf(hutch.Conflict, "there is a secret %s already: choose another name, or leave create out to replace it", name)
+			}
 			made.Created, made.Replaced = old.created(), old.Replaced+1
 			if req.Labels == nil {
 				made.Labels = old.Labels

@@ -78,13 +78,22 @@ func (s *Server) secret(ctx context.Context, name string) (hutch.Secret, error) 
 	if err != nil {
 		return hutch.Secret{}, err
 	}
+	found, ok := findSecret(all, name)
+	if !ok {
+		return hutch.Secret{}, hutch.Errorf(hutch.NotFound, "there is no secret %.80q: list the secrets", name)
+	}
+	return found, nil
+}
+
+// findSecret finds a secret by its id or by the name that E2B's clients know it by.
+func findSecret(all []hutch.Secret, name string) (hutch.Secret, bool) {
 	i := slices.IndexFunc(all, func(x hutch.Secret) bool {
 		return secretIDPrefix+x.Name == name || secretName(x) == strings.ToLower(name)
 	})
 	if i < 0 {
-		return hutch.Secret{}, hutch.Errorf(hutch.NotFound, "there is no secret %.80q: list the secrets", name)
+		return hutch.Secret{}, false
 	}
-	return all[i], nil
+	return all[i], true
 }
 
 // secretLabels are the labels of a secret with a name and metadata of E2B.
@@ -124,15 +133,13 @@ func (s *Server) createSecret(w http.ResponseWriter, r *http.Request) (int, any,
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, x := range all {
-		switch {
-		case secretName(x) == name:
-			return 0, nil, hutch.Errorf(hutch.Conflict, "there is a secret %s already: update it, or choose another name", name)
-		case x.Name == ours:
-			return 0, nil, hutch.Errorf(hutch.Conflict, "the secret %s has the same name on this server, %s: choose another name", secretName(x), ours)
-		}
+	if _, ok := findSecret(all, name); ok {
+		return 0, nil, hutch.Errorf(hutch.Conflict, "there is a secret %s already: update it, or choose another name", name)
 	}
-	made, err := s.opt.Secrets.SetSecret(r.Context(), ours, hutch.SecretRequest{Value: req.Value, Labels: labels})
+	if x, ok := findSecret(all, secretIDPrefix+ours); ok {
+		return 0, nil, hutch.Errorf(hutch.Conflict, "the secret %s has the same name on this server, %s: choose another name", secretName(x), ours)
+	}
+	made, err := s.opt.Secrets.SetSecret(r.Context(), ours, hutch.SecretRequest{Value: req.Value, Labels: labels, Create: true})
 	return http.StatusCreated, secretInfoOf(made), err
 }
 
@@ -209,11 +216,11 @@ func (s *Server) referTo(ctx context.Context, rules hutch.HeaderRules) error {
 				}
 			}
 			text := secretPlaceholder.ReplaceAllStringFunc(string(value), func(reference string) string {
-				name := strings.ToLower(secretPlaceholder.FindStringSubmatch(reference)[1])
-				if i := slices.IndexFunc(all, func(x hutch.Secret) bool { return secretName(x) == name }); i >= 0 {
-					return hutch.SecretReference(all[i].Name)
+				name := secretPlaceholder.FindStringSubmatch(reference)[1]
+				if found, ok := findSecret(all, name); ok {
+					return hutch.SecretReference(found.Name)
 				}
-				ours, unfit := nameOf(name)
+				ours, unfit := nameOf(strings.ToLower(name))
 				err = cmp.Or(err, unfit)
 				return hutch.SecretReference(ours)
 			})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"hutch"
@@ -49,6 +51,22 @@ func TestSecrets(t *testing.T) {
 	if got := s.want(200, "POST", "/secrets/"+id, `{"value":"sk-4e5f6a7b","metadata":{}}`); fmt.Sprint(got["metadata"]) != "map[]" || got["name"] != "openai-key" {
 		t.Errorf("without metadata: %+v", got)
 	}
+
+	// Of several creates at once, one makes the secret.
+	var created atomic.Int32
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			if s.ask("POST", "/secrets", `{"name":"race","value":"sk-4e5f6a7b"}`).Code == 201 {
+				created.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if got := s.want(200, "GET", "/secrets/race", ""); created.Load() != 1 || got["currentVersion"] != 1.0 {
+		t.Errorf("%d of 16 creates at once succeeded: %+v", created.Load(), got)
+	}
+	s.want(204, "DELETE", "/secrets/race", "")
 
 	s.want(409, "POST", "/secrets", `{"name":"openai-key","value":"another"}`)
 	s.want(409, "POST", "/secrets", `{"name":"openai_key","value":"another"}`) // the same name here

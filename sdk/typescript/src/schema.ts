@@ -3414,6 +3414,7 @@ export interface components {
         /** @description How a command ended. A non-zero exit code is a result, not an error. */
         ExecResult: {
             success: boolean;
+            /** @description The program's exit code; 128 + n when signal n killed it, and 137 after a time limit. */
             exitCode: number;
             stdout: string;
             stderr: string;
@@ -4085,6 +4086,7 @@ export interface components {
             contextId: string;
             sandboxId: string;
             executionCount: number;
+            /** @description In bash that of the last command, in other languages 1 when there is an error; 137 after a time limit. */
             exitCode: number;
             stdout: string;
             stderr: string;
@@ -4571,6 +4573,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description Refuse with 409 to replace an existing secret. */
+            create?: boolean;
         };
         /** @description The size of a terminal, in characters. */
         Size: {
