@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	strict "github.com/segmentio/encoding/json"
+
+	"hutch"
 )
 
 // envelope holds the fields of a message that are read before the SDK reads it.
@@ -51,6 +54,16 @@ func refuseUndeclared(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if slices.Contains(undeclared, method) {
 			return nil, errUndeclared(method)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// refuseUnknownTool is middleware that answers a call of an unknown tool with the names of those that exist.
+func (s *server) refuseUnknownTool(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if call, ok := req.(*sdk.CallToolRequest); ok && !slices.Contains(s.names, call.Params.Name) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %.80q: use %s", call.Params.Name, hutch.JoinNames(s.names, "or"))}
 		}
 		return next(ctx, method, req)
 	}

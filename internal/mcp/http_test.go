@@ -76,6 +76,9 @@ func TestModernProtocolErrors(t *testing.T) {
 		if status != c.status || e["code"] != c.code {
 			t.Errorf("%s: %d %v, want %d and %v", c.name, status, msg, c.status, c.code)
 		}
+		if why, _ := e["message"].(string); c.name == "unknown tool" && !strings.Contains(why, "use computer, destroySandbox") {
+			t.Errorf("%q does not name the tools that exist", why)
+		}
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	req.Header.Set("MCP-Protocol-Version", modern)

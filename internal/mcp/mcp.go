@@ -18,13 +18,15 @@ package mcp
 
 import (
 	"context"
-	"hutch/internal/caller"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/coding"
 )
 
@@ -82,6 +84,7 @@ type server struct {
 	opt      Options
 	sdk      *sdk.Server
 	tools    map[string]sdk.ToolHandler // our tools
+	names    []string                   // of all tools, sorted
 	meta     map[string]any             // attached to every result of the modern era
 	sessions *sessions
 	// single says that there is one connection, which is one session in either era.
@@ -114,7 +117,7 @@ func newServer(svc hutch.Service, opt Options) *server {
 	self := &sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version}
 	s.sdk = sdk.NewServer(self, sdkOpt)
 	if fixtures == nil {
-		s.sdk.AddReceivingMiddleware(refuseUndeclared)
+		s.sdk.AddReceivingMiddleware(refuseUndeclared, s.refuseUnknownTool)
 	}
 	s.meta = map[string]any{sdk.MetaKeyServerInfo: self}
 	add(s.sdk)
@@ -127,6 +130,7 @@ func newServer(svc hutch.Service, opt Options) *server {
 	if s.opt.Conversations != nil {
 		s.addConversationTools()
 	}
+	s.names = slices.Sorted(maps.Keys(s.tools))
 	return s
 }
 

@@ -41,7 +41,11 @@ func describeAll(all []hutch.Sandbox) reply {
 		return reply{"no sandboxes: exec without sandboxId makes one", sandboxList{[]hutch.Sandbox{}}}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d sandboxes, oldest first", len(all))
+	if len(all) == 1 {
+		b.WriteString("1 sandbox")
+	} else {
+		fmt.Fprintf(&b, "%d sandboxes, oldest first", len(all))
+	}
 	for i := range all {
 		all[i] = withShortCommands(all[i])
 		if b.Len() < maxShown {
@@ -60,7 +64,7 @@ func describe(sb hutch.Sandbox) string {
 	if sb.Reason != "" {
 		fmt.Fprintf(&b, " (%s)", text.Line(sb.Reason))
 	}
-	fmt.Fprintf(&b, " · %s · up %.0f s · CPU %.1f %% · memory %.1f MB · %s on %s",
+	fmt.Fprintf(&b, " · %s · up %.0f s · CPU %.1f %% · memory %.1f MiB · %s on %s",
 		sb.Health, float64(sb.Uptime), sb.Resources.CPU, sb.Resources.Memory, sb.Image, sb.Runtime)
 	if sb.Status == hutch.Paused {
 		b.WriteString(" · any use, such as exec, resumes it")
