@@ -81,12 +81,20 @@ var marks = map[driver.Level]string{driver.Good: "ok  ", driver.Warning: "warn",
 func writeReports(w io.Writer, reports []report) {
 	for _, r := range reports {
 		verdict := "works"
-		if !r.OK {
+		optional := r.Runtime && !r.OK && host.Optional(r.Part)
+		switch {
+		case optional:
+			verdict = "not here, and optional"
+		case !r.OK:
 			verdict = "does not work here"
 		}
 		fmt.Fprintf(w, "%s: %s\n", r.Part, verdict)
 		for _, f := range r.Findings {
-			fmt.Fprintf(w, "  %s  %-22s %s\n", marks[f.Level], f.Name, f.Detail)
+			mark := marks[f.Level]
+			if optional && f.Level == driver.Warning {
+				mark = "note"
+			}
+			fmt.Fprintf(w, "  %s  %-22s %s\n", mark, f.Name, f.Detail)
 			if f.Fix != "" && f.Level != driver.Good {
 				fmt.Fprintf(w, "        %-22s fix: %s\n", "", f.Fix)
 			}

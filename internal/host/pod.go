@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"hutch/internal/driver"
@@ -26,7 +28,24 @@ func Check(ctx context.Context, d driver.Driver) driver.Report {
 	if hosts, _ := os.ReadFile("/etc/hosts"); inPod(string(hosts)) {
 		r.Findings = forPod(r.Findings)
 	}
+	if !r.OK && Optional(d.Name()) {
+		r.Findings = forOptional(d.Name(), r.Findings)
+	}
 	return r
+}
+
+// Optional reports whether a runtime is only used where it is chosen, so that a server lacks nothing without it.
+func Optional(runtime string) bool { return slices.Contains(onRequest, runtime) }
+
+// forOptional makes the errors of an optional runtime warnings that say what they prevent.
+func forOptional(runtime string, findings []driver.Finding) []driver.Finding {
+	for i, f := range findings {
+		if f.Level == driver.Bad {
+			findings[i].Level = driver.Warning
+			findings[i].Detail = fmt.Sprintf("optional: without it, only sandboxes with --runtime %s cannot be created (%s)", runtime, f.Detail)
+		}
+	}
+	return findings
 }
 
 // inPod reports whether a hosts file is one that a kubelet wrote, as it does for each pod.
