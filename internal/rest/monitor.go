@@ -29,7 +29,12 @@ func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) verifyAudit(w http.ResponseWriter, r *http.Request) {
-	reply(h, w, r)(h.examiner.VerifyAudit(r.Context(), r.URL.Query().Get("head")))
+	q, err := query(r, "head")
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.examiner.VerifyAudit(r.Context(), q.Get("head")))
 }
 
 func (h *Handler) listOwners(w http.ResponseWriter, r *http.Request) {

@@ -131,6 +131,24 @@ func (h *Handler) others() map[string]http.HandlerFunc {
 	return all
 }
 
+// plain are the verbs that read and take no parameter.
+var plain = []string{
+	"Sandbox", "InstanceTypes", "Process", "Processes", "Languages", "Contexts", "Ports", "Network", "Screen", "ReadClipboard", "Snapshots",
+	"Backups", "Secrets", "Images", "Volumes", "Volume", "Grants", "Token", "Tokens", "Owners", "Nodes", "Node", "SSHServer", "SSHKeys", "Usage",
+	"Pool", "Examine",
+}
+
+// withoutParameters refuses parameters: a filter that is not there would show everything as if it had matched.
+func (h *Handler) withoutParameters(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, err := query(r); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		f(w, r)
+	}
+}
+
 // route registers all handlers, and refuses methods that a path does not have.
 func (h *Handler) route() {
 	served := h.others()
@@ -142,6 +160,9 @@ func (h *Handler) route() {
 		}
 		if !ok && len(v.Routes) > 0 {
 			panic("the verb " + v.Name + " has routes and no handler")
+		}
+		if slices.Contains(plain, v.Name) {
+			f = h.withoutParameters(f)
 		}
 		for _, route := range v.Routes {
 			served[route] = f
