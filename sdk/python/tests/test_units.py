@@ -23,6 +23,14 @@ from hutch import AsyncHutch, Hutch, _models
 from hutch._results import CodeResult, RunResult
 from hutch._wire import EventParser, query_of, time_of
 
+
+def test_errors_are_shown_with_the_names_that_programs_import() -> None:
+    for name in hutch.__all__:
+        value = getattr(hutch, name)
+        if isinstance(value, type) and issubclass(value, hutch.HutchError):
+            assert f"{value.__module__}.{value.__qualname__}" == f"hutch.{name}"
+
+
 RECORD = {
     "sandboxId": "a",
     "status": "running",

@@ -117,6 +117,10 @@ class CodeExecutionError(HutchError):
         self.run = run
 
 
+# Tracebacks show the names that programs import and catch.
+for _class in [c for c in list(globals().values()) if isinstance(c, type) and issubclass(c, HutchError)]:
+    _class.__module__ = "hutch"
+
 _kinds: dict[str, type[HutchError]] = {
     c.kind: c for c in (InvalidError, DeniedError, NotFoundError, ConflictError, ExhaustedError, UnsupportedError, UnavailableError, HutchTimeoutError)
 }
