@@ -168,7 +168,7 @@ func checkMaxOutput(n int) error {
 func checkOptionalUser(user string) error {
 	name, _, _ := strings.Cut(user, ":")
 	if user != "" && (name == "" || len(user) > MaxUser || strings.ContainsFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }) || strings.Count(user, ":") > 1) {
-		return Errorf(Invalid, "%.100q is no user: give a name or a number, or one of them with a group, as in 1000:1000", user).Naming(AboutField, "user")
+		return Errorf(Invalid, "%.100q is not a user: give a name or a number, or one of them with a group, as in 1000:1000", user).Naming(AboutField, "user")
 	}
 	return nil
 }

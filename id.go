@@ -26,7 +26,7 @@ func CheckID(id string) error {
 	case len(id) > MaxID:
 		return Errorf(Invalid, "the id has %d characters: at most %d are allowed", len(id), MaxID)
 	case id[0] == '-' || id[len(id)-1] == '-':
-		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 may stand there%s", id, suggestID(id))
+		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 are allowed there%s", id, suggestID(id))
 	case NormalizeID(id) != id:
 		return Errorf(Invalid, "the id %q has upper-case letters: write it as %q", id, NormalizeID(id))
 	}
@@ -73,7 +73,7 @@ func CheckNewID(id string) error {
 		return err
 	}
 	if slices.Contains(hostNames, id) || loopback(id) {
-		return Errorf(Invalid, "the id %q is the name of a host that every program knows: choose another one, such as %q", id, "sb-"+id)
+		return Errorf(Invalid, "the id %q is the name of a host that every program knows: choose another one, such as %q", id, "sb-"+id).Naming(AboutField, "sandboxId")
 	}
 	return nil
 }

@@ -126,9 +126,17 @@ func (r CreateRequest) Check() error {
 		id = NormalizeID(id)
 	}
 	return cmp.Or(
-		checkOptionalID(id), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), r.checkTemplate(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		about("sandboxId", checkOptionalID(id)), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), r.checkTemplate(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle), checkVolumes(r.Volumes),
 	)
+}
+
+// about returns err as an error about a field of the request.
+func about(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return AsError(err).Naming(AboutField, field)
 }
 
 func (r CreateRequest) checkTemplate() error {
