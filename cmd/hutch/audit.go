@@ -263,7 +263,7 @@ func writeUsage(w io.Writer, r hutch.UsageReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SANDBOX\tOWNER\tSTATUS\tCPU\tMEMORY·TIME\tPEAK\tDISK\tSENT\tRECEIVED\tRUNS\tTIME\tCOST")
 	row := func(name string, u hutch.Usage) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GB·s\t%.0f MB\t%.0f MB\t%.1f MB\t%.1f MB\t%d\t%v\t%.4f\n", name, u.Owner, u.Status, u.CPUSeconds, u.MemorySeconds,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GiB·s\t%.0f MiB\t%.0f MiB\t%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f\n", name, u.Owner, u.Status, u.CPUSeconds, u.MemorySeconds,
 			u.MemoryPeak, u.Disk, float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
 	}
 	for _, u := range r.Sandboxes {

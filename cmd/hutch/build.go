@@ -169,7 +169,7 @@ func (f *buildFlags) request(std streams, dir string) (err error) {
 		return err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return hutch.Errorf(hutch.NotFound, "%s is no folder: name the one whose files the Dockerfile copies", dir)
+		return hutch.Errorf(hutch.NotFound, "%s is not a folder: name the folder whose files the Dockerfile copies", dir)
 	}
 	f.req.Pull, f.req.Labels, f.req.Runtime, f.req.Limits, f.req.Network = hutch.PullPolicy(f.pull), f.labels, f.runtime, f.limits, f.network.network()
 	f.req.Timeout = hutch.InSeconds(f.timeout)

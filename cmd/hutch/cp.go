@@ -238,13 +238,13 @@ func (p *progress) add(n int) {
 func (p *progress) show(done int64) {
 	rate := float64(done) / (1 << 20) / max(time.Since(p.begun).Seconds(), 0.001)
 	if p.total <= 0 {
-		fmt.Fprintf(p.w, "\r\x1b[K%.1f MB  %.0f MB/s", float64(done)/(1<<20), rate)
+		fmt.Fprintf(p.w, "\r\x1b[K%.1f MiB  %.0f MiB/s", float64(done)/(1<<20), rate)
 		return
 	}
 	const width = 30
 	share := min(float64(done)/float64(p.total), 1)
 	filled := int(share * width)
-	fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %3.0f %%  %.1f MB  %.0f MB/s", strings.Repeat("#", filled), strings.Repeat("-", width-filled), 100*share, float64(done)/(1<<20), rate)
+	fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %3.0f %%  %.1f MiB  %.0f MiB/s", strings.Repeat("#", filled), strings.Repeat("-", width-filled), 100*share, float64(done)/(1<<20), rate)
 }
 
 func (p *progress) end() {

@@ -77,7 +77,7 @@ func (f *createFlags) flags(c *cobra.Command) {
 	s.StringVar(&f.req.Template, "template", "", "begin as this template, by its name; --image takes the name, too")
 	s.BoolVar(&f.req.FilesOnly, "files-only", false, "take only the files of the snapshot")
 	s.BoolVar(&f.req.KeepAlive, "keep-alive", false, "never sleep")
-	positiveDurationVar(s, &f.sleepAfter, "sleep-after", "", 0, "sleep after this time without use (default: the server's, 10m)")
+	s.Var(sleepAfter{positiveDuration{(*duration)(&f.sleepAfter)}}, "sleep-after", "sleep after this time without use (default: the server's, 10m)")
 	s.StringVar(&f.onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy (default hibernate)")
 	positiveDurationVar(s, &f.lifetime, "lifetime", "", 0, "destroy it this long after its creation, such as 12h or 30d (default never)")
 }

@@ -23,6 +23,17 @@ func positiveDurationVar(f *pflag.FlagSet, d *time.Duration, name, short string,
 	f.VarP(positiveDuration{(*duration)(d)}, name, short, usage)
 }
 
+// sleepAfter is the value of --sleep-after, whose "never" is another flag.
+type sleepAfter struct{ pflag.Value }
+
+func (s sleepAfter) Set(text string) error {
+	err := s.Value.Set(text)
+	if err != nil {
+		err = fmt.Errorf("%w; for a sandbox that never sleeps, give --keep-alive", err)
+	}
+	return err
+}
+
 // positiveDuration is the value of a flag that cannot be 0 or less.
 type positiveDuration struct{ *duration }
 

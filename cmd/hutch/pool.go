@@ -44,7 +44,7 @@ func poolLine(s hutch.PoolState) string {
 }
 
 func poolRow(k hutch.PoolKind) []any {
-	return []any{k.Runtime, k.Image, fmt.Sprintf("%d MB", k.Limits.Memory), begins(k), k.Ready, k.Wanted, k.Hits, k.Misses, k.Why}
+	return []any{k.Runtime, k.Image, fmt.Sprintf("%d MiB", k.Limits.Memory), begins(k), k.Ready, k.Wanted, k.Hits, k.Misses, k.Why}
 }
 
 // begins says how instances of a kind start.
@@ -86,7 +86,7 @@ func examinePool(ctx context.Context, h *home) (r driver.Report, ok bool) {
 func poolFinding(k hutch.PoolKind) driver.Finding {
 	f := driver.Finding{
 		Name: k.Runtime + " " + k.Image, Level: driver.Good,
-		Detail: fmt.Sprintf("%s, %d MB: %d of %d ready, %d hits, %d misses", begins(k), k.Limits.Memory, k.Ready, k.Wanted, k.Hits, k.Misses),
+		Detail: fmt.Sprintf("%s, %d MiB: %d of %d ready, %d hits, %d misses", begins(k), k.Limits.Memory, k.Ready, k.Wanted, k.Hits, k.Misses),
 	}
 	if k.Why != "" {
 		f.Detail += " (" + k.Why + ")"

@@ -106,7 +106,7 @@ func yesNo(b bool) string {
 
 // size is a number of bytes for people.
 func size(n int64) string {
-	units := []string{"kB", "MB", "GB", "TB"}
+	units := []string{"KiB", "MiB", "GiB", "TiB"}
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}

@@ -201,7 +201,7 @@ func sandboxRow(s hutch.Sandbox) []any {
 	}
 	return []any{
 		s.ID, s.Status, s.Runtime, s.Uptime.Duration().Round(time.Second),
-		fmt.Sprintf("%.0f %%", s.Resources.CPU), fmt.Sprintf("%.0f MB", s.Resources.Memory), live,
+		fmt.Sprintf("%.0f %%", s.Resources.CPU), fmt.Sprintf("%.0f MiB", s.Resources.Memory), live,
 	}
 }
 

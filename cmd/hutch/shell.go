@@ -125,7 +125,7 @@ type terminal struct {
 // openTerminal refuses a stream that is not a terminal.
 func openTerminal(std streams) (*terminal, error) {
 	if !isTerminal(std.in) {
-		return nil, usageError{errors.New("the standard input is no terminal: use `hutch exec` to run a command without one")}
+		return nil, usageError{errors.New("the standard input is not a terminal: use `hutch exec` to run a command without one")}
 	}
 	return &terminal{streams: std}, nil
 }

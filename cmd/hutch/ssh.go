@@ -199,7 +199,7 @@ var sshAddress = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.
 // user's shell, so it is refused unless it is an address and a key.
 func (s sshSetup) knownHosts(hostKey string) ([]byte, error) {
 	if !sshAddress.MatchString(s.address) {
-		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is no address: ask who runs it", s.address)
+		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is not an address: ask who runs it", s.address)
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
 	if err != nil {

@@ -37,7 +37,7 @@ Keys: c m d n p a s t $ sort by CPU, memory, disk, network, processes, age, sand
 reverses; the arrows choose a sandbox and Return shows its processes, and then the logs of one; q goes
 back and ends. Reading logs is a use of the sandbox: it stays awake meanwhile.
 
-With --once, or when the output is no terminal, it prints one table. --json prints a report as a line
+With --once, or when the output is not a terminal, it prints one table. --json prints a report as a line
 whenever something changes, and with --once a list of the sandboxes.
 ` + remoteHelp,
 		Example: `  hutch top --sort memory

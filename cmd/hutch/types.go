@@ -28,7 +28,7 @@ A limit that a flag sets, such as --memory, wins over the type's.
 				return err
 			}
 			return writeList(std.out, asJSON, list, "TYPE\tCORES\tMEMORY\tDISK", func(t hutch.InstanceType) []any {
-				return []any{t.Name, t.CPU, fmt.Sprintf("%d MB", t.Memory), fmt.Sprintf("%d MB", t.Disk)}
+				return []any{t.Name, t.CPU, fmt.Sprintf("%d MiB", t.Memory), fmt.Sprintf("%d MiB", t.Disk)}
 			})
 		}),
 	}

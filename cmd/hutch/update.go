@@ -17,7 +17,7 @@ func newUpdate(h *home, std streams) *cobra.Command {
 	var keepAlive, asJSON bool
 	var onIdle string
 	var env, unset []string
-	var sleepAfter, lifetime time.Duration
+	var sleepTime, lifetime time.Duration
 	c := &cobra.Command{
 		Use: "update [flags] SANDBOX", Short: "Change how long a sandbox stays, its variables and its labels",
 		Long: `Change how long an existing sandbox stays, its environment variables and its labels. What no
@@ -31,7 +31,7 @@ variables that they have.
 	}
 	f := c.Flags()
 	f.BoolVar(&keepAlive, "keep-alive", false, "never sleep; --keep-alive=false ends that")
-	durationVar(f, &sleepAfter, "sleep-after", "", 0, "sleep after this time without use, 0 for the server's default")
+	f.Var(sleepAfter{(*duration)(&sleepTime)}, "sleep-after", "sleep after this time without use, 0 for the server's default; to never sleep, use --keep-alive")
 	f.StringVar(&onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy")
 	durationVar(f, &lifetime, "lifetime", "", 0, "destroy it this long after now, 0 for never")
 	f.StringToStringVar(&req.Labels, "label", nil, "labels in place of all it has, `KEY=VALUE`; may be repeated")
@@ -48,7 +48,7 @@ variables that they have.
 			req.KeepAlive = &keepAlive
 		}
 		if f.Changed("sleep-after") {
-			req.SleepAfter = new(hutch.InSeconds(sleepAfter))
+			req.SleepAfter = new(hutch.InSeconds(sleepTime))
 		}
 		if f.Changed("lifetime") {
 			req.Timeout = new(hutch.InSeconds(lifetime))

@@ -103,7 +103,7 @@ func cases(t *testing.T) []testCase {
 		{name: "exclude", dockerfile: "FROM localhost/base\nCOPY --exclude=*.md . /x/", files: files("a", "1", "b.md", "2"), paths: []string{"x/a"}},
 		{name: "heredoc", dockerfile: "FROM localhost/base\nARG V=7\nCOPY <<one <<\"two\" /x/\nis $V\none\nis $V\ntwo\n", text: map[string]string{"x/one": "is 7\n", "x/two": "is $V\n"}},
 		{name: "missing", dockerfile: "FROM localhost/base\nCOPY a /x", files: files("b", "1"), kind: hutch.NotFound, errors: []string{"/a", ".dockerignore"}},
-		{name: "a folder over a file", dockerfile: "FROM localhost/base\nCOPY f /x\nCOPY d /x", files: files("f", "1", "d/a", "2"), kind: hutch.Invalid, errors: []string{"/x is no folder"}},
+		{name: "a folder over a file", dockerfile: "FROM localhost/base\nCOPY f /x\nCOPY d /x", files: files("f", "1", "d/a", "2"), kind: hutch.Invalid, errors: []string{"/x is not a folder"}},
 
 		// Stages.
 		{name: "stages", dockerfile: "FROM localhost/base AS one\nCOPY a /made\nFROM scratch\nCOPY --from=one /made /out", files: files("a", "1"), paths: []string{"out"}, check: func(t *testing.T, o *built) {
