@@ -121,7 +121,7 @@ type link struct {
 	prev, hash digest
 }
 
-var errMalformed = errors.New("this is no line of an audit log")
+var errMalformed = errors.New("this is not a line of an audit log")
 
 // parseLink reads the frame of a line, and reports whether its hash is right.
 func parseLink(line []byte) (l link, intact bool, err error) {

@@ -111,7 +111,7 @@ func (v *verifier) check(file string, line []byte) {
 	v.at.Line++
 	l, intact, err := parseLink(line)
 	if v.at.Seq = l.seq; err != nil {
-		v.find("this is no line of an audit log")
+		v.find("this is not a line of an audit log")
 		return
 	}
 	if v.Lines++; v.Lines == 1 {

@@ -66,7 +66,7 @@ func (c *copying) prepare() (err error) {
 	if c.a.ModeStr != "" {
 		set, err := chmod.ParseWithUmask(c.a.ModeStr, 0)
 		if err != nil {
-			return hutch.Errorf(hutch.Invalid, "--chmod=%.60s is no mode: write it as 755 or u=rwX,go=rX", c.a.ModeStr)
+			return hutch.Errorf(hutch.Invalid, "--chmod=%.60s is not a mode: write it as 755 or u=rwX,go=rX", c.a.ModeStr)
 		}
 		c.chmod = &set
 	}

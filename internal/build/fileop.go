@@ -55,7 +55,7 @@ func (w *fileWork) folders(on view, name string, like node) error {
 }
 
 func noFolder(name string) error {
-	return hutch.Errorf(hutch.Invalid, "/%s is no folder in the image: choose another path, or make the folder before", strings.TrimPrefix(name, "./"))
+	return hutch.Errorf(hutch.Invalid, "/%s is not a folder in the image: choose another path, or make the folder in an earlier step", strings.TrimPrefix(name, "./"))
 }
 
 // mkfile writes a file.

@@ -57,7 +57,7 @@ func (t *tree) bad(ctx context.Context, err error) error {
 	if _, disk := errors.AsType[*os.PathError](err); known || disk {
 		return err
 	}
-	return hutch.Errorf(hutch.Invalid, "%s is no tar archive, or it is cut off: send it again", t.what).Because(err)
+	return hutch.Errorf(hutch.Invalid, "%s is not a tar archive, or it is cut off: send it again", t.what).Because(err)
 }
 
 func (t *tree) readEntry(h *tar.Header, content io.Reader, how reading) error {
@@ -115,7 +115,7 @@ func (t *tree) link(name string, h *tar.Header, how reading) error {
 	}
 	n := t.nodes[to]
 	if n == nil || n.mode.IsDir() || n.isGone() {
-		return hutch.Errorf(hutch.Invalid, "%s has a hard link %.200q to %.200q, which is no file in it", t.what, h.Name, h.Linkname)
+		return hutch.Errorf(hutch.Invalid, "%s has a hard link %.200q to %.200q, which is not a file in it", t.what, h.Name, h.Linkname)
 	}
 	return t.add(name, n)
 }

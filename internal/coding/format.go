@@ -123,7 +123,7 @@ func (l *first[T]) UnmarshalJSON(data []byte) error {
 	case err != nil || t == nil: // null
 		return err
 	case t != json.Delim('['):
-		return errors.New("it is no list")
+		return errors.New("it is not a list")
 	}
 	for len(*l) < maxElements && dec.More() {
 		var v T

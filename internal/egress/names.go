@@ -206,7 +206,7 @@ func (g *Gateway) lookupRefusal(name string) string {
 	case g.rules.network.Mode == hutch.NetworkNone:
 		return g.noneAtAll()
 	case !isName(name):
-		return "it is no name of a machine"
+		return "it is not the name of a machine"
 	case !g.rules.asks(name):
 		return "no rule is about " + name + ": " + g.fixFor(name)
 	}

@@ -355,7 +355,7 @@ func parseToken(token string) (secret, print []byte, err error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(token), tokenPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(rest)
 	if !ok || err != nil || len(b) != 64 {
-		return nil, nil, hutch.Errorf(hutch.Invalid, "this is no token for joining: make one with `hutch node token` on a node of the fleet")
+		return nil, nil, hutch.Errorf(hutch.Invalid, "this is not a token for joining: make one with `hutch node token` on a node of the fleet")
 	}
 	return b[:32], b[32:], nil
 }

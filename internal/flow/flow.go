@@ -83,7 +83,7 @@ type duration time.Duration
 func (d *duration) UnmarshalYAML(node *yaml.Node) error {
 	v, err := time.ParseDuration(node.Value)
 	if err != nil || v < 0 || v > maxTime {
-		return hutch.Errorf(hutch.Invalid, "line %d: %.40q is no time limit: write 90s, 10m or 2h, at most 168h", node.Line, node.Value)
+		return hutch.Errorf(hutch.Invalid, "line %d: %.40q is not a time limit: write 90s, 10m or 2h, at most 168h", node.Line, node.Value)
 	}
 	*d = duration(v)
 	return nil

@@ -249,7 +249,7 @@ func TestBadFiles(t *testing.T) {
 		"a name":            {"steps: [{name: A b, run: x}]", `the name of a step is "A b"`},
 		"a name with ..":    {"steps: [{name: ../x, run: x}]", "the name of a step"},
 		"no command":        {"steps: [{name: a}]", `step "a" has no command`},
-		"a time limit":      {"timeout: soon\nsteps: [{name: a, run: x}]", `line 1: "soon" is no time limit`},
+		"a time limit":      {"timeout: soon\nsteps: [{name: a, run: x}]", `line 1: "soon" is not a time limit`},
 		"a file outside":    {"steps: [{name: a, run: x, files: [../../etc/passwd]}]", "leads out of its folder"},
 		"an output outside": {"steps: [{name: a, run: x, outputs: [/etc/passwd]}]", "leads out of its folder"},
 		"many retries":      {"steps: [{name: a, run: x, retries: 1000}]", "give 0 to 10"},

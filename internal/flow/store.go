@@ -109,7 +109,7 @@ func readFlow(file string) ([]byte, error) {
 	case err != nil:
 		return nil, hutch.Errorf(hutch.Invalid, "%v: give the path of a workflow file", err)
 	case !info.Mode().IsRegular():
-		return nil, hutch.Errorf(hutch.Invalid, "%s is no file: give the path of a workflow file", file)
+		return nil, hutch.Errorf(hutch.Invalid, "%s is not a file: give the path of a workflow file", file)
 	case info.Size() > MaxFile:
 		return nil, hutch.Errorf(hutch.Invalid, "%s has %d bytes, over the limit of %d of a workflow: put long scripts into files, and name them under files", file, info.Size(), MaxFile)
 	}

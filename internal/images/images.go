@@ -118,7 +118,7 @@ func (s *Images) CommitImage(ctx context.Context, sandbox string, req hutch.Comm
 		return hutch.Image{}, err
 	}
 	if sb.Image == image.HostName {
-		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "the sandbox %q began with the image host, this machine's own programs, which is no image to build on: create a sandbox with --image, such as python:3.12-slim, and write the files there; or keep this one with a snapshot", sandbox)
+		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "the sandbox %q began with the image host, this machine's own programs, on which no image can be built: create a sandbox with --image, such as python:3.12-slim, and write the files there; or keep this one with a snapshot", sandbox)
 	}
 	base, err := oci.ParseReference(sb.Image)
 	if err != nil {

@@ -283,7 +283,7 @@ func checkForms(data map[string]json.RawMessage) error {
 			return fmt.Errorf("a result of type %.60q", name)
 		}
 		if text := form[0] == '"'; !text && (name == "text/plain" || strings.HasPrefix(name, "image/")) {
-			return fmt.Errorf("a result of type %s that is no text", name)
+			return fmt.Errorf("a result of type %s that is not text", name)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func ParseReference(text string) (Reference, error) {
 	case kind == "sha256" && isHex(rest):
 		return Reference{digest: text}, nil
 	case kind == "sha256":
-		return Reference{}, badReference("%.200q is no digest: write sha256: and 64 of 0-9 and a-f, as `hutch image ls` shows", text)
+		return Reference{}, badReference("%.200q is not a digest: write sha256: and 64 of 0-9 and a-f, as `hutch image ls` shows", text)
 	}
 	return parseNamed(text)
 }
@@ -55,7 +55,7 @@ func parseNamed(text string) (Reference, error) {
 	}
 	tag, err := name.NewTag(named)
 	if err != nil || !hostPattern.MatchString(tag.RegistryStr()) || !repositoryPattern.MatchString(tag.RepositoryStr()) {
-		return Reference{}, badReference("%.200q is no image reference: write NAME, NAME:TAG or NAME@sha256:…, in lower case, such as python:3.12-slim or ghcr.io/owner/image:1.0", text).Because(err)
+		return Reference{}, badReference("%.200q is not an image reference: write NAME, NAME:TAG or NAME@sha256:…, in lower case, such as python:3.12-slim or ghcr.io/owner/image:1.0", text).Because(err)
 	}
 	r := Reference{registry: tag.RegistryStr(), repository: tag.RepositoryStr(), tag: tag.TagStr(), digest: digest}
 	if r.registry == name.DefaultRegistry {

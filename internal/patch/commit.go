@@ -42,7 +42,7 @@ func Commit(ctx context.Context, dir, branch, message string, text []byte) (id s
 	}
 	head := g.do(nil, "rev-parse", "--verify", "HEAD^{commit}")
 	if g.err != nil {
-		return "", hutch.Errorf(hutch.Conflict, "%s is no repository of git with a commit: leave --branch out and use --apply. Git says %q", dir, g.err)
+		return "", hutch.Errorf(hutch.Conflict, "%s is not a git repository with a commit: leave --branch out and use --apply. Git says %q", dir, g.err)
 	}
 	g.do(nil, "read-tree", head)
 	// The names in the diff are relative to the folder, which can be one of several in the repository.

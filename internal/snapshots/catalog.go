@@ -117,7 +117,7 @@ func (c *Catalog) checkLocked(v hutch.Snapshot, over string) error {
 		return hutch.Errorf(hutch.Exhausted, "the limit of %d snapshots is reached: delete some first", maxSnapshots).With("limit", "snapshots")
 	}
 	if size >= maxSize {
-		return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and from %d on there can be no more: delete some first", size, int64(maxSize)).With("limit", "snapshots")
+		return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and no more can be made from %d on: delete some first", size, int64(maxSize)).With("limit", "snapshots")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (l *listing) add(o bucket.Object) error {
 		return nil // the prefix itself
 	}
 	if !local(name) || path.Clean(name) != name {
-		return hutch.Errorf(hutch.Denied, "the bucket's object %.200q can be no file of a volume: use keys without empty parts, . and .., or a prefix that does not have it", o.Key)
+		return hutch.Errorf(hutch.Denied, "the bucket's object %.200q cannot be a file of a volume: use keys without empty parts, . and .., or a prefix that does not have it", o.Key)
 	}
 	if folder && o.Size > 0 {
 		return hutch.Errorf(hutch.Denied, "the bucket's object %.200q ends with a slash, as folders do, but has content: give it another key", o.Key)

@@ -87,7 +87,7 @@ func localFiles(f *os.File, volume string) (map[string]localFile, error) {
 			return nil
 		}
 		if !utf8.ValidString(h.Name) || len(h.Name) > mostKey {
-			return hutch.Errorf(hutch.Invalid, "the file %.200q can be no object of a bucket: give it a shorter name, in UTF-8", h.Name)
+			return hutch.Errorf(hutch.Invalid, "the file %.200q cannot be an object of a bucket: give it a shorter name, in UTF-8", h.Name)
 		}
 		if len(files) >= mostObjects {
 			return hutch.Errorf(hutch.Exhausted, "there are more than %d files, which is the most for a bucket: pack small files into archives", mostObjects).With("limit", "volume")

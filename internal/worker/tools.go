@@ -121,7 +121,7 @@ func runRead(ctx context.Context, s *session, in readInput) (string, error) {
 	case err != nil:
 		return "", err
 	case isBinary(b.Bytes()):
-		return "", fmt.Errorf("read: %s is no text: it has %d bytes; use bash with file or xxd", in.Path, info.Size)
+		return "", fmt.Errorf("read: %s is not text: it has %d bytes; use bash with file or xxd", in.Path, info.Size)
 	}
 	return b.String(), nil
 }

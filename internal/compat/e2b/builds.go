@@ -234,11 +234,11 @@ func checkTags(template string, tags []string) error {
 		return hutch.Errorf(hutch.Invalid, "there are %d tags: give 1 to %d", len(tags), maxTags).Naming(hutch.AboutField, "tags")
 	}
 	if err := hutch.CheckID(template); err != nil {
-		return hutch.Errorf(hutch.Invalid, "%.100q is no name of a template: %v", template, err).Naming(hutch.AboutField, "name")
+		return hutch.Errorf(hutch.Invalid, "%.100q is not a name of a template: %v", template, err).Naming(hutch.AboutField, "name")
 	}
 	for _, tag := range tags {
 		if err := hutch.CheckTemplateName(template + ":" + tag); err != nil {
-			return hutch.Errorf(hutch.Invalid, "%.100q is no tag of a template: %v", tag, err).Naming(hutch.AboutField, "tags")
+			return hutch.Errorf(hutch.Invalid, "%.100q is not a tag of a template: %v", tag, err).Naming(hutch.AboutField, "tags")
 		}
 	}
 	return nil

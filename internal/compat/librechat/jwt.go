@@ -105,7 +105,7 @@ func publicKey(text string) ([]key, error) {
 	return []key{k}, nil
 }
 
-var errKey = hutch.Errorf(hutch.Invalid, "the key of LibreChat's tokens is no public key of Ed25519 or RSA: give it in PEM (BEGIN PUBLIC KEY) or as a JSON Web Key Set, or give a secret")
+var errKey = hutch.Errorf(hutch.Invalid, "the key of LibreChat's tokens is not a public key of Ed25519 or RSA: give it in PEM (BEGIN PUBLIC KEY) or as a JSON Web Key Set, or give a secret")
 
 func keySet(text string) (list []key, err error) {
 	var set jose.JSONWebKeySet

@@ -89,7 +89,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Write translates steps. It reads only as much of the archives as it needs to know their content.
 func Write(ctx context.Context, base Base, steps []Step, files Files) (Recipe, error) {
 	if base.User != "" && !userName.MatchString(base.User) { // an image can name anything
-		return Recipe{}, &Error{BaseStep, hutch.Errorf(hutch.Invalid, "the image's user %.100q is no name of a user: begin with another image", base.User)}
+		return Recipe{}, &Error{BaseStep, hutch.Errorf(hutch.Invalid, "the image's user %.100q is not the name of a user: begin with another image", base.User)}
 	}
 	w := &writer{user: base.User, archives: open(ctx, files)}
 	w.say(Line{Kind: "FROM", Step: BaseStep, Shown: "FROM " + base.Image}, "FROM "+base.Image)
