@@ -203,7 +203,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.cancel()
 	e.tasks.Wait()
-	err = errors.Join(err, e.ledger.Save(ctx))
+	e.saveLedger(ctx)
 	if e.saved != nil {
 		e.saved.Close()
 	}

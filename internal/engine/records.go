@@ -281,9 +281,7 @@ func (e *lifecycle) watchHealth() {
 		all := e.tableLocked()
 		e.mu.Unlock()
 		visit(all, func(_ int, s *sandbox) { e.examine(s) })
-		if err := e.ledger.Save(e.ctx); err != nil && e.ctx.Err() == nil {
-			e.log.Error("save what was used today", "err", err)
-		}
+		e.saveLedger(e.ctx)
 		e.expireSnapshots()
 	}
 }

@@ -99,6 +99,13 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 	return list, nil
 }
 
+// saveLedger saves the sums of the day. Where that fails, they wait in memory; without them a server can still end.
+func (e *lifecycle) saveLedger(ctx context.Context) {
+	if err := e.ledger.Save(ctx); err != nil && ctx.Err() == nil {
+		e.log.Error("save what was used today", "err", err)
+	}
+}
+
 // unspent is what a sandbox used today that is not in the ledger.
 func (e *Engine) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.Usage {
 	if inst := s.Instance(); inst != nil {

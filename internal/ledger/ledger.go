@@ -12,7 +12,6 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -65,10 +64,7 @@ func (l *Ledger) Add(at time.Time, owner, image string, more hutch.Usage) {
 	p := page{at.UTC().Format(dayForm), owner}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waits[p] == nil {
-		l.waits[p] = images{}
-	}
-	l.waits[p].add(image, more)
+	l.addLocked(p, image, more)
 }
 
 // Save adds what waits to the documents, and removes expired months.
@@ -82,25 +78,31 @@ func (l *Ledger) Save(ctx context.Context) error {
 	waits := l.waits
 	l.waits = map[page]images{}
 	l.mu.Unlock()
-	var failed error
 	for p, more := range waits {
 		if err := l.month(p.day[:len(monthForm)]).Count(ctx, p.key(), more.addTo); err != nil {
-			failed = errors.Join(failed, err)
-			l.putBack(p, more)
+			l.putBack(waits) // the others would fail, too, each after its own time limit
+			return err
 		}
+		delete(waits, p)
 	}
-	return errors.Join(failed, l.sweep(ctx, time.Now().UTC()))
+	return l.sweep(ctx, time.Now().UTC())
 }
 
-func (l *Ledger) putBack(p page, more images) {
+func (l *Ledger) putBack(waits map[page]images) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for p, more := range waits {
+		for image, u := range more {
+			l.addLocked(p, image, u)
+		}
+	}
+}
+
+func (l *Ledger) addLocked(p page, image string, more hutch.Usage) {
 	if l.waits[p] == nil {
 		l.waits[p] = images{}
 	}
-	for image, u := range more {
-		l.waits[p].add(image, u)
-	}
+	l.waits[p].add(image, more)
 }
 
 // addTo adds increases to a document.
