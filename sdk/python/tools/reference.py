@@ -15,6 +15,9 @@ import hutch
 
 for name in hutch.__all__:  # each is imported with its first use
     getattr(hutch, name)
+for value in vars(hutch).values():
+    if isinstance(value, type) and issubclass(value, hutch.HutchError):
+        value.__module__ = "hutch._errors"  # where pdoc finds its source; tracebacks show it as part of hutch
 warnings.simplefilter("error")
 pdoc.render.configure(docformat="google")
 # pdoc leaves out the modules of the base classes of sandboxes unless they are named.

@@ -589,9 +589,12 @@ class AsyncHutch:
 
     # Secrets.
 
-    async def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None) -> SecretInfo:
-        """Sets a secret: programs that request it get it, and its value is masked in all output."""
-        body = {**body_of(brokered=brokered, labels=labels), "value": value}
+    async def set_secret(
+        self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None, create: bool = False
+    ) -> SecretInfo:
+        """Sets a secret: programs that request it get it, and its value is masked in all output. With `create`, an existing one is
+        not replaced: the call fails with `ConflictError`."""
+        body = {**body_of(brokered=brokered, labels=labels, create=create or None), "value": value}
         return SecretInfo.from_json(await self._call("PUT", at("/v1/secrets/{name}", name=name), body))
 
     async def list_secrets(self) -> list[SecretInfo]:
