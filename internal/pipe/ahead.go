@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"sync"
 )
 
 // How much a writer of Ahead can be ahead of its reader.
@@ -31,7 +32,7 @@ func Ahead(write func(io.Writer) error, read func(io.Reader) error) error {
 	b.readErr = cmp.Or(err, errReaderLeft)
 	close(b.left)
 	failed := <-wrote
-	if err != nil && !b.ended || failed == nil || errors.Is(failed, errReaderLeft) {
+	if err != nil && !b.hasEnded() || failed == nil || errors.Is(failed, errReaderLeft) {
 		return err
 	}
 	return failed
@@ -42,11 +43,19 @@ type buffers struct {
 	full, free chan []byte
 	left       chan struct{} // closed when the reader has returned
 	written    []byte        // piece of the writer
-	reading    []byte        // piece of the reader,
-	unread     []byte        // and its rest
-	ended      bool          // the reader has read to the end, and got writeErr if there is one
 	writeErr   error         // set before full is closed
 	readErr    error         // set before left is closed
+
+	mu      sync.Mutex // held by Read: a goroutine of the reader can outlive it
+	reading []byte     // piece of the reader,
+	unread  []byte     // and its rest
+	ended   bool       // the reader has read to the end, and got writeErr if there is one
+}
+
+func (b *buffers) hasEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
 // Write is of the writer.
@@ -96,6 +105,8 @@ func (b *bufferReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(b.unread) == 0 {
 		if b.reading != nil {
 			b.free <- b.reading // has room for all pieces

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 )
@@ -97,6 +98,27 @@ func TestSource(t *testing.T) {
 		s := NewSource(r)
 		if _, err := io.Copy(io.Discard, s); err != want || s.Failure() != want {
 			t.Errorf("%v: read %v, remembers %v", want, err, s.Failure())
+		}
+	}
+}
+
+// A reader can have a goroutine that still reads when the reader itself reads on, or returns: as a call of an agent has.
+func TestReadersGoroutineOutlives(t *testing.T) {
+	const size = 3 << 20
+	for range 20 {
+		var other sync.WaitGroup
+		var left, right int64
+		err := Ahead(func(w io.Writer) error {
+			_, err := w.Write(make([]byte, size))
+			return err
+		}, func(r io.Reader) (err error) {
+			other.Go(func() { left, _ = io.Copy(io.Discard, r) })
+			right, err = io.Copy(io.Discard, r)
+			return err
+		})
+		other.Wait()
+		if err != nil || left+right != size {
+			t.Fatalf("%d and %d of %d bytes, %v", left, right, size, err)
 		}
 	}
 }
