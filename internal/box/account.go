@@ -55,14 +55,12 @@ func (b *Box) spend(u hutch.Usage) {
 // saveEvery is how often the record of a box that only runs is written, for its use of CPU and memory.
 const saveEvery = 10 * time.Minute
 
-// Unsaved reports whether the box ran something since the last call of Unsaved, had network traffic since its record was
-// written, or has run for long since then.
+// Unsaved reports whether the box ran something or had network traffic since its record was written, or has run for
+// long since then.
 func (b *Box) Unsaved() bool {
 	traffic := b.Traffic()
 	return read(b, func() bool {
-		before := b.saved
-		b.saved = b.rec.Used.Executions
-		return b.saved != before || traffic != b.rec.Traffic || b.inst != nil && time.Since(b.spentAt) > saveEvery
+		return b.rec.Used.Executions != b.spent.Executions || traffic != b.rec.Traffic || b.inst != nil && time.Since(b.spentAt) > saveEvery
 	})
 }
 

@@ -69,7 +69,6 @@ type Box struct {
 	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
 	health       hutch.Health
 	usage        reading
-	saved        int64       // executions that were on disk at the last look
 	spent        hutch.Usage // what Spent got so far, and what the record had at first
 	spentAt      time.Time
 

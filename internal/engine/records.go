@@ -282,6 +282,9 @@ func (e *lifecycle) watchHealth() {
 		e.mu.Unlock()
 		visit(all, func(_ int, s *sandbox) { e.examine(s) })
 		e.saveLedger(e.ctx)
+		if err := e.ledger.Sweep(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.log.Error("remove the use of expired days", "err", err)
+		}
 		e.expireSnapshots()
 	}
 }

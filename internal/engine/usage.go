@@ -86,9 +86,8 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 		all := e.visible(ctx, "")
 		unspent := make([]hutch.Usage, len(all))
 		visit(all, func(i int, s *sandbox) { unspent[i] = e.unspent(ctx, s, now) })
-		list = append(list, unspent...)
+		list = append(list, slices.DeleteFunc(unspent, hutch.Usage.Idle)...)
 	}
-	list = slices.DeleteFunc(list, func(u hutch.Usage) bool { return u.Idle() })
 	list = q.Grouped(list)
 	if len(list) > maxUsageRows {
 		return nil, hutch.Errorf(hutch.Invalid, "the answer would have %d rows, of at most %d: ask for fewer days, or for fewer groups in by", len(list), maxUsageRows)
@@ -99,7 +98,7 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 	return list, nil
 }
 
-// saveLedger saves the sums of the day. Where that fails, they wait in memory; without them a server can still end.
+// saveLedger saves the sums of the day. If that fails, they wait in memory, and the server can end without them.
 func (e *lifecycle) saveLedger(ctx context.Context) {
 	if err := e.ledger.Save(ctx); err != nil && ctx.Err() == nil {
 		e.log.Error("save what was used today", "err", err)

@@ -67,7 +67,7 @@ func (l *Ledger) Add(at time.Time, owner, image string, more hutch.Usage) {
 	l.addLocked(p, image, more)
 }
 
-// Save adds what waits to the documents, and removes expired months.
+// Save adds what waits to the documents.
 func (l *Ledger) Save(ctx context.Context) error {
 	if l.store == nil {
 		return nil
@@ -85,7 +85,7 @@ func (l *Ledger) Save(ctx context.Context) error {
 		}
 		delete(waits, p)
 	}
-	return l.sweep(ctx, time.Now().UTC())
+	return nil
 }
 
 func (l *Ledger) putBack(waits map[page]images) {
@@ -125,9 +125,12 @@ func parse(doc []byte) (images, error) {
 	return sums, json.Unmarshal(doc, &sums)
 }
 
-// sweep removes the year of months before the oldest day that a query can have, once in each month and after each start.
-func (l *Ledger) sweep(ctx context.Context, now time.Time) error {
-	if l.swept == now.Format(monthForm) {
+// Sweep removes the year of months before the oldest day that a query can have, once in each month and after each start.
+func (l *Ledger) Sweep(ctx context.Context) error {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	now := time.Now().UTC()
+	if l.store == nil || l.swept == now.Format(monthForm) {
 		return nil
 	}
 	oldest := now.AddDate(0, 0, 1-hutch.MaxUsageDays)
