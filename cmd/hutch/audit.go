@@ -240,10 +240,19 @@ func showUsageHistory(ctx context.Context, svc *client.Client, q hutch.UsageQuer
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "DAY\tOWNER\tIMAGE\tCPU\tMEMORY·TIME\tPEAK\tSENT\tRECEIVED\tRUNS\tTIME\tCOST")
 	for _, u := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GiB·s\t%.0f MiB\t%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f\n", cmp.Or(u.Day, "-"), cmp.Or(u.Owner, "-"), printable(cmp.Or(u.Image, "-")), u.CPUSeconds, u.MemorySeconds,
-			u.MemoryPeak, float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", cmp.Or(u.Day, "-"), cmp.Or(u.Owner, "-"), printable(cmp.Or(u.Image, "-")), computeCells(u), otherCells(u))
 	}
 	return t.Flush()
+}
+
+// computeCells are the columns from CPU to PEAK.
+func computeCells(u hutch.Usage) string {
+	return fmt.Sprintf("%.2f s\t%.1f GiB·s\t%.0f MiB", u.CPUSeconds, u.MemorySeconds, u.MemoryPeak)
+}
+
+// otherCells are the columns from SENT to COST.
+func otherCells(u hutch.Usage) string {
+	return fmt.Sprintf("%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f", float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
 }
 
 func ofSandbox(all hutch.UsageReport, id string) (hutch.UsageReport, error) {
@@ -263,8 +272,7 @@ func writeUsage(w io.Writer, r hutch.UsageReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SANDBOX\tOWNER\tSTATUS\tCPU\tMEMORY·TIME\tPEAK\tDISK\tSENT\tRECEIVED\tRUNS\tTIME\tCOST")
 	row := func(name string, u hutch.Usage) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GiB·s\t%.0f MiB\t%.0f MiB\t%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f\n", name, u.Owner, u.Status, u.CPUSeconds, u.MemorySeconds,
-			u.MemoryPeak, u.Disk, float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f MiB\t%s\n", name, u.Owner, u.Status, computeCells(u), u.Disk, otherCells(u))
 	}
 	for _, u := range r.Sandboxes {
 		row(u.SandboxID, u)
