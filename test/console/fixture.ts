@@ -88,6 +88,17 @@ export async function open(page: Page, path = "/", token = adminToken): Promise<
   await expect(page.getByRole("navigation", { name: "Console" }).or(page.getByRole("button", { name: "Open the navigation" })).first()).toBeVisible()
 }
 
+/** The text of the terminal that is open. */
+export const terminalRows = (page: Page) => page.locator(".xterm-rows")
+
+/** Opens a new terminal in a sandbox, and waits for its prompt. */
+export async function openTerminal(page: Page, id: string): Promise<void> {
+  await open(page, `/sandboxes/${id}/terminal`)
+  await page.getByRole("button", { name: "Open a terminal" }).click()
+  await expect(page).toHaveURL(/\/terminal\/p-/)
+  await expect(terminalRows(page)).toContainText(/[$#]/)
+}
+
 /** Signs the browser in by a token, as another tab of it does. Node does not know the name that the browser calls the console by. */
 export async function signInAs(page: Page, token: string): Promise<void> {
   const response = await fetch(`${url}/console/session`, { method: "POST", headers: { Origin: url, "Content-Type": "application/json" }, body: JSON.stringify({ token }) })

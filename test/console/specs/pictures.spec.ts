@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test"
 import { join } from "node:path"
-import { api, expect, open, test } from "../fixture"
+import { api, expect, open, openTerminal, terminalRows, test } from "../fixture"
 
 test.use({ viewport: { width: 1180, height: 720 } })
 
@@ -59,10 +59,8 @@ test("a timeline", async ({ page, makeSandbox }, info) => {
 test("a terminal", async ({ page, makeSandbox }, info) => {
   await page.emulateMedia({ colorScheme: "dark" })
   const id = await makeSandbox({ sandboxId: "shop" })
-  await open(page, `/sandboxes/${id}/terminal`)
-  await page.getByRole("button", { name: "Open a terminal" }).click()
-  await expect(page.locator(".xterm-rows")).toContainText(/[$#]/)
+  await openTerminal(page, id)
   await page.keyboard.type("git init --quiet shop && cd shop && echo '# Shop' >README.md && git add . && git status\n")
-  await expect(page.locator(".xterm-rows")).toContainText("new file")
+  await expect(terminalRows(page)).toContainText("new file")
   await picture(page, "console-terminal", info.outputDir)
 })

@@ -1,31 +1,21 @@
-import { api, checkAccessibility, expect, open, test } from "../fixture"
-import type { Page } from "@playwright/test"
+import { api, checkAccessibility, expect, open, openTerminal, terminalRows, test } from "../fixture"
 import { readFile } from "node:fs/promises"
-
-const screen = (page: Page) => page.locator(".xterm-rows")
-
-async function openTerminal(page: Page, id: string): Promise<void> {
-  await open(page, `/sandboxes/${id}/terminal`)
-  await page.getByRole("button", { name: "Open a terminal" }).click()
-  await expect(page).toHaveURL(/\/terminal\/p-/)
-  await expect(screen(page)).toContainText(/[$#]/)
-}
 
 test("a terminal is replayed, and several look at the same @runtimes", async ({ page, context, makeSandbox }) => {
   const id = await makeSandbox()
   await openTerminal(page, id)
   await page.keyboard.type("echo $((6 * 7))-first; printf '\\033[31mred\\033[0m <script>alert(1)</script>\\n'\n")
-  await expect(screen(page)).toContainText("42-first")
-  await expect(screen(page)).toContainText("<script>alert(1)</script>")
+  await expect(terminalRows(page)).toContainText("42-first")
+  await expect(terminalRows(page)).toContainText("<script>alert(1)</script>")
   await checkAccessibility(page)
   const other = await context.newPage()
   await other.goto(page.url())
-  await expect(screen(other)).toContainText("42-first")
+  await expect(terminalRows(other)).toContainText("42-first")
   await other.locator(".xterm").click()
   await other.keyboard.type("echo $((6 * 7))-second\n")
-  await expect(screen(page)).toContainText("42-second")
+  await expect(terminalRows(page)).toContainText("42-second")
   await page.reload()
-  await expect(screen(page)).toContainText("42-second")
+  await expect(terminalRows(page)).toContainText("42-second")
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download the recording" }).click()])
   const [header = "", ...events] = (await readFile(await download.path(), "utf8")).trim().split("\n")
   expect(JSON.parse(header)).toMatchObject({ version: 2, title: "terminal" })
@@ -41,7 +31,7 @@ test("it has the size of the page", async ({ page, makeSandbox }) => {
   await page.locator(".xterm").click()
   await expect(async () => {
     await page.keyboard.type("clear; stty size | tr ' ' x\n")
-    const [, rows, columns] = /(\d+)x(\d+)/.exec(await screen(page).innerText()) ?? []
+    const [, rows, columns] = /(\d+)x(\d+)/.exec(await terminalRows(page).innerText()) ?? []
     expect(Number(columns)).toBeGreaterThan(40)
     expect(Number(columns)).toBeLessThan(100)
     expect(Number(rows)).toBeLessThan(30)
@@ -67,7 +57,7 @@ for (const [what, command] of [["many lines @runtimes", "yes"], ["bytes of any k
     await page.keyboard.press("Control+c")
     await page.waitForTimeout(500) // like a user who watches; there is no event to wait for
     await page.keyboard.type("\x0freset; clear; echo $((6 * 7))-after\n")
-    await expect(screen(page)).toContainText("42-after")
+    await expect(terminalRows(page)).toContainText("42-after")
     expect(received - during, "bytes that were drawn before the prompt").toBeLessThan(8 << 20)
     expect(connections).toBe(1)
   })
@@ -85,13 +75,13 @@ test("old queries in output that is shown again are not answered", async ({ page
     expect(JSON.stringify(await api("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`))).toContain("shown")
   }).toPass()
   await open(page, `/sandboxes/${id}/terminal/${processId}`)
-  await expect(screen(page)).toContainText("shown")
+  await expect(terminalRows(page)).toContainText("shown")
   await page.reload()
-  await expect(screen(page)).toContainText("shown")
+  await expect(terminalRows(page)).toContainText("shown")
   await page.locator(".xterm").click()
   // Typed text comes after all answers. (The program requested reports of the focus, which a click causes.)
   await page.keyboard.type("q")
-  await expect(screen(page)).toContainText("71")
+  await expect(terminalRows(page)).toContainText("71")
   const { output } = await api<{ output: { data: string }[] }>("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`)
   const typed = output.map((o) => o.data).join("").split("shown")[1]?.trim().split(/\s+/) ?? []
   expect(String.fromCharCode(...typed.map((b) => parseInt(b, 16))).replaceAll(/\x1b\[[IO]/g, "")).toBe("q")
@@ -101,7 +91,7 @@ test("a link shows one terminal to anybody, who can send nothing, until it is re
   expected.push(/WebSocket connection to .*\/v1\/watch.* 404/)
   await openTerminal(page, await makeSandbox())
   await page.keyboard.type("echo $((6 * 7))-shared\n")
-  await expect(screen(page)).toContainText("42-shared")
+  await expect(terminalRows(page)).toContainText("42-shared")
   await page.getByRole("button", { name: "Share read-only" }).click()
   await page.getByRole("button", { name: "Make the link" }).click()
   const link = await page.getByLabel("The link").inputValue()
@@ -109,7 +99,7 @@ test("a link shows one terminal to anybody, who can send nothing, until it is re
   const stranger = await (await browser.newContext()).newPage() // it has no cookie
   const answer = await stranger.goto(link)
   expect(answer?.headers()["content-security-policy"]).toContain("default-src 'none'")
-  await expect(screen(stranger)).toContainText("42-shared")
+  await expect(terminalRows(stranger)).toContainText("42-shared")
   await expect(stranger.getByRole("status")).toHaveText("You can watch, and not type.")
   await checkAccessibility(stranger)
   await stranger.locator(".xterm").click()
@@ -130,6 +120,6 @@ test("a link shows one terminal to anybody, who can send nothing, until it is re
   await page.keyboard.press("Escape")
   await page.locator(".xterm").click()
   await page.keyboard.type("echo $((6 * 7))-last\n")
-  await expect(screen(page)).toContainText("42-last")
-  await expect(screen(page)).not.toContainText(/42-(typed|byhand)/)
+  await expect(terminalRows(page)).toContainText("42-last")
+  await expect(terminalRows(page)).not.toContainText(/42-(typed|byhand)/)
 })
