@@ -150,7 +150,7 @@ type UsageReport struct {
 	Owners []Usage `json:"owners"`
 }
 
-// UsageGroup is by what use of the past is grouped.
+// UsageGroup is a group of past use that gets a sum of its own.
 type UsageGroup string
 
 // The groups of use.

@@ -32,11 +32,11 @@ import (
 //	a fleet that was restored from this one      is refused
 //	a fleet with another authority               is refused
 //
-// A claim that was taken over is unsettled for settleTime, in which nobody uses the folder. That is longer than a node
-// acts without reading the claim again, so a node of the other fleet that was only slow has seen it by then, or has
-// written its own claim over it.
+// A claim that was taken over is unsettled for a while (claimTimes.settle), and no fleet uses the folder meanwhile. The
+// while is longer than a node acts without reading the claim again. So a slow node of the other fleet has seen the new
+// claim by then, or has written its own claim over it.
 //
-// The claim is not authenticated: whoever can write to the bucket can also delete everything in it.
+// The claim is not authenticated, because any program that can write to the bucket can also delete everything in it.
 
 // claimTimes are the times of a claim.
 type claimTimes struct {

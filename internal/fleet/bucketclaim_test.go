@@ -174,7 +174,7 @@ func badClaims(t *testing.T) {
 	}
 }
 
-// slowBucket holds up each claim that is written, until it is told to go on.
+// slowBucket delays the writing of each claim until the test lets it continue.
 type slowBucket struct {
 	objects.Store
 	writes, goOn chan struct{}

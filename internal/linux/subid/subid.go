@@ -20,7 +20,7 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// fewest is how many subordinate ids a user needs: those of an image, up to nobody's 65534, and one for the agent.
+// fewest is how many subordinate ids a user needs: those of an image, up to 65534 of its user nobody, and one for the agent.
 const fewest = 1 << 16
 
 // IDs are the subordinate ids of this process's user.

@@ -109,7 +109,7 @@ export type TokenWithSecret = Schemas["MintedToken"]
 export type Transfer = Schemas["Transfer"]
 export type Usage = Schemas["Usage"]
 export type UsageReport = Schemas["UsageReport"]
-/** Which past days to report, in UTC such as "2026-11-28", by default the last 30; and by what to group them, by default the day. */
+/** The past days to report, in UTC such as "2026-11-28", and the groups that each get a sum. Default: the last 30 days, by day. */
 export interface UsageQuery {
   from?: string
   to?: string

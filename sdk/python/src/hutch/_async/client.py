@@ -676,8 +676,8 @@ class AsyncHutch:
         return UsageReport.from_json(await self._call("GET", "/v1/usage"))
 
     async def usage_history(self, *, since: str | None = None, until: str | None = None, by: Sequence[str] = ()) -> list[Usage]:
-        """What was used on past days, with destroyed sandboxes. The days are in UTC, such as "2026-11-28", by default the last
-        30; `by` names groups that each get a sum, "day", "owner" and "image", by default the day."""
+        """Usage on past days, destroyed sandboxes included. The days are in UTC, such as "2026-11-28"; default the last 30.
+        `by` names the groups that each get a sum: "day", "owner", "image"; default the day."""
         query = query_of(**{"from": since, "to": until, "by": ",".join(by) or None})
         return [Usage.from_json(u) for u in await self._call("GET", "/v1/usage/history" + query)]
 
