@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -114,8 +115,7 @@ type TLS struct {
 // Sandboxes are the runtimes, and the limits and settings of sandboxes.
 type Sandboxes struct {
 	Runtime string // the default one; "" is the first that works
-	// Drivers returns the runtimes, with their state below dir; default
-	// host.Drivers.
+	// Drivers returns the runtimes, with their state below dir; default those of host.Server.
 	Drivers func(dir string, log *slog.Logger) ([]driver.Driver, error)
 	// Image says where the programs of the host image are found. Authority and Log
 	// are set by the daemon.
@@ -201,7 +201,7 @@ func (c Config) withDefaults() Config {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	c.Preview.Host = cmp.Or(c.Preview.Host, "localhost")
 	if c.Sandboxes.Drivers == nil {
-		c.Sandboxes.Drivers = host.Drivers
+		c.Sandboxes.Drivers = host.Server{Pod: os.Getenv(host.PodVariable)}.Drivers
 	}
 	if c.Log.To == nil {
 		c.Log.To = io.Discard

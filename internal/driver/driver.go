@@ -161,8 +161,32 @@ type Restorer interface {
 	// It ignores the spec's Boot.
 	Prepare(ctx context.Context, spec Spec) (Vacancy, error)
 
-	// Build names the programs that saved memory belongs to: another build may be unable to restore it.
+	// Build names the programs of new instances. Only the build that saved memory can restore it. It is empty if the
+	// driver keeps no programs: then nothing says whether it can restore what an earlier process saved.
 	Build() string
+
+	// BuildOf returns the build that restores what Save or Copy wrote to dir.
+	BuildOf(dir string) (string, error)
+
+	// Restores returns an error that says why the driver cannot restore memory of a build; nil if it can.
+	Restores(build string) error
+}
+
+// Keeper is a Restorer that keeps the programs of builds, so that memory which an older or newer version of Hutch saved can be
+// restored.
+type Keeper interface {
+	Restorer
+
+	// Contract is how the names of all builds begin that the driver can use if it has their programs; empty if it uses
+	// no others.
+	Contract() string
+
+	// Retain removes the builds that are not needed and that no instance has. Call it before instances are restored.
+	Retain(needed func(build string) bool) error
+
+	// SendBuild writes the programs of a build for ReceiveBuild, which refuses programs that are not those of the build.
+	SendBuild(build string, w io.Writer) error
+	ReceiveBuild(build string, r io.Reader) error
 }
 
 // Relocator is a Restorer that restores memory of other machines, too.
@@ -171,7 +195,7 @@ type Relocator interface {
 
 	// Relocate changes the content of dir, which Save or SaveFiles wrote on another machine, so that Restore works
 	// here: everything that differs between machines, such as the paths of images, is replaced by that of the spec. The
-	// caller has checked that Build and the image are the same.
+	// caller has checked that Restores and the image is the same.
 	Relocate(spec Spec, dir string) error
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -75,6 +76,9 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	})
 	if err != nil {
 		return before, img, "", err
+	}
+	if needs.Build, err = e.buildOf(rec.Sandbox.Runtime, dir); err != nil {
+		return before, img, "", errors.Join(err, os.RemoveAll(dir))
 	}
 	if used, err = inst.Usage(ctx); err != nil { // the copy uses CPU too
 		used.CPUSeconds = 0

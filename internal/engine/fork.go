@@ -209,11 +209,11 @@ func mergedVolumes(template, create []hutch.VolumeMount) []hutch.VolumeMount {
 
 // fits reports whether this server can restore the memory of a snapshot.
 func fits(s *snapshots.Snapshot, r driver.Restorer, ok bool) error {
-	switch {
-	case !ok:
+	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore memory: create with filesOnly", s.Snapshot.Runtime)
-	case s.Build != r.Build():
-		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q is of %s, and this server has %s: create with filesOnly for its files, or make the snapshot again", s.Snapshot.ID, s.Build, r.Build())
+	}
+	if err := r.Restores(s.Build); err != nil {
+		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q cannot be restored here: %v; create with filesOnly for its files, or make the snapshot again", s.Snapshot.ID, err)
 	}
 	return nil
 }

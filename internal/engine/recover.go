@@ -53,6 +53,9 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	if e.opt.Restored {
 		e.relocateAll(ctx)
 	}
+	if err := e.retainBuilds(); err != nil {
+		e.log.Warn("programs that no saved memory needs could not be removed", "err", err)
+	}
 	for _, s := range e.sandboxes {
 		if err := e.recoverAsleep(ctx, s); err != nil {
 			return err

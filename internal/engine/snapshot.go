@@ -130,7 +130,7 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 	if !ok {
 		return nil
 	}
-	snap.Build, snap.Snapshot.Memory = r.Build(), true
+	snap.Snapshot.Memory = true
 	return e.quiesce(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
 		defer e.attach(s, inst, agent)
 		began := time.Now()
@@ -140,6 +140,9 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 		}
 		err := copyMemory(ctx, saver, agent, snap.Memory())
 		snap.Snapshot.Stood = hutch.InSeconds(time.Since(began))
+		if err == nil {
+			snap.Build, err = r.BuildOf(snap.Memory())
+		}
 		return err
 	})
 }

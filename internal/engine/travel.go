@@ -22,18 +22,85 @@ import (
 
 // Machine describes this machine, to compare with the needs of images.
 func (e *Engine) Machine(ctx context.Context) travel.Machine {
-	m := travel.Machine{Builds: map[string]string{}, Host: travel.Host(), CPU: travel.CPU()}
+	m := travel.Machine{Builds: map[string]string{}, Contracts: map[string]string{}, Host: travel.Host(), CPU: travel.CPU()}
 	for _, d := range e.opt.Drivers {
-		m.Builds[d.Name()] = buildOf(d)
+		m.Builds[d.Name()] = ""
+		if r, ok := driver.As[driver.Restorer](d); ok {
+			m.Builds[d.Name()] = r.Build()
+		}
+		if k, ok := driver.As[driver.Keeper](d); ok && k.Contract() != "" {
+			m.Contracts[d.Name()] = k.Contract()
+		}
 	}
 	return m
 }
 
-func buildOf(d driver.Driver) string {
-	if r, ok := driver.As[driver.Restorer](d); ok {
-		return r.Build()
+// HasBuild reports whether memory that a build of a runtime saved can be restored here now.
+func (e *Engine) HasBuild(runtime, build string) bool {
+	d, err := e.instances.Driver(runtime)
+	if err != nil {
+		return false
 	}
-	return ""
+	r, ok := driver.As[driver.Restorer](d)
+	return ok && r.Restores(build) == nil
+}
+
+// SendBuild writes the programs of a build for ReceiveBuild on another machine.
+func (e *Engine) SendBuild(runtime, build string, w io.Writer) error {
+	k, err := e.keeper(runtime)
+	if err != nil {
+		return err
+	}
+	return k.SendBuild(build, w)
+}
+
+// ReceiveBuild keeps the programs of a build that another machine sent. It refuses others.
+func (e *Engine) ReceiveBuild(runtime, build string, r io.Reader) error {
+	k, err := e.keeper(runtime)
+	if err != nil {
+		return err
+	}
+	return k.ReceiveBuild(build, r)
+}
+
+func (e *Engine) keeper(runtime string) (driver.Keeper, error) {
+	d, err := e.instances.Driver(runtime)
+	if err != nil {
+		return nil, err
+	}
+	k, ok := driver.As[driver.Keeper](d)
+	if !ok {
+		return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s keeps no programs of other versions of Hutch", runtime)
+	}
+	return k, nil
+}
+
+// retainBuilds removes the kept programs with which nothing was saved that is still here.
+func (e *lifecycle) retainBuilds() error {
+	for _, d := range e.opt.Drivers {
+		k, ok := driver.As[driver.Keeper](d)
+		if !ok {
+			continue
+		}
+		needed := map[string]bool{}
+		for _, s := range e.sandboxes {
+			if s.Sandbox().Runtime != d.Name() || !e.saved.HasMemory(s.Key()) {
+				continue
+			}
+			build, err := k.BuildOf(e.saved.Memory(s.Key()))
+			if err != nil {
+				return err
+			}
+			needed[build] = true
+		}
+		for _, snap := range e.snaps.List(snapshots.Viewer{Server: true}) {
+			needed[snap.Build] = true
+		}
+		if err := k.Retain(func(build string) bool { return needed[build] }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Asleep calls do with a sleeping sandbox, which stays asleep meanwhile. The context of do ends when another call needs the
@@ -47,6 +114,9 @@ func (e *Engine) Asleep(ctx context.Context, owner, id string, do func(ctx conte
 		rec := s.Record()
 		key, memory := s.Key(), e.inFolder(rec)
 		needs, err := e.needs(rec, memory, rec.Sandbox.Status == hutch.Hibernated)
+		if err == nil && memory {
+			needs.Build, err = e.buildOf(rec.Sandbox.Runtime, e.saved.Memory(key))
+		}
 		if err != nil {
 			return err
 		}
@@ -89,7 +159,7 @@ func (e *lifecycle) inFolder(rec store.Record) bool {
 	return rec.Sandbox.Status == hutch.Hibernated || e.saved.HasMemory(rec.Key)
 }
 
-// needs returns the requirements of a saved sandbox on a machine. folder says that it is saved as a folder, and memory that its memory is in
+// needs returns the requirements of a saved sandbox on a machine, without its build. folder says that it is saved as a folder, and memory that its memory is in
 // that folder. The error says why it cannot leave this one.
 func (e *lifecycle) needs(rec store.Record, folder, memory bool) (n travel.Needs, err error) {
 	v := rec.Sandbox
@@ -107,7 +177,6 @@ func (e *lifecycle) needs(rec store.Record, folder, memory bool) (n travel.Needs
 	if _, ok := driver.As[driver.Relocator](d); !ok {
 		return n, hutch.Errorf(hutch.Unsupported, "what the runtime %s saves is good on one machine only", v.Runtime)
 	}
-	n.Build = buildOf(d)
 	if memory {
 		n.CPU = travel.CPU()
 		if v.Image == image.HostName {
@@ -115,6 +184,19 @@ func (e *lifecycle) needs(rec store.Record, folder, memory bool) (n travel.Needs
 		}
 	}
 	return n, nil
+}
+
+// buildOf returns the build that restores the memory of a saved sandbox.
+func (e *lifecycle) buildOf(runtime, dir string) (string, error) {
+	d, err := e.instances.Driver(runtime)
+	if err != nil {
+		return "", err
+	}
+	r, ok := driver.As[driver.Restorer](d)
+	if !ok {
+		return "", nil
+	}
+	return r.BuildOf(dir)
 }
 
 // Arrive adds a sandbox whose record is in the store to this machine, asleep. read passes on what Asleep sent, or Checkpoint at the
@@ -232,7 +314,7 @@ func (e *lifecycle) relocateAll(ctx context.Context) {
 		}
 	}
 	for _, snap := range e.snaps.List(snapshots.Viewer{Server: true}) {
-		if snap.Build == "" { // it has no memory
+		if !snap.Snapshot.Memory {
 			continue
 		}
 		if err := snap.Change(func() error { return e.relocate(ctx, snap.Record, snap.Memory()) }); err != nil {

@@ -33,6 +33,9 @@ type Travel struct {
 // Sleepers are the sandboxes of a node; package engine says more of each method.
 type Sleepers interface {
 	Machine(ctx context.Context) travel.Machine
+	HasBuild(runtime, build string) bool
+	SendBuild(runtime, build string, w io.Writer) error
+	ReceiveBuild(runtime, build string, r io.Reader) error
 	Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error)
 	Asleep(ctx context.Context, owner, id string, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) error
 	Depart(ctx context.Context, owner, id string, leave func(context.Context) error) error
@@ -76,7 +79,9 @@ type carrier struct {
 	counted map[Transfer]Outcomes
 	rounds  sync.Mutex // held by the background round that is under way
 	cleaned time.Time
-	saving  sync.Mutex // held while a checkpoint is made: one at a time
+	saving  sync.Mutex      // held while a checkpoint is made: one at a time
+	keeping sync.Mutex      // held while the programs of a build are written to the bucket; guards builds
+	builds  map[string]bool // builds that the bucket has
 }
 
 // folderOf returns the folder of the fleet whose images have a key.
@@ -88,7 +93,7 @@ func folderOf(key []byte) string {
 func newCarrier(t Travel, r *resident) *carrier {
 	return &carrier{
 		Travel: t, r: r, folder: folderOf(t.Key), slots: make(chan struct{}, carriers),
-		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, cleaned: time.Now(),
+		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, builds: map[string]bool{}, cleaned: time.Now(),
 	}
 }
 
@@ -175,6 +180,9 @@ func (c *carrier) keep(ctx context.Context, name Name) error {
 
 // write writes an image to the bucket, and then notes it in the directory.
 func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
+	if err := c.keepBuild(ctx, of.Needs); err != nil {
+		return travel.Image{}, fmt.Errorf("write the programs that it needs to the bucket: %w", err)
+	}
 	key := c.folder + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
 	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealedAs(name, of.RecordKey), send)
 	if err != nil {
@@ -183,6 +191,9 @@ func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send fu
 	img.RecordKey, img.Needs, img.Checkpoint = of.RecordKey, of.Needs, of.Checkpoint
 	if err = note(img); errors.Is(err, errMoved) { // after another error the directory may have the key
 		c.drop(key)
+	}
+	if err == nil {
+		err = c.keepOldBuild(ctx, of.Needs)
 	}
 	return img, err
 }
@@ -301,6 +312,9 @@ func (c *carrier) fetch(ctx context.Context, h Holder) error {
 	defer context.AfterFunc(c.r.f.life, cancel)()
 	if err := c.machine.Lacks(h.Image.Needs); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "the sandbox %q cannot wake on the node %s: %v; it stays in the bucket", h.ID, c.me(), err)
+	}
+	if err := c.bringBuild(ctx, h.Image.Needs); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "the sandbox %q stays in the bucket: its programs could not be fetched to the node %s: %v", h.ID, c.me(), err).Because(err)
 	}
 	defer c.r.expect(h.Name)()
 	began := time.Now()
@@ -601,4 +615,5 @@ func (c *carrier) clean(ctx context.Context) {
 			c.drop(key)
 		}
 	}
+	c.cleanBuilds(ctx, keys)
 }

@@ -261,7 +261,17 @@ func (d *Directory) holders(ctx context.Context, condition string, args ...any) 
 
 // images lists the keys of all images.
 func (d *Directory) images(ctx context.Context) (map[string]bool, error) {
-	rows, err := d.db.Query(ctx, "SELECT i->>'key' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i IS NOT NULL")
+	return d.set(ctx, "SELECT i->>'key' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i IS NOT NULL")
+}
+
+// builds lists the builds that images need, and those of the nodes.
+func (d *Directory) builds(ctx context.Context) (map[string]bool, error) {
+	return d.set(ctx, `SELECT i->'needs'->>'build' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i->'needs'->>'build' IS NOT NULL
+		UNION SELECT b.value FROM fleet_nodes, json_each_text((machine->'builds')::json) b WHERE machine->'builds' IS NOT NULL`)
+}
+
+func (d *Directory) set(ctx context.Context, query string) (map[string]bool, error) {
+	rows, err := d.db.Query(ctx, query)
 	if err != nil {
 		return nil, databaseError(err)
 	}

@@ -21,21 +21,34 @@ import (
 	"hutch/internal/driver/native"
 )
 
-// Drivers is DriversWith the template of pods that the environment names.
+// Drivers makes the drivers of this program, in the order of preference. They keep their state below dir, and no
+// programs: what they save is only good for the same ones.
 func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
-	return DriversWith(os.Getenv("HUTCH_KUBERNETES_POD"))(dir, log)
+	return drivers(dir, "", Server{Pod: os.Getenv(PodVariable)}, log)
 }
 
-// DriversWith returns a function that makes the drivers of this program, in the
-// order of preference. They keep their state below dir. The runtime kubernetes is
-// among them if pod, the file with the template of its pods, is given, or was once.
-func DriversWith(pod string) func(dir string, log *slog.Logger) ([]driver.Driver, error) {
-	return func(dir string, log *slog.Logger) ([]driver.Driver, error) { return drivers(dir, pod, log) }
+// PodVariable is the environment variable that names the file with the template of pods.
+const PodVariable = "HUTCH_KUBERNETES_POD"
+
+// Server are the settings of the drivers of a server.
+type Server struct {
+	// Pod is the file with the template of pods. The runtime kubernetes is among the drivers if it is given, or was once.
+	Pod string
+	// NewBuildOnly makes the server wake sandboxes with their memory only if this version of Hutch saved it.
+	NewBuildOnly bool
 }
 
-func drivers(dir, pod string, log *slog.Logger) ([]driver.Driver, error) {
+// Drivers makes the drivers of a server, in the order of preference. They keep their state, and the programs that what
+// they save needs, below dir.
+func (s Server) Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
+	return drivers(dir, filepath.Join(dir, "builds"), s, log)
+}
+
+func drivers(dir, builds string, s Server, log *slog.Logger) ([]driver.Driver, error) {
 	agent, runsc := program("hutch-agent"), program("hutch-runsc")
-	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Log: log})
+	g, err := gvisor.New(gvisor.Options{
+		Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Builds: builds, OldBuilds: !s.NewBuildOnly, Log: log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
@@ -48,7 +61,7 @@ func drivers(dir, pod string, log *slog.Logger) ([]driver.Driver, error) {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
 	all := []driver.Driver{g, n, c}
-	k, err := kubernetes.New(kubernetes.Options{Dir: filepath.Join(dir, inPods), Pod: pod})
+	k, err := kubernetes.New(kubernetes.Options{Dir: filepath.Join(dir, inPods), Pod: s.Pod})
 	switch {
 	case errors.Is(err, kubernetes.ErrNoTemplate): // this server makes no pods
 	case err != nil:

@@ -37,14 +37,14 @@ func inEachServer(patterns ...string) (all []string) {
 	return all
 }
 
-// isHalf reports whether a path belongs to a snapshot that is being made or deleted, to the backup of a folder that is being written, or to
+// isHalf reports whether a path belongs to a snapshot that is being made or deleted, to programs that are being copied, to the backup of a folder that is being written, or to
 // memory that is being saved or copied.
 func isHalf(rel string) bool {
 	parts := strings.Split(rel, "/")
 	if len(parts) < 3 || parts[0] != datadir.Server && parts[0] != datadir.Conversation {
 		return false
 	}
-	return parts[1] == "snapshots" && strings.HasPrefix(parts[2], ".") ||
+	return (parts[1] == "snapshots" || parts[1] == "builds") && strings.HasPrefix(parts[2], ".") ||
 		parts[1] == "backups" && strings.HasSuffix(rel, ".new") ||
 		(parts[1] == "memory" || parts[1] == checkpoints) && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
 }

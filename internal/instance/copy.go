@@ -128,6 +128,9 @@ func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who w
 // Restore makes an instance that continues from the state that a driver saved to dir: in a vacant one of the pool, if
 // there is one.
 func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
+	if build, err := r.BuildOf(dir); err != nil || build != r.Build() { // the vacant instances are of this build
+		return r.Restore(ctx, spec, dir)
+	}
 	s, ok := m.pool.Take(Vacant(KindOf(v)))
 	if !ok {
 		return r.Restore(ctx, spec, dir)

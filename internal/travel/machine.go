@@ -35,7 +35,7 @@ func CPU() []string {
 var packages = []string{"/etc/os-release", "/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm/rpmdb.sqlite"}
 
 // Host names the programs of this machine: machines with the same packages, and the same other programs, have the same
-// name.
+// name. The programs of Hutch are not counted, because upgrades replace them.
 func Host() string {
 	h := sha256.New()
 	for _, path := range packages {
@@ -45,6 +45,9 @@ func Host() string {
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/local/lib"} {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
+			if e.Name() == "hutch" || strings.HasPrefix(e.Name(), "hutch-") {
+				continue
+			}
 			if info, err := e.Info(); err == nil {
 				fmt.Fprintln(h, filepath.Join(dir, e.Name()), info.Mode(), info.Size(), info.ModTime().Unix())
 			}

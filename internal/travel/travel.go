@@ -56,13 +56,16 @@ type Needs struct {
 // Machine is the properties of a machine that Needs are compared with.
 type Machine struct {
 	Builds map[string]string `json:"builds"` // builds of its runtimes, by name; empty for one that saves no memory
-	Host   string            `json:"host"`
-	CPU    []string          `json:"cpu"`
+	// Contracts are, by runtime, how the names of all builds begin that it can use once it has their programs.
+	Contracts map[string]string `json:"contracts,omitempty"`
+	Host      string            `json:"host"`
+	CPU       []string          `json:"cpu"`
 }
 
 // Lacks names the features that a machine lacks for an image; nil if it lacks none.
 func (m Machine) Lacks(n Needs) error {
 	build, ok := m.Builds[n.Runtime]
+	contract := m.Contracts[n.Runtime]
 	var missing []string
 	for _, f := range n.CPU {
 		if !slices.Contains(m.CPU, f) {
@@ -72,8 +75,8 @@ func (m Machine) Lacks(n Needs) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("it does not have the runtime %s", n.Runtime)
-	case n.Build != "" && n.Build != build:
-		return fmt.Errorf("its runtime is %s, and the memory was saved by %s: bring the nodes to one version of Hutch", build, n.Build)
+	case n.Build != "" && n.Build != build && (contract == "" || !strings.HasPrefix(n.Build, contract)):
+		return fmt.Errorf("its programs are the build %.20s, and the memory was saved by the build %.20s: bring the nodes to one version of Hutch", build, n.Build)
 	case n.Host != "" && n.Host != m.Host:
 		return errors.New("its system programs, which the image host consists of, are others: update both machines to the same packages, or use an image of a registry")
 	case len(missing) > 0:

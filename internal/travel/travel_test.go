@@ -211,11 +211,12 @@ func TestBucketThatReadsNothing(t *testing.T) {
 }
 
 func TestLacks(t *testing.T) {
-	m := travel.Machine{Builds: map[string]string{"gvisor": "1", "native": ""}, Host: "h", CPU: []string{"a", "b"}}
+	m := travel.Machine{Builds: map[string]string{"gvisor": "1", "native": ""}, Contracts: map[string]string{"gvisor": "c1-"}, Host: "h", CPU: []string{"a", "b"}}
 	for why, n := range map[string]travel.Needs{
 		"":                     {Runtime: "gvisor", Build: "1", Host: "h", CPU: []string{"b"}},
 		"the runtime docker":   {Runtime: "docker"},
-		"saved by 2":           {Runtime: "gvisor", Build: "2"},
+		"the build c2-3":       {Runtime: "gvisor", Build: "c2-3"},
+		"the build 2":          {Runtime: "gvisor", Build: "2"},
 		"system programs":      {Runtime: "gvisor", Build: "1", Host: "other"},
 		"processor lacks c, d": {Runtime: "gvisor", Build: "1", CPU: []string{"a", "c", "d"}},
 	} {
@@ -223,5 +224,8 @@ func TestLacks(t *testing.T) {
 		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%+v: %v", n, err)
 		}
+	}
+	if err := m.Lacks(travel.Needs{Runtime: "gvisor", Build: "c1-2"}); err != nil {
+		t.Errorf("programs that can be fetched: %v", err)
 	}
 }

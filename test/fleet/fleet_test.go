@@ -33,7 +33,8 @@ type node struct {
 	*client.Client
 	name, data, url string
 	args            []string
-	alone           bool // it is a server, and no node of a fleet
+	alone           bool   // it is a server, and no node of a fleet
+	programs        string // the folder of its programs, if they are not those under test
 	cmd             *exec.Cmd
 	said            hutchtest.Buffer
 }
@@ -68,7 +69,11 @@ func (n *node) start(t *testing.T) {
 	if !n.alone {
 		args = append(args, "--fleet-listen", "127.0.0.1:0")
 	}
-	n.cmd = exec.Command(hutchtest.Program(t, "hutch"), append(args, n.args...)...)
+	program := hutchtest.Program(t, "hutch")
+	if n.programs != "" {
+		program = filepath.Join(n.programs, "hutch")
+	}
+	n.cmd = exec.Command(program, append(args, n.args...)...)
 	n.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	n.cmd.Stderr = &n.said
 	out, err := n.cmd.StdoutPipe()

@@ -12,11 +12,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/builds"
 	"hutch/internal/driver/memguard"
 	"hutch/internal/linux/cgroup"
 )
@@ -26,6 +26,11 @@ type Options struct {
 	driver.Options
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
+	// Builds is a folder to keep the programs in, so that another version of Hutch can restore what this one saves.
+	// Empty means that they are not kept, and saves are only good for the same programs.
+	Builds string
+	// OldBuilds allows to restore memory that kept programs of other versions saved, in these programs.
+	OldBuilds bool
 	// Log gets the instances that were slow to start; nil for none.
 	Log *slog.Logger
 }
@@ -35,7 +40,9 @@ type Driver struct {
 	opt    Options
 	tree   *cgroup.Tree // nil where there are no control groups
 	prefix string       // prefix of the names of this driver's groups
-	build  func() string
+
+	kept  *builds.Store // nil if no builds are kept
+	build builds.Build  // the programs of new instances
 
 	firstTime time.Duration
 }
@@ -44,7 +51,10 @@ var _ driver.Driver = (*Driver)(nil)
 
 // New returns a driver on its state folder. It starts nothing.
 func New(opt Options) (*Driver, error) {
-	for _, path := range []*string{&opt.Dir, &opt.Agent, &opt.Runsc} {
+	for _, path := range []*string{&opt.Dir, &opt.Agent, &opt.Runsc, &opt.Builds} {
+		if *path == "" {
+			continue
+		}
 		abs, err := filepath.Abs(*path)
 		if err != nil {
 			return nil, err
@@ -55,7 +65,10 @@ func New(opt Options) (*Driver, error) {
 		return nil, err
 	}
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	d := &Driver{opt: opt, firstTime: firstTime, build: sync.OnceValue(func() string { return readBuild(opt.Runsc, opt.Agent) })}
+	d := &Driver{opt: opt, firstTime: firstTime, build: builds.Build{Runsc: opt.Runsc, Agent: opt.Agent}}
+	if err := d.keepBuilds(); err != nil {
+		return nil, err
+	}
 	tree, err := cgroup.Find()
 	if err == nil {
 		d.tree = tree
@@ -174,10 +187,14 @@ func (d *Driver) create(ctx context.Context, p folder, spec driver.Spec, from or
 			return nil, err
 		}
 	}
-	if err := p.writeBundle(spec, d.opt.Agent, from); err != nil {
+	build := d.build
+	if from.memory != nil {
+		build = from.build
+	}
+	if err := errors.Join(build.Mark(p.dir), p.writeBundle(spec, build.Agent, from)); err != nil {
 		return nil, err
 	}
-	if err := d.launch(ctx, p, spec.Limits); err != nil {
+	if err := d.launch(ctx, p, build.Runsc, spec.Limits); err != nil {
 		return nil, err
 	}
 	procs, err := p.processes()

@@ -18,7 +18,7 @@ import (
 )
 
 // launch runs runsc to create the sandbox, in the instance's control group.
-func (d *Driver) launch(ctx context.Context, p folder, l hutch.Limits) error {
+func (d *Driver) launch(ctx context.Context, p folder, program string, l hutch.Limits) error {
 	var gate, log pipe
 	defer gate.close()
 	defer log.close()
@@ -35,7 +35,7 @@ func (d *Driver) launch(ctx context.Context, p folder, l hutch.Limits) error {
 		return err
 	}
 	defer files.Close()
-	cmd := d.runsc(p, l)
+	cmd := d.runsc(p, program, l)
 	cmd.ExtraFiles = []*os.File{gate.r, log.w, upper, files} // 3 to 6: see upperFile
 	if err := p.start(cmd); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (d *Driver) launch(ctx context.Context, p folder, l hutch.Limits) error {
 
 // runsc returns the command that creates a sandbox. The sandbox inherits only the null device and the log. Nothing
 // reads the log after the create, so nothing inside can fill the host's disk with it.
-func (d *Driver) runsc(p folder, l hutch.Limits) *exec.Cmd {
-	cmd := exec.Command(d.opt.Runsc,
+func (d *Driver) runsc(p folder, program string, l hutch.Limits) *exec.Cmd {
+	cmd := exec.Command(program,
 		"--root="+p.state(),
 		"--log=/proc/self/fd/4",
 		"--platform=systrap",

@@ -24,7 +24,11 @@ func (d *Driver) Relocate(spec driver.Spec, dir string) error {
 		}
 		return err
 	}
-	here, err := bundle(spec, d.opt.Agent)
+	build, err := d.buildOf(dir)
+	if err != nil {
+		return err
+	}
+	here, err := bundle(spec, build.Agent)
 	if err != nil {
 		return err
 	}

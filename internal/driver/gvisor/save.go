@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/builds"
 	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/durable"
 )
@@ -75,7 +76,8 @@ func (i *instance) Copy(ctx context.Context, dir string) error {
 
 // checkpoint writes the memory. It cannot be cancelled, because the sandbox would continue it without us.
 func (i *instance) checkpoint(ctx context.Context, dir string) error {
-	if err := copyFile(filepath.Join(dir, configFile), i.config()); err != nil {
+	build, err := builds.Marked(i.dir)
+	if err := errors.Join(err, builds.Build{Name: build}.Mark(dir), copyFile(filepath.Join(dir, configFile), i.config())); err != nil {
 		return err
 	}
 	files, err := openSaved(dir, os.O_RDWR|os.O_CREATE|os.O_EXCL)
@@ -148,6 +150,10 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 		return nil, err
 	}
 	defer files.close()
+	build, err := d.buildOf(dir)
+	if err != nil {
+		return nil, err
+	}
 	var was specs.Spec
 	if err := readConfig(filepath.Join(dir, configFile), &was); err != nil {
 		return nil, err
@@ -156,7 +162,7 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	if err != nil {
 		return nil, err
 	}
-	return d.make(ctx, spec, origin{memory: files, config: config})
+	return d.make(ctx, spec, origin{memory: files, config: config, build: build})
 }
 
 // moved adapts the configuration of a saved sandbox to another instance. Everything else must be identical.
@@ -182,7 +188,8 @@ func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string)
 
 // origin is the saved state that a sandbox starts from; the zero origin means none.
 type origin struct {
-	memory saved  // all of it
-	config []byte // the configuration of the saved sandbox, which must be identical
-	layer  string // the path of an archive of its writable layer
+	memory saved        // all of it
+	config []byte       // the configuration of the saved sandbox, which must be identical
+	build  builds.Build // the programs that saved it
+	layer  string       // the path of an archive of its writable layer
 }
