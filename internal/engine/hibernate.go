@@ -163,7 +163,15 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 	}
 	reason := s.Sandbox().Reason // the reason of a sandbox that continues from a checkpoint
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		for range restoreTries {
+		build, err := r.BuildOf(e.saved.Memory(s.Key()))
+		if err != nil {
+			return nil, err
+		}
+		tries, lost := restoreTries, "the programs of this host having changed"
+		if err := r.Restores(build); build != "" && err != nil {
+			tries, lost = 0, "because "+err.Error()
+		}
+		for range tries {
 			killed := e.instances.Kills()
 			inst, err := e.restoreMemory(ctx, r, s, spec)
 			if err == nil || ctx.Err() != nil {
@@ -180,7 +188,7 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 				return nil, errBusy.Because(err)
 			}
 		}
-		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
+		reason = "its memory could not be restored, " + lost + ": its files are as they were, its processes have ended"
 		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Key()))
 	}
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}, reason: &reason}); err != nil {

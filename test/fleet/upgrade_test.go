@@ -101,7 +101,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	upgrade("newest", "--old-builds=false")
 	n.sh(t, id, "true")
-	if v, err := n.Sandbox(t.Context(), id); err != nil || v.Reason == "" {
+	if v, err := n.Sandbox(t.Context(), id); err != nil || !strings.Contains(v.Reason, "--old-builds=false") {
 		t.Errorf("with its files only, it says %+v %v", v, err)
 	}
 	for _, sb := range []string{id, other} {
