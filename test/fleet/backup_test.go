@@ -209,8 +209,8 @@ func TestBackupWithBucket(t *testing.T) {
 	}
 }
 
-// TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost. A restore that is
-// killed leaves the database empty, and is repeated.
+// TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost, with a newer version of
+// Hutch: the backup has the programs that its memory needs. A restore that is killed leaves the database empty, and is repeated.
 func TestBackupOfOneServer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the server of this test needs root")
@@ -306,7 +306,11 @@ func TestBackupOfOneServer(t *testing.T) {
 	if said := n.must(t, "installation", "restore", file); !strings.Contains(said, "and the database: ") {
 		t.Errorf("it says %q", said)
 	}
+	n.programs = versionOf(t, "new")
 	n.start(t)
+	if got := n.builds(t); got != 2 {
+		t.Errorf("%d builds are kept", got)
+	}
 	for _, id := range []string{"awake", "asleep"} {
 		if got := n.sh(t, id, askItself); got != id {
 			t.Errorf("the web server in %s says %q", id, got)
