@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"hutch"
 )
 
@@ -210,5 +212,28 @@ func TestMark(t *testing.T) {
 	}
 	if name, err := Marked(dir); err != nil || name != "p1c1-x" {
 		t.Errorf("%q %v", name, err)
+	}
+}
+
+// TestNotExecutable: programs are not kept where they cannot be executed.
+func TestNotExecutable(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", unix.MS_NOEXEC, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := Open(dir, "p1c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Add(install(t, t.TempDir(), "one")); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("%v", err)
 	}
 }
