@@ -57,6 +57,12 @@ func TestScale(t *testing.T) {
 	most, least := spread(t, b)
 	t.Logf("%d sandboxes: the fullest node holds %d, the emptiest %d", count, most, least)
 
+	var bytes int64
+	if err := pgtest.Connect(t, b.store).QueryRow(t.Context(), "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE relname LIKE 'fleet%' AND relkind = 'r'").Scan(&bytes); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the fleet's tables and their indexes have %d bytes for each sandbox", bytes/int64(count))
+
 	for _, e := range here {
 		e.setAll(hutch.Hibernated)
 	}
