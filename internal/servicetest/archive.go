@@ -14,7 +14,10 @@ import (
 	"hutch"
 )
 
-func (s *suite) archives() map[string]func(*testing.T) {
+// archiveTests are tests of folders as archives.
+type archiveTests struct{ *suite }
+
+func (s archiveTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"ThereAndBack":    s.thereAndBack,
 		"ByPrograms":      s.byPrograms,
@@ -35,7 +38,7 @@ const (
 	show = `find . ! -type p -printf '%P %y %m %l\n' | LC_ALL=C sort; cat bin "odd name" sub/big .hidden | md5sum; stat -c %Y bin`
 )
 
-func (s *suite) thereAndBack(t *testing.T) {
+func (s archiveTests) thereAndBack(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, planted)
 	want := s.run(t, id, "cd t && chmod 755 . && "+show)
@@ -57,7 +60,7 @@ func (s *suite) thereAndBack(t *testing.T) {
 	s.run(t, id, "chmod -R u+w .") // so that it can be removed
 }
 
-func (s *suite) byPrograms(t *testing.T) {
+func (s archiveTests) byPrograms(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p t/d && echo x > t/d/f && ln t/d/f t/d/hard && /bin/tar cf a.tar -C t . && /bin/tar czf a.tgz -C t d && python3 -m zipfile -c a.zip t/d")
 	for name, file := range map[string]string{"a.tar": "d/hard", "a.tgz": "d/hard", "a.zip": "d/f"} {
@@ -82,7 +85,7 @@ func (s *suite) byPrograms(t *testing.T) {
 	}
 }
 
-func (s *suite) packChosen(t *testing.T) {
+func (s archiveTests) packChosen(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p t/a t/b .dot && touch t/a/1 t/b/2 t/3 .dot/4")
 	var b bytes.Buffer
@@ -132,7 +135,7 @@ func tarOf(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	return &b
 }
 
-func (s *suite) hostileArchives(t *testing.T) {
+func (s archiveTests) hostileArchives(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p in/there outside && echo safe > outside/f && ln -s ../outside in/link && ln -s /tmp in/abs")
 	link := func(name, to string) tar.Header {
@@ -184,7 +187,7 @@ func zipOf(t *testing.T, names ...string) *bytes.Buffer {
 	return &b
 }
 
-func (s *suite) unpackOver(t *testing.T) {
+func (s archiveTests) unpackOver(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p d/dir && echo old > d/f && echo other > o && ln o d/hard")
 	if err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "d"}, tarOf(t, tar.Header{Name: "f"}, tar.Header{Name: "hard"}, tar.Header{Name: "dir/g"})); err != nil {
@@ -197,7 +200,7 @@ func (s *suite) unpackOver(t *testing.T) {
 	wantKind(t, hutch.Conflict, err, "a file in place of a folder")
 }
 
-func (s *suite) notArchive(t *testing.T) {
+func (s archiveTests) notArchive(t *testing.T) {
 	id := s.open(t)
 	whole := tarOf(t, tar.Header{Name: "f"})
 	for name, content := range map[string]string{
@@ -232,7 +235,7 @@ type zeroReader struct{}
 
 func (zeroReader) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-func (s *suite) bombs(t *testing.T) {
+func (s archiveTests) bombs(t *testing.T) {
 	if s.NoIsolation {
 		t.Skip("without isolation there is no disk limit")
 	}
@@ -244,7 +247,7 @@ func (s *suite) bombs(t *testing.T) {
 	}
 }
 
-func (s *suite) fullDisk(t *testing.T) {
+func (s archiveTests) fullDisk(t *testing.T) {
 	if s.NoIsolation {
 		t.Skip("without isolation there is no disk limit")
 	}
@@ -260,7 +263,7 @@ func (s *suite) fullDisk(t *testing.T) {
 	}
 }
 
-func (s *suite) brokenArchive(t *testing.T) {
+func (s archiveTests) brokenArchive(t *testing.T) {
 	id := s.open(t)
 	oops := errors.New("oops")
 	err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "x"}, broken{bytes.NewReader(tarOf(t, tar.Header{Name: "f"}).Bytes()[:700]), oops})

@@ -15,8 +15,10 @@ import (
 	"hutch"
 )
 
-// files are the tests of reading, writing and finding files.
-func (s *suite) files() map[string]func(*testing.T) {
+// fileTests are tests of reading, writing and finding files.
+type fileTests struct{ *suite }
+
+func (s fileTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"WhatIsWrittenIsRead":    s.writeRead,
 		"AnyBytes":               s.anyBytes,
@@ -73,7 +75,7 @@ func (s *suite) part(t *testing.T, id string, req hutch.ReadRequest) string {
 }
 
 // names lists a folder, as paths relative to it.
-func (s *suite) names(t *testing.T, id string, req hutch.ListRequest) []string {
+func (s fileTests) names(t *testing.T, id string, req hutch.ListRequest) []string {
 	t.Helper()
 	top, err := s.svc.Stat(bounded(t), id, req.Path)
 	if err != nil {
@@ -89,7 +91,7 @@ func (s *suite) names(t *testing.T, id string, req hutch.ListRequest) []string {
 	return names
 }
 
-func (s *suite) writeRead(t *testing.T) {
+func (s fileTests) writeRead(t *testing.T) {
 	id := s.open(t)
 	info := s.put(t, id, "a/b/c.txt", "hello\n")
 	if info.Name != "c.txt" || !strings.HasSuffix(info.Path, "/a/b/c.txt") || info.Path[0] != '/' ||
@@ -123,7 +125,7 @@ func (s *suite) writeRead(t *testing.T) {
 }
 
 // attributes are kept with a file, are in lists on request, and end with the file.
-func (s *suite) attributes(t *testing.T, id string) {
+func (s fileTests) attributes(t *testing.T, id string) {
 	t.Helper()
 	const path = "kept/with.txt"
 	given := map[string]string{"author": "ada", "e2b.purpose": "ünïcödé"}
@@ -158,7 +160,7 @@ func (s *suite) attributes(t *testing.T, id string) {
 }
 
 // keepsAttributes checks that an edit and a copy keep the attributes of a file, and that a read-only file can get some.
-func (s *suite) keepsAttributes(t *testing.T, id, path string, given map[string]string) {
+func (s fileTests) keepsAttributes(t *testing.T, id, path string, given map[string]string) {
 	t.Helper()
 	if _, err := s.svc.EditFile(bounded(t), id, hutch.EditRequest{Path: path, Old: "x", New: "y"}); err != nil {
 		t.Error(err)
@@ -176,7 +178,7 @@ func (s *suite) keepsAttributes(t *testing.T, id, path string, given map[string]
 	}
 }
 
-func (s *suite) anyBytes(t *testing.T) {
+func (s fileTests) anyBytes(t *testing.T) {
 	id := s.open(t)
 	all := make([]byte, 300_000)
 	for i := range all {
@@ -190,7 +192,7 @@ func (s *suite) anyBytes(t *testing.T) {
 	}
 }
 
-func (s *suite) parts(t *testing.T) {
+func (s fileTests) parts(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", "one\ntwo\nthree\nfour")
 	for want, req := range map[string]hutch.ReadRequest{
@@ -235,7 +237,7 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *suite) wholeOrNot(t *testing.T) {
+func (s fileTests) wholeOrNot(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "d/f", "old")
 	oops := errors.New("oops")
@@ -248,7 +250,7 @@ func (s *suite) wholeOrNot(t *testing.T) {
 	eventually(t, "what was written of the new file is gone", func() bool { return s.run(t, id, "ls -A d; cat d/f") == "f\nold" })
 }
 
-func (s *suite) modes(t *testing.T) {
+func (s fileTests) modes(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", "#!/bin/sh\necho one\n")
 	if err := s.svc.Chmod(bounded(t), id, "f", 0o751); err != nil {
@@ -266,7 +268,7 @@ func (s *suite) modes(t *testing.T) {
 	}
 }
 
-func (s *suite) createOnly(t *testing.T) {
+func (s fileTests) createOnly(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", "old")
 	s.run(t, id, "ln -s nowhere link")
@@ -282,7 +284,7 @@ func (s *suite) createOnly(t *testing.T) {
 	}
 }
 
-func (s *suite) appendFile(t *testing.T) {
+func (s fileTests) appendFile(t *testing.T) {
 	id := s.open(t)
 	for _, text := range []string{"a", "b", "c"} {
 		info, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: "log", Append: true}, strings.NewReader(text))
@@ -295,7 +297,7 @@ func (s *suite) appendFile(t *testing.T) {
 	}
 }
 
-func (s *suite) throughLinks(t *testing.T) {
+func (s fileTests) throughLinks(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir d && echo old > d/f && ln -s d/f one && ln -s one two && ln -s d dir && ln -s loop loop")
 	s.put(t, id, "two", "new")
@@ -315,7 +317,7 @@ func (s *suite) throughLinks(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "write to a loop")
 }
 
-func (s *suite) edit(t *testing.T) {
+func (s fileTests) edit(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", "one\ntwo\nthree\ntwo\n")
 	edit, err := s.svc.EditFile(bounded(t), id, hutch.EditRequest{Path: "f", Old: "three\ntwo", New: "3 and 2"})
@@ -340,7 +342,7 @@ func (s *suite) edit(t *testing.T) {
 // odd are names that programs stumble over.
 var odd = []string{"with space", "line\nfeed", "quote\"'", "ünïcödé 🙂", "\xff\xfebytes", "-rf", "a%2fb", "back\\slash", "tab\t", "*", "$(x)"}
 
-func (s *suite) anyName(t *testing.T) {
+func (s fileTests) anyName(t *testing.T) {
 	id := s.open(t)
 	for _, name := range odd {
 		if info := s.put(t, id, "d/"+name, name); info.Name != name {
@@ -367,7 +369,7 @@ func (s *suite) anyName(t *testing.T) {
 	}
 }
 
-func (s *suite) listFiles(t *testing.T) {
+func (s fileTests) listFiles(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p l/a/b l/.h && cd l && touch a/x.go a/b/y.go a.txt .h/z.go m.go && ln -s a ln && mkfifo p")
 	for _, c := range []struct {
@@ -404,7 +406,7 @@ func (s *suite) listFiles(t *testing.T) {
 	}
 }
 
-func (s *suite) search(t *testing.T) {
+func (s fileTests) search(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "s/a.go", "package a\n\nfunc Find() {} // é here\n")
 	s.put(t, id, "s/sub/b.py", "def find(): pass\n")
@@ -437,7 +439,7 @@ func (s *suite) search(t *testing.T) {
 	wantKind(t, hutch.Invalid, find(hutch.SearchRequest{}), "no pattern")
 }
 
-func (s *suite) foldersAndMoves(t *testing.T) {
+func (s fileTests) foldersAndMoves(t *testing.T) {
 	id := s.open(t)
 	ctx := bounded(t)
 	if err := s.svc.Mkdir(ctx, id, "a/b", true); err != nil {
@@ -478,7 +480,7 @@ func (s *suite) foldersAndMoves(t *testing.T) {
 	}
 }
 
-func (s *suite) copyFiles(t *testing.T) {
+func (s fileTests) copyFiles(t *testing.T) {
 	id := s.open(t)
 	ctx := bounded(t)
 	s.run(t, id, "mkdir -p d/sub && echo f > d/f && chmod 750 d/f d/sub && ln -s f d/link && mkfifo d/pipe && head -c 300000 /dev/urandom > d/sub/big")
@@ -500,7 +502,7 @@ func (s *suite) copyFiles(t *testing.T) {
 	}
 }
 
-func (s *suite) deleteFiles(t *testing.T) {
+func (s fileTests) deleteFiles(t *testing.T) {
 	id := s.open(t)
 	ctx := bounded(t)
 	s.run(t, id, "mkdir -p d/e keep && touch d/f d/e/g keep/k && ln -s ../keep d/e/link && mkfifo d/p")
@@ -516,7 +518,7 @@ func (s *suite) deleteFiles(t *testing.T) {
 	wantKind(t, hutch.Invalid, s.svc.Delete(ctx, id, "keep/..", true), "a folder by way of another")
 }
 
-func (s *suite) chmod(t *testing.T) {
+func (s fileTests) chmod(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", "")
 	if err := s.svc.Chmod(bounded(t), id, "f", 0); err != nil {
@@ -529,7 +531,7 @@ func (s *suite) chmod(t *testing.T) {
 	wantKind(t, hutch.NotFound, s.svc.Chmod(bounded(t), id, "g", 0o777), "what is not there")
 }
 
-func (s *suite) irregular(t *testing.T) {
+func (s fileTests) irregular(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkfifo p; mkdir d")
 	for path, kind := range map[string]hutch.Kind{"p": hutch.Invalid, "/dev/zero": hutch.Invalid, "/dev/null": hutch.Invalid, "d": hutch.Conflict, "p/x": hutch.Conflict, "nothing": hutch.NotFound} {
@@ -549,7 +551,7 @@ func (s *suite) irregular(t *testing.T) {
 	}
 }
 
-func (s *suite) denied(t *testing.T) {
+func (s fileTests) denied(t *testing.T) {
 	if s.NoIsolation {
 		t.Skip("without isolation the test's own user decides")
 	}
@@ -624,7 +626,7 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *suite) large(t *testing.T) {
+func (s fileTests) large(t *testing.T) {
 	id := s.open(t)
 	const size = 40<<20 + 17
 	info, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: "big"}, &counting{size: size})
@@ -648,7 +650,7 @@ func (o *meddler) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *suite) shrinking(t *testing.T) {
+func (s fileTests) shrinking(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "truncate -s 100M f") // more than the buffers in between can hold
 	cut := &meddler{func() { s.run(t, id, "truncate -s 1000 f") }}
@@ -661,7 +663,7 @@ func (s *suite) shrinking(t *testing.T) {
 	}
 }
 
-func (s *suite) diskFull(t *testing.T) {
+func (s fileTests) diskFull(t *testing.T) {
 	if s.NoIsolation {
 		t.Skip("without isolation there is no limit of the disk")
 	}
@@ -682,7 +684,7 @@ func (s *suite) diskFull(t *testing.T) {
 	}
 }
 
-func (s *suite) manyReads(t *testing.T) {
+func (s fileTests) manyReads(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "f", strings.Repeat("0123456789", 10_000))
 	var wg sync.WaitGroup
@@ -697,7 +699,7 @@ func (s *suite) manyReads(t *testing.T) {
 	wg.Wait()
 }
 
-func (s *suite) besideCommands(t *testing.T) {
+func (s fileTests) besideCommands(t *testing.T) {
 	id := s.open(t)
 	ctx, stop := context.WithCancel(bounded(t))
 	running := make(chan struct{})
@@ -719,14 +721,14 @@ func (s *suite) besideCommands(t *testing.T) {
 	<-done
 }
 
-func (s *suite) filesOfNothing(t *testing.T) {
+func (s fileTests) filesOfNothing(t *testing.T) {
 	_, err := s.svc.Stat(bounded(t), "no-such-sandbox", "/")
 	wantKind(t, hutch.NotFound, err, "a file of no sandbox")
 	_, err = s.svc.WriteFile(bounded(t), "no-such-sandbox", hutch.WriteRequest{Path: "f"}, strings.NewReader("x"))
 	wantKind(t, hutch.NotFound, err, "a file for no sandbox")
 }
 
-func (s *suite) badPaths(t *testing.T) {
+func (s fileTests) badPaths(t *testing.T) {
 	id := s.open(t)
 	for _, path := range []string{"", "a\x00b", strings.Repeat("a/", 3000), strings.Repeat("n", 300)} {
 		_, err := s.svc.Stat(bounded(t), id, path)
@@ -748,7 +750,7 @@ func (f *narrow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *suite) failingEnds(t *testing.T) {
+func (s fileTests) failingEnds(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "head -c 5000000 /dev/zero > f")
 	for _, room := range []int{0, 300_000} {

@@ -9,7 +9,10 @@ import (
 	"hutch"
 )
 
-func (s *suite) networks() map[string]func(*testing.T) {
+// networkTests are tests of what a sandbox can reach, as its record says.
+type networkTests struct{ *suite }
+
+func (s networkTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"Default":   s.networkDefault,
 		"Set":       s.networkSet,
@@ -22,7 +25,7 @@ func (s *suite) networks() map[string]func(*testing.T) {
 	}
 }
 
-func (s *suite) networkDefault(t *testing.T) {
+func (s networkTests) networkDefault(t *testing.T) {
 	state, err := s.svc.Network(bounded(t), s.open(t))
 	if err != nil || state.Network.Mode != hutch.NetworkAllowList || len(state.Network.Allow) > 0 {
 		t.Errorf("a new sandbox may reach %+v, %v; want nothing", state.Network, err)
@@ -30,7 +33,7 @@ func (s *suite) networkDefault(t *testing.T) {
 }
 
 // New rules replace the earlier ones and are kept in their canonical form.
-func (s *suite) networkSet(t *testing.T) {
+func (s networkTests) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{
 		{Allow: hutch.Rules("Example.com", "example.com.", "10.1.0.0/16:5432"), Limits: hutch.NetworkLimits{Connections: 7}},
@@ -52,7 +55,7 @@ func (s *suite) networkSet(t *testing.T) {
 	}
 }
 
-func (s *suite) networkAtCreate(t *testing.T) {
+func (s networkTests) networkAtCreate(t *testing.T) {
 	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Allow: hutch.Rules("*.EXAMPLE.com:443")}})
 	if n := sb.Network; n.Mode != hutch.NetworkAllowList || n.Allow.String() != "*.example.com:443" {
 		t.Errorf("made with %+v", n)
@@ -63,7 +66,7 @@ func (s *suite) networkAtCreate(t *testing.T) {
 }
 
 // sentBack reads the network of a new sandbox and sends it back unchanged. It returns the network as each answer has it.
-func (s *suite) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.Network {
+func (s networkTests) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.Network {
 	t.Helper()
 	read, err := s.svc.Network(bounded(t), sb.ID)
 	if err != nil {
@@ -77,7 +80,7 @@ func (s *suite) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.Networ
 }
 
 // Header rules are shown without their values, which a network that was read keeps when it is sent back.
-func (s *suite) networkHeaders(t *testing.T) {
+func (s networkTests) networkHeaders(t *testing.T) {
 	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
 		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
 	}
@@ -102,7 +105,7 @@ func (s *suite) networkHeaders(t *testing.T) {
 }
 
 // A proxy is shown without its password, which a network that was read keeps when it is sent back.
-func (s *suite) networkProxy(t *testing.T) {
+func (s networkTests) networkProxy(t *testing.T) {
 	proxied := func(p hutch.NetworkProxy) hutch.Network { return hutch.Network{Proxy: &p} }
 	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann"}
 	sb := s.make(t, hutch.CreateRequest{Network: proxied(hutch.NetworkProxy{Address: "Proxy.example.com:1080", Username: "ann", Password: "hidden-value"})})
@@ -122,7 +125,7 @@ func (s *suite) networkProxy(t *testing.T) {
 	}
 }
 
-func (s *suite) networkRefused(t *testing.T) {
+func (s networkTests) networkRefused(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: hutch.Rules("https://example.com/")}, {Block: hutch.Rules("example.com")}, {Block: hutch.Rules("x/y")}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
 		if _, err := s.svc.SetNetwork(bounded(t), id, n); !errors.Is(err, hutch.Invalid) {
@@ -137,7 +140,7 @@ func (s *suite) networkRefused(t *testing.T) {
 }
 
 // A query waits for a line of the log as long as it says, and no longer.
-func (s *suite) networkLog(t *testing.T) {
+func (s networkTests) networkLog(t *testing.T) {
 	id := s.open(t)
 	log, err := s.svc.Connections(bounded(t), id, hutch.ConnectionQuery{})
 	if err != nil || log.Connections == nil {
@@ -150,7 +153,7 @@ func (s *suite) networkLog(t *testing.T) {
 	}
 }
 
-func (s *suite) networkNoSandbox(t *testing.T) {
+func (s networkTests) networkNoSandbox(t *testing.T) {
 	_, get := s.svc.Network(bounded(t), "never-was")
 	_, set := s.svc.SetNetwork(bounded(t), "never-was", hutch.Network{})
 	_, log := s.svc.Connections(bounded(t), "never-was", hutch.ConnectionQuery{})

@@ -40,7 +40,7 @@ while True:
 `
 
 // listen starts that server on an address and returns its port.
-func (s *suite) listen(t *testing.T, id, address string) (port int, p hutch.Process) {
+func (s portTests) listen(t *testing.T, id, address string) (port int, p hutch.Process) {
 	t.Helper()
 	s.writeText(t, id, "listener.py", listener)
 	p = s.start(t, id, hutch.ProcessRequest{Command: "exec python3 listener.py " + address, Name: "listener"})
@@ -61,81 +61,94 @@ func (s *suite) writeText(t *testing.T, id, path, text string) {
 	}
 }
 
-func (s *suite) ports() map[string]func(*testing.T) {
+// portTests are tests of connections to ports of a sandbox, and exposed ports.
+type portTests struct{ *suite }
+
+func (s portTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"Dial": func(t *testing.T) {
-			id := s.open(t)
-			for _, address := range []string{"127.0.0.1", "0.0.0.0", "::1"} {
-				port, _ := s.listen(t, id, address)
-				var calls sync.WaitGroup
-				for range 8 {
-					calls.Go(func() { s.converse(t, id, port) })
-				}
-				calls.Wait()
-			}
-		},
-		"DialNobody": func(t *testing.T) {
-			id := s.open(t)
-			_, err := s.svc.DialPort(bounded(t), id, 1)
-			wantKind(t, hutch.Unavailable, err, "a port without a server")
-			if e := hutch.AsError(err); fmt.Sprint(e.Data["port"]) != "1" {
-				t.Errorf("its data: %v", e.Data)
-			}
-			for _, port := range []int{-1, 0, 65536} {
-				_, err := s.svc.DialPort(bounded(t), id, port)
-				wantKind(t, hutch.Invalid, err, "port %d", port)
-			}
-			_, err = s.svc.DialPort(bounded(t), "nobody", 80)
-			wantKind(t, hutch.NotFound, err, "no sandbox")
-		},
-		"DialEnds": func(t *testing.T) {
-			id := s.open(t)
-			port, p := s.listen(t, id, "127.0.0.1")
-			c := s.dial(t, id, port)
-			defer c.Close()
-			if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
-				t.Fatal(err)
-			}
-			c.SetReadDeadline(time.Now().Add(patience))
-			if _, err := io.ReadAll(c); errors.Is(err, context.DeadlineExceeded) {
-				t.Error("the connection outlives the server")
-			}
-		},
-		"Expose":   func(t *testing.T) { s.testExpose(t) },
-		"Unexpose": func(t *testing.T) { s.testUnexpose(t) },
-		"ExposeBad": func(t *testing.T) {
-			id := s.open(t)
-			for _, req := range []hutch.ExposeRequest{
-				{Port: 80, Protocol: "ftp"},
-				{}, {Port: -1}, {Port: 65536}, {Port: 80, Token: "Upper"}, {Port: 80, Token: "a.b"}, {Port: 80, Token: strings.Repeat("a", 17)},
-				{Port: 80, Access: "secret"}, {Port: 80, Name: strings.Repeat("n", 200)}, {Port: 80, Name: "a\nb"},
-			} {
-				_, err := s.svc.Expose(bounded(t), id, req)
-				wantKind(t, hutch.Invalid, err, "%+v", req)
-			}
-			_, err := s.svc.Expose(bounded(t), "nobody", hutch.ExposeRequest{Port: 80})
-			wantKind(t, hutch.NotFound, err, "no sandbox")
-		},
-		"Watch": func(t *testing.T) {
-			id := s.open(t)
-			events := make(chan hutch.PortEvent, 100)
-			ctx, stop := context.WithCancel(bounded(t))
-			var watch sync.WaitGroup
-			watch.Go(func() {
-				if err := s.svc.WatchPorts(ctx, id, func(e hutch.PortEvent) error { events <- e; return nil }); !errors.Is(err, context.Canceled) {
-					t.Errorf("the watch ended with %v", err)
-				}
-			})
-			defer watch.Wait()
-			defer stop()
-			port, p := s.listen(t, id, "127.0.0.1")
-			await(t, events, hutch.PortEvent{Type: hutch.PortOpened, Port: port})
-			if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
-				t.Fatal(err)
-			}
-			await(t, events, hutch.PortEvent{Type: hutch.PortClosed, Port: port})
-		},
+		"Dial":       s.dialPort,
+		"DialClosed": s.dialClosed,
+		"DialEnds":   s.dialEnds,
+		"Expose":     s.testExpose,
+		"Unexpose":   s.testUnexpose,
+		"ExposeBad":  s.exposeRefused,
+		"Watch":      s.watch,
 	}
+}
+
+func (s portTests) dialPort(t *testing.T) {
+	id := s.open(t)
+	for _, address := range []string{"127.0.0.1", "0.0.0.0", "::1"} {
+		port, _ := s.listen(t, id, address)
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Go(func() { s.converse(t, id, port) })
+		}
+		calls.Wait()
+	}
+}
+
+func (s portTests) dialClosed(t *testing.T) {
+	id := s.open(t)
+	_, err := s.svc.DialPort(bounded(t), id, 1)
+	wantKind(t, hutch.Unavailable, err, "a port without a server")
+	if e := hutch.AsError(err); fmt.Sprint(e.Data["port"]) != "1" {
+		t.Errorf("its data: %v", e.Data)
+	}
+	for _, port := range []int{-1, 0, 65536} {
+		_, err := s.svc.DialPort(bounded(t), id, port)
+		wantKind(t, hutch.Invalid, err, "port %d", port)
+	}
+	_, err = s.svc.DialPort(bounded(t), "nobody", 80)
+	wantKind(t, hutch.NotFound, err, "no sandbox")
+}
+
+func (s portTests) dialEnds(t *testing.T) {
+	id := s.open(t)
+	port, p := s.listen(t, id, "127.0.0.1")
+	c := s.dial(t, id, port)
+	defer c.Close()
+	if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadAll(c); errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the connection outlives the server")
+	}
+}
+
+func (s portTests) exposeRefused(t *testing.T) {
+	id := s.open(t)
+	for _, req := range []hutch.ExposeRequest{
+		{Port: 80, Protocol: "ftp"},
+		{}, {Port: -1}, {Port: 65536}, {Port: 80, Token: "Upper"}, {Port: 80, Token: "a.b"}, {Port: 80, Token: strings.Repeat("a", 17)},
+		{Port: 80, Access: "secret"}, {Port: 80, Name: strings.Repeat("n", 200)}, {Port: 80, Name: "a\nb"},
+	} {
+		_, err := s.svc.Expose(bounded(t), id, req)
+		wantKind(t, hutch.Invalid, err, "%+v", req)
+	}
+	_, err := s.svc.Expose(bounded(t), "nobody", hutch.ExposeRequest{Port: 80})
+	wantKind(t, hutch.NotFound, err, "no sandbox")
+}
+
+func (s portTests) watch(t *testing.T) {
+	id := s.open(t)
+	events := make(chan hutch.PortEvent, 100)
+	ctx, stop := context.WithCancel(bounded(t))
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := s.svc.WatchPorts(ctx, id, func(e hutch.PortEvent) error { events <- e; return nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("the watch ended with %v", err)
+		}
+	})
+	defer watch.Wait()
+	defer stop()
+	port, p := s.listen(t, id, "127.0.0.1")
+	await(t, events, hutch.PortEvent{Type: hutch.PortOpened, Port: port})
+	if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	await(t, events, hutch.PortEvent{Type: hutch.PortClosed, Port: port})
 }
 
 // await waits for an event among others: sandboxes may share a machine.
@@ -153,7 +166,7 @@ func await(t *testing.T, events <-chan hutch.PortEvent, want hutch.PortEvent) {
 	}
 }
 
-func (s *suite) dial(t *testing.T, id string, port int) net.Conn {
+func (s portTests) dial(t *testing.T, id string, port int) net.Conn {
 	t.Helper()
 	c, err := s.svc.DialPort(bounded(t), id, port)
 	if err != nil {
@@ -163,7 +176,7 @@ func (s *suite) dial(t *testing.T, id string, port int) net.Conn {
 }
 
 // converse sends a listener a lot, and reads only when all is sent.
-func (s *suite) converse(t *testing.T, id string, port int) {
+func (s portTests) converse(t *testing.T, id string, port int) {
 	c, err := s.svc.DialPort(bounded(t), id, port)
 	if err != nil {
 		t.Errorf("dial port %d: %v", port, err)
@@ -184,7 +197,7 @@ func (s *suite) converse(t *testing.T, id string, port int) {
 	}
 }
 
-func (s *suite) expose(t *testing.T, id string, req hutch.ExposeRequest) hutch.Port {
+func (s portTests) expose(t *testing.T, id string, req hutch.ExposeRequest) hutch.Port {
 	t.Helper()
 	p, err := s.svc.Expose(bounded(t), id, req)
 	if err != nil {
@@ -193,7 +206,7 @@ func (s *suite) expose(t *testing.T, id string, req hutch.ExposeRequest) hutch.P
 	return p
 }
 
-func (s *suite) testExpose(t *testing.T) {
+func (s portTests) testExpose(t *testing.T) {
 	id := s.open(t)
 	first := s.expose(t, id, hutch.ExposeRequest{Port: 8080, Name: "web"})
 	if first.SandboxID != id || first.Port != 8080 || first.Name != "web" || len(first.Token) != hutch.MaxPortToken || first.Access != hutch.PublicPort {
@@ -230,7 +243,7 @@ func (s *suite) testExpose(t *testing.T) {
 }
 
 // testTokens expects that port 8080 accepts only the token a_b-c.
-func (s *suite) testTokens(t *testing.T, id, old string) {
+func (s portTests) testTokens(t *testing.T, id, old string) {
 	t.Helper()
 	for token, want := range map[string]bool{"a_b-c": true, old: false, "": false, "x": false} {
 		if got, err := s.svc.ValidatePortToken(bounded(t), id, 8080, token); err != nil || got != want {
@@ -239,7 +252,7 @@ func (s *suite) testTokens(t *testing.T, id, old string) {
 	}
 }
 
-func (s *suite) testUnexpose(t *testing.T) {
+func (s portTests) testUnexpose(t *testing.T) {
 	id := s.open(t)
 	s.expose(t, id, hutch.ExposeRequest{Port: 3000, Access: hutch.PrivatePort})
 	link, err := s.svc.LinkPort(bounded(t), id, 3000, 60)

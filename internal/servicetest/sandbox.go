@@ -11,148 +11,175 @@ import (
 	"hutch"
 )
 
-func (s *suite) create() map[string]func(*testing.T) {
+// createTests are tests of creates of sandboxes, and the records that they return.
+type createTests struct{ *suite }
+
+func (s createTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"a record with its defaults": func(t *testing.T) {
-			before := time.Now()
-			sb := s.make(t, hutch.CreateRequest{Labels: map[string]string{"team": "a b"}})
-			switch {
-			case sb.Status != hutch.Running, sb.Health != hutch.Healthy, sb.Reason != "":
-				t.Errorf("%s, %s, %q", sb.Status, sb.Health, sb.Reason)
-			case sb.Image != "host", sb.Runtime == "", s.Runtime != "" && sb.Runtime != s.Runtime:
-				t.Errorf("image %q, runtime %q", sb.Image, sb.Runtime)
-			case sb.CreatedAt.Before(before.Add(-time.Second)), sb.CreatedAt.After(time.Now().Add(time.Second)), sb.ExpiresAt != nil:
-				t.Errorf("created at %v, expires at %v", sb.CreatedAt, sb.ExpiresAt)
-			case sb.SleepAfter != 600, sb.OnIdle != hutch.IdleHibernate, sb.KeepAlive:
-				t.Errorf("sleeps after %v, then %s, keepAlive %v", sb.SleepAfter, sb.OnIdle, sb.KeepAlive)
-			case sb.Limits.CPU != 1, sb.Limits.Memory != 512, sb.Limits.PIDs != 512, sb.Limits.Processes != 10, sb.Limits.Disk == 0:
-				t.Errorf("limits %+v", sb.Limits)
-			case sb.Labels["team"] != "a b", sb.Processes == nil, len(sb.Processes) != 0:
-				t.Errorf("labels %v, processes %v", sb.Labels, sb.Processes)
-			}
-			got, err := s.svc.Sandbox(bounded(t), sb.ID)
-			if err != nil || got.ID != sb.ID || !got.CreatedAt.Equal(sb.CreatedAt) || got.Uptime <= 0 {
-				t.Errorf("read again: %+v, %v", got, err)
-			}
-		},
-		"mints ids": func(t *testing.T) {
-			a, b := s.open(t), s.open(t)
-			if a == b || hutch.CheckID(a) != nil {
-				t.Errorf("minted %q and %q", a, b)
-			}
-		},
-		"an id is one sandbox": func(t *testing.T) {
-			id := hutch.NewID("same")
-			first := s.make(t, hutch.CreateRequest{ID: id, Labels: map[string]string{"n": "1"}})
-			s.run(t, id, "echo kept > f")
-			again := s.make(t, hutch.CreateRequest{ID: id, Labels: map[string]string{"n": "2"}, KeepAlive: true})
-			if !again.CreatedAt.Equal(first.CreatedAt) || again.Labels["n"] != "1" || again.KeepAlive {
-				t.Errorf("another, or a changed one: %+v", again)
-			}
-			if got := s.run(t, id, "cat f"); got != "kept\n" {
-				t.Errorf("its file holds %q", got)
-			}
-		},
-		"racing for an id": func(t *testing.T) {
-			id := hutch.NewID("race")
-			made := make([]time.Time, 8)
-			var wg sync.WaitGroup
-			for i := range made {
-				wg.Go(func() {
-					sb, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
-					if err != nil {
-						t.Error(err)
-					}
-					made[i] = sb.CreatedAt
-				})
-			}
-			wg.Wait()
-			defer s.remove(t, id)
-			for _, at := range made {
-				if !at.Equal(made[0]) {
-					t.Fatalf("not the same: %v", made)
-				}
-			}
-		},
-		"normalizeId": func(t *testing.T) {
-			id := hutch.NewID("norm")
-			if sb := s.make(t, hutch.CreateRequest{ID: strings.ToUpper(id), NormalizeID: true}); sb.ID != id {
-				t.Errorf("%q became %q", strings.ToUpper(id), sb.ID)
-			}
-		},
-		"bad ids": func(t *testing.T) {
-			for _, id := range []string{"-a", "a-", "Upper", "a_b", "a.b", "a/b", "..", "a b", "é", "a\x00b", strings.Repeat("a", hutch.MaxID+1)} {
-				_, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
-				wantKind(t, hutch.Invalid, err, "create %q", id)
-				for verb, call := range s.verbs(t, id) {
-					wantKind(t, hutch.Invalid, call(), "%s of %q", verb, id)
-				}
-			}
-		},
-		"names of hosts are no ids": func(t *testing.T) {
-			for _, id := range []string{"localhost", "0", "2130706433"} {
-				_, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
-				wantKind(t, hutch.Invalid, err, "create %q", id)
-			}
-		},
-		"longest id": func(t *testing.T) {
-			s.run(t, s.make(t, hutch.CreateRequest{ID: strings.Repeat("z", hutch.MaxID-12) + hutch.NewID("")[1:]}).ID, "true")
-		},
-		"bad requests leave nothing": func(t *testing.T) {
-			for name, req := range map[string]hutch.CreateRequest{
-				"runtime":    {Runtime: "none-such"},
-				"cpu":        {Limits: hutch.Limits{CPU: -1}},
-				"memory":     {Limits: hutch.Limits{Memory: 1}},
-				"disk":       {Limits: hutch.Limits{Disk: -5}},
-				"processes":  {Limits: hutch.Limits{Processes: -5}},
-				"onIdle":     {OnIdle: "explode"},
-				"sleepAfter": {SleepAfter: -1},
-				"timeout":    {Timeout: 1e300},
-				"env name":   {Env: map[string]string{"A=B": "c"}},
-				"env value":  {Env: map[string]string{"A": "b\x00c"}},
-			} {
-				req.ID = hutch.NewID("bad")
-				if req.Runtime == "" {
-					req.Runtime = s.Runtime
-				}
-				_, err := s.svc.Create(bounded(t), req)
-				wantKind(t, hutch.Invalid, err, "%s", name)
-				_, err = s.svc.Sandbox(bounded(t), req.ID)
-				wantKind(t, hutch.NotFound, err, "after a bad %s", name)
-			}
-		},
-		"unknown ids": func(t *testing.T) {
-			id := hutch.NewID("nobody")
-			for verb, call := range s.verbs(t, id) {
-				if verb != "Destroy" {
-					wantKind(t, hutch.NotFound, call(), "%s", verb)
-				}
-			}
-		},
-		"environment": func(t *testing.T) {
-			sb := s.make(t, hutch.CreateRequest{Env: map[string]string{"GREETING": "hello\nthere", "SANDBOX_ID": "not mine"}})
-			want := "hello\nthere|" + sb.ID + "|30\n"
-			if got := s.run(t, sb.ID, `echo "$GREETING|$SANDBOX_ID|$SANDBOX_TIMEOUT"`); got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-			p := s.start(t, sb.ID, hutch.ProcessRequest{Command: `echo "$GREETING|$SANDBOX_ID|$SANDBOX_TIMEOUT"`})
-			if got, _ := s.follow(t, p, 0); got != want {
-				t.Errorf("a process got %q, want %q", got, want)
-			}
-		},
-		"a create that is cancelled leaves nothing, or a sandbox": func(t *testing.T) {
-			ctx, cancel := contextDone(t)
-			cancel()
-			id := hutch.NewID("late")
-			if _, err := s.svc.Create(ctx, hutch.CreateRequest{ID: id, Runtime: s.Runtime}); err == nil {
-				defer s.remove(t, id)
-				s.run(t, id, "true")
-				return
-			}
-			_, err := s.svc.Sandbox(bounded(t), id)
-			wantKind(t, hutch.NotFound, err, "after the cancelled create")
-		},
+		"a record with its defaults": s.defaults,
+		"mints ids":                  s.mintedIDs,
+		"an id is one sandbox":       s.oneID,
+		"racing for an id":           s.race,
+		"normalizeId":                s.normalizeID,
+		"bad ids":                    s.badIDs,
+		"names of hosts are not ids": s.hostNames,
+		"longest id":                 s.longestID,
+		"bad requests leave nothing": s.refused,
+		"unknown ids":                s.unknown,
+		"environment":                s.environment,
+		"a create that is cancelled leaves nothing, or a sandbox": s.cancelled,
 	}
+}
+
+func (s createTests) defaults(t *testing.T) {
+	before := time.Now()
+	sb := s.make(t, hutch.CreateRequest{Labels: map[string]string{"team": "a b"}})
+	switch {
+	case sb.Status != hutch.Running, sb.Health != hutch.Healthy, sb.Reason != "":
+		t.Errorf("%s, %s, %q", sb.Status, sb.Health, sb.Reason)
+	case sb.Image != "host", sb.Runtime == "", s.Runtime != "" && sb.Runtime != s.Runtime:
+		t.Errorf("image %q, runtime %q", sb.Image, sb.Runtime)
+	case sb.CreatedAt.Before(before.Add(-time.Second)), sb.CreatedAt.After(time.Now().Add(time.Second)), sb.ExpiresAt != nil:
+		t.Errorf("created at %v, expires at %v", sb.CreatedAt, sb.ExpiresAt)
+	case sb.SleepAfter != 600, sb.OnIdle != hutch.IdleHibernate, sb.KeepAlive:
+		t.Errorf("sleeps after %v, then %s, keepAlive %v", sb.SleepAfter, sb.OnIdle, sb.KeepAlive)
+	case sb.Limits.CPU != 1, sb.Limits.Memory != 512, sb.Limits.PIDs != 512, sb.Limits.Processes != 10, sb.Limits.Disk == 0:
+		t.Errorf("limits %+v", sb.Limits)
+	case sb.Labels["team"] != "a b", sb.Processes == nil, len(sb.Processes) != 0:
+		t.Errorf("labels %v, processes %v", sb.Labels, sb.Processes)
+	}
+	got, err := s.svc.Sandbox(bounded(t), sb.ID)
+	if err != nil || got.ID != sb.ID || !got.CreatedAt.Equal(sb.CreatedAt) || got.Uptime <= 0 {
+		t.Errorf("read again: %+v, %v", got, err)
+	}
+}
+
+func (s createTests) mintedIDs(t *testing.T) {
+	a, b := s.open(t), s.open(t)
+	if a == b || hutch.CheckID(a) != nil {
+		t.Errorf("minted %q and %q", a, b)
+	}
+}
+
+func (s createTests) oneID(t *testing.T) {
+	id := hutch.NewID("same")
+	first := s.make(t, hutch.CreateRequest{ID: id, Labels: map[string]string{"n": "1"}})
+	s.run(t, id, "echo kept > f")
+	again := s.make(t, hutch.CreateRequest{ID: id, Labels: map[string]string{"n": "2"}, KeepAlive: true})
+	if !again.CreatedAt.Equal(first.CreatedAt) || again.Labels["n"] != "1" || again.KeepAlive {
+		t.Errorf("another, or a changed one: %+v", again)
+	}
+	if got := s.run(t, id, "cat f"); got != "kept\n" {
+		t.Errorf("its file holds %q", got)
+	}
+}
+
+func (s createTests) race(t *testing.T) {
+	id := hutch.NewID("race")
+	made := make([]time.Time, 8)
+	var wg sync.WaitGroup
+	for i := range made {
+		wg.Go(func() {
+			sb, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
+			if err != nil {
+				t.Error(err)
+			}
+			made[i] = sb.CreatedAt
+		})
+	}
+	wg.Wait()
+	defer s.remove(t, id)
+	for _, at := range made {
+		if !at.Equal(made[0]) {
+			t.Fatalf("not the same: %v", made)
+		}
+	}
+}
+
+func (s createTests) normalizeID(t *testing.T) {
+	id := hutch.NewID("norm")
+	if sb := s.make(t, hutch.CreateRequest{ID: strings.ToUpper(id), NormalizeID: true}); sb.ID != id {
+		t.Errorf("%q became %q", strings.ToUpper(id), sb.ID)
+	}
+}
+
+func (s createTests) badIDs(t *testing.T) {
+	for _, id := range []string{"-a", "a-", "Upper", "a_b", "a.b", "a/b", "..", "a b", "é", "a\x00b", strings.Repeat("a", hutch.MaxID+1)} {
+		_, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
+		wantKind(t, hutch.Invalid, err, "create %q", id)
+		for verb, call := range s.verbs(t, id) {
+			wantKind(t, hutch.Invalid, call(), "%s of %q", verb, id)
+		}
+	}
+}
+
+func (s createTests) hostNames(t *testing.T) {
+	for _, id := range []string{"localhost", "0", "2130706433"} {
+		_, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
+		wantKind(t, hutch.Invalid, err, "create %q", id)
+	}
+}
+
+func (s createTests) longestID(t *testing.T) {
+	s.run(t, s.make(t, hutch.CreateRequest{ID: strings.Repeat("z", hutch.MaxID-12) + hutch.NewID("")[1:]}).ID, "true")
+}
+
+func (s createTests) refused(t *testing.T) {
+	for name, req := range map[string]hutch.CreateRequest{
+		"runtime":    {Runtime: "none-such"},
+		"cpu":        {Limits: hutch.Limits{CPU: -1}},
+		"memory":     {Limits: hutch.Limits{Memory: 1}},
+		"disk":       {Limits: hutch.Limits{Disk: -5}},
+		"processes":  {Limits: hutch.Limits{Processes: -5}},
+		"onIdle":     {OnIdle: "explode"},
+		"sleepAfter": {SleepAfter: -1},
+		"timeout":    {Timeout: 1e300},
+		"env name":   {Env: map[string]string{"A=B": "c"}},
+		"env value":  {Env: map[string]string{"A": "b\x00c"}},
+	} {
+		req.ID = hutch.NewID("bad")
+		if req.Runtime == "" {
+			req.Runtime = s.Runtime
+		}
+		_, err := s.svc.Create(bounded(t), req)
+		wantKind(t, hutch.Invalid, err, "%s", name)
+		_, err = s.svc.Sandbox(bounded(t), req.ID)
+		wantKind(t, hutch.NotFound, err, "after a bad %s", name)
+	}
+}
+
+func (s createTests) unknown(t *testing.T) {
+	id := hutch.NewID("nobody")
+	for verb, call := range s.verbs(t, id) {
+		if verb != "Destroy" {
+			wantKind(t, hutch.NotFound, call(), "%s", verb)
+		}
+	}
+}
+
+func (s createTests) environment(t *testing.T) {
+	sb := s.make(t, hutch.CreateRequest{Env: map[string]string{"GREETING": "hello\nthere", "SANDBOX_ID": "not mine"}})
+	want := "hello\nthere|" + sb.ID + "|30\n"
+	if got := s.run(t, sb.ID, `echo "$GREETING|$SANDBOX_ID|$SANDBOX_TIMEOUT"`); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	p := s.start(t, sb.ID, hutch.ProcessRequest{Command: `echo "$GREETING|$SANDBOX_ID|$SANDBOX_TIMEOUT"`})
+	if got, _ := s.follow(t, p, 0); got != want {
+		t.Errorf("a process got %q, want %q", got, want)
+	}
+}
+
+func (s createTests) cancelled(t *testing.T) {
+	ctx, cancel := contextDone(t)
+	cancel()
+	id := hutch.NewID("late")
+	if _, err := s.svc.Create(ctx, hutch.CreateRequest{ID: id, Runtime: s.Runtime}); err == nil {
+		defer s.remove(t, id)
+		s.run(t, id, "true")
+		return
+	}
+	_, err := s.svc.Sandbox(bounded(t), id)
+	wantKind(t, hutch.NotFound, err, "after the cancelled create")
 }
 
 // verbs are all calls about one sandbox but Create.
@@ -175,39 +202,44 @@ func (s *suite) verbs(t *testing.T, id string) map[string]func() error {
 	}
 }
 
-func (s *suite) list() map[string]func(*testing.T) {
+// listTests are tests of lists of sandboxes.
+type listTests struct{ *suite }
+
+func (s listTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"oldest first, and filtered": func(t *testing.T) {
-			labels := map[string]string{"team": "a=b", "n": "2"}
-			a, b, c := s.make(t, hutch.CreateRequest{}), s.make(t, hutch.CreateRequest{Labels: labels}), s.make(t, hutch.CreateRequest{})
-			for name, test := range map[string]struct {
-				f    hutch.Filter
-				want []string
-			}{
-				"all":     {hutch.Filter{}, []string{a.ID, b.ID, c.ID}},
-				"running": {hutch.Filter{Status: hutch.Running}, []string{a.ID, b.ID, c.ID}},
-				"stopped": {hutch.Filter{Status: hutch.Stopped}, nil},
-				"labels":  {hutch.Filter{Labels: labels}, []string{b.ID}},
-				"label":   {hutch.Filter{Labels: map[string]string{"n": "3"}}, nil},
-				"nobody":  {hutch.Filter{Owner: "nobody that is known"}, nil},
-				"after":   {hutch.Filter{CreatedAfter: a.CreatedAt}, []string{b.ID, c.ID}},
-				"before":  {hutch.Filter{CreatedBefore: c.CreatedAt}, []string{a.ID, b.ID}},
-				"between": {hutch.Filter{CreatedAfter: a.CreatedAt, CreatedBefore: c.CreatedAt}, []string{b.ID}},
-			} {
-				if got := s.listed(t, test.f, a.ID, b.ID, c.ID); !slices.Equal(got, test.want) {
-					t.Errorf("%s: %v, want %v", name, got, test.want)
-				}
-			}
-			s.remove(t, b.ID)
-			if got := s.listed(t, hutch.Filter{}, a.ID, b.ID, c.ID); !slices.Equal(got, []string{a.ID, c.ID}) {
-				t.Errorf("without the destroyed one: %v", got)
-			}
-		},
+		"oldest first, and filtered": s.filters,
+	}
+}
+
+func (s listTests) filters(t *testing.T) {
+	labels := map[string]string{"team": "a=b", "n": "2"}
+	a, b, c := s.make(t, hutch.CreateRequest{}), s.make(t, hutch.CreateRequest{Labels: labels}), s.make(t, hutch.CreateRequest{})
+	for name, test := range map[string]struct {
+		f    hutch.Filter
+		want []string
+	}{
+		"all":     {hutch.Filter{}, []string{a.ID, b.ID, c.ID}},
+		"running": {hutch.Filter{Status: hutch.Running}, []string{a.ID, b.ID, c.ID}},
+		"stopped": {hutch.Filter{Status: hutch.Stopped}, nil},
+		"labels":  {hutch.Filter{Labels: labels}, []string{b.ID}},
+		"label":   {hutch.Filter{Labels: map[string]string{"n": "3"}}, nil},
+		"nobody":  {hutch.Filter{Owner: "nobody that is known"}, nil},
+		"after":   {hutch.Filter{CreatedAfter: a.CreatedAt}, []string{b.ID, c.ID}},
+		"before":  {hutch.Filter{CreatedBefore: c.CreatedAt}, []string{a.ID, b.ID}},
+		"between": {hutch.Filter{CreatedAfter: a.CreatedAt, CreatedBefore: c.CreatedAt}, []string{b.ID}},
+	} {
+		if got := s.listed(t, test.f, a.ID, b.ID, c.ID); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	s.remove(t, b.ID)
+	if got := s.listed(t, hutch.Filter{}, a.ID, b.ID, c.ID); !slices.Equal(got, []string{a.ID, c.ID}) {
+		t.Errorf("without the destroyed one: %v", got)
 	}
 }
 
 // listed lists the ids that the filter chooses, as far as they are among ours.
-func (s *suite) listed(t *testing.T, f hutch.Filter, ours ...string) (ids []string) {
+func (s listTests) listed(t *testing.T, f hutch.Filter, ours ...string) (ids []string) {
 	t.Helper()
 	list, err := s.svc.Sandboxes(bounded(t), f)
 	if err != nil || list == nil {
@@ -221,120 +253,146 @@ func (s *suite) listed(t *testing.T, f hutch.Filter, ours ...string) (ids []stri
 	return ids
 }
 
-func (s *suite) destroy() map[string]func(*testing.T) {
+// destroyTests are tests of the end of a sandbox by request.
+type destroyTests struct{ *suite }
+
+func (s destroyTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"is idempotent": func(t *testing.T) {
-			for _, id := range []string{s.open(t), hutch.NewID("never")} {
-				for range 2 {
-					d, err := s.svc.Destroy(bounded(t), id, false)
-					if err != nil || d.ID != id || d.Status != hutch.Destroyed || !d.ResourcesReleased || time.Since(d.DestroyedAt) > time.Minute {
-						t.Errorf("%+v, %v", d, err)
-					}
-				}
-				_, err := s.svc.Sandbox(bounded(t), id)
-				wantKind(t, hutch.NotFound, err, "destroyed")
-			}
-		},
-		"refuses live processes without force": func(t *testing.T) {
-			id := s.open(t)
-			p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Name: "the server"})
-			_, err := s.svc.Destroy(bounded(t), id, false)
-			wantKind(t, hutch.Conflict, err, "with a live process")
-			if p := s.until(t, p, "runs", func(hutch.Process) bool { return true }); !p.Status.Live() {
-				t.Errorf("the refusal killed the process: %+v", p)
-			}
-			if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
-				t.Fatal(err)
-			}
-			s.until(t, p, "has ended", ended)
-			if _, err := s.svc.Destroy(bounded(t), id, false); err != nil {
-				t.Errorf("with an ended process: %v", err)
-			}
-		},
-		"with force takes everything": func(t *testing.T) {
-			id := s.open(t)
-			env, find := mark()
-			s.start(t, id, hutch.ProcessRequest{Command: "sleep 300 & sleep 300", Env: env})
-			if _, err := s.svc.Destroy(bounded(t), id, true); err != nil {
-				t.Fatal(err)
-			}
-			s.gone(t, s.open(t), find) // another sandbox can see the processes only where sandboxes share a host view
-		},
-		"ends what runs": func(t *testing.T) {
-			id := s.open(t)
-			_, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{Command: "echo started; sleep 300"}, once(func() {
-				go s.svc.Destroy(bounded(t), id, true)
-			}))
-			if kind := hutch.KindOf(err); kind != hutch.NotFound && kind != hutch.Unavailable {
-				t.Errorf("%s: %v", kind, err)
-			}
-		},
-		"frees the id": func(t *testing.T) {
-			id := hutch.NewID("again")
-			first := s.make(t, hutch.CreateRequest{ID: id})
-			s.run(t, id, "echo old > f")
-			s.remove(t, id)
-			second := s.make(t, hutch.CreateRequest{ID: id})
-			if !second.CreatedAt.After(first.CreatedAt) {
-				t.Errorf("made at %v, and again at %v", first.CreatedAt, second.CreatedAt)
-			}
-			if got := s.run(t, id, "ls"); got != "" {
-				t.Errorf("files of the first: %q", got)
-			}
-		},
+		"is idempotent":                        s.idempotent,
+		"refuses live processes without force": s.withoutForce,
+		"with force takes everything":          s.force,
+		"ends commands":                        s.endsCommands,
+		"frees the id":                         s.freesID,
 	}
 }
 
-func (s *suite) idle() map[string]func(*testing.T) {
+func (s destroyTests) idempotent(t *testing.T) {
+	for _, id := range []string{s.open(t), hutch.NewID("never")} {
+		for range 2 {
+			d, err := s.svc.Destroy(bounded(t), id, false)
+			if err != nil || d.ID != id || d.Status != hutch.Destroyed || !d.ResourcesReleased || time.Since(d.DestroyedAt) > time.Minute {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+		_, err := s.svc.Sandbox(bounded(t), id)
+		wantKind(t, hutch.NotFound, err, "destroyed")
+	}
+}
+
+func (s destroyTests) withoutForce(t *testing.T) {
+	id := s.open(t)
+	p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Name: "the server"})
+	_, err := s.svc.Destroy(bounded(t), id, false)
+	wantKind(t, hutch.Conflict, err, "with a live process")
+	if p := s.until(t, p, "runs", func(hutch.Process) bool { return true }); !p.Status.Live() {
+		t.Errorf("the refusal killed the process: %+v", p)
+	}
+	if err := s.svc.Signal(bounded(t), id, p.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, p, "has ended", ended)
+	if _, err := s.svc.Destroy(bounded(t), id, false); err != nil {
+		t.Errorf("with an ended process: %v", err)
+	}
+}
+
+func (s destroyTests) force(t *testing.T) {
+	id := s.open(t)
+	env, find := mark()
+	s.start(t, id, hutch.ProcessRequest{Command: "sleep 300 & sleep 300", Env: env})
+	if _, err := s.svc.Destroy(bounded(t), id, true); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(t, s.open(t), find) // another sandbox can see the processes only where sandboxes share a host view
+}
+
+func (s destroyTests) endsCommands(t *testing.T) {
+	id := s.open(t)
+	_, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{Command: "echo started; sleep 300"}, once(func() {
+		go s.svc.Destroy(bounded(t), id, true)
+	}))
+	if kind := hutch.KindOf(err); kind != hutch.NotFound && kind != hutch.Unavailable {
+		t.Errorf("%s: %v", kind, err)
+	}
+}
+
+func (s destroyTests) freesID(t *testing.T) {
+	id := hutch.NewID("again")
+	first := s.make(t, hutch.CreateRequest{ID: id})
+	s.run(t, id, "echo old > f")
+	s.remove(t, id)
+	second := s.make(t, hutch.CreateRequest{ID: id})
+	if !second.CreatedAt.After(first.CreatedAt) {
+		t.Errorf("made at %v, and again at %v", first.CreatedAt, second.CreatedAt)
+	}
+	if got := s.run(t, id, "ls"); got != "" {
+		t.Errorf("files of the first: %q", got)
+	}
+}
+
+// idleTests are tests of sandboxes that end, stop or wake by time.
+type idleTests struct{ *suite }
+
+func (s idleTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"a lifetime ends": func(t *testing.T) {
-			sb := s.make(t, hutch.CreateRequest{Timeout: 0.3, KeepAlive: true})
-			if sb.ExpiresAt == nil || sb.ExpiresAt.Sub(sb.CreatedAt).Round(time.Millisecond) != 300*time.Millisecond {
-				t.Errorf("made at %v, expires at %v", sb.CreatedAt, sb.ExpiresAt)
+		"a lifetime ends":                          s.lifetime,
+		"idle and destroyed":                       s.destroyed,
+		"idle, stopped, and woken with its files":  s.stoppedAndWoken,
+		"a long command is a use":                  s.longCommand,
+		"reading records is not a use, running is": s.whatIsUse,
+	}
+}
+
+func (s idleTests) lifetime(t *testing.T) {
+	sb := s.make(t, hutch.CreateRequest{Timeout: 0.3, KeepAlive: true})
+	if sb.ExpiresAt == nil || sb.ExpiresAt.Sub(sb.CreatedAt).Round(time.Millisecond) != 300*time.Millisecond {
+		t.Errorf("made at %v, expires at %v", sb.CreatedAt, sb.ExpiresAt)
+	}
+	s.vanishes(t, sb.ID)
+}
+
+func (s idleTests) destroyed(t *testing.T) {
+	s.vanishes(t, s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleDestroy}).ID)
+}
+
+func (s idleTests) stoppedAndWoken(t *testing.T) {
+	awake := s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleStop, KeepAlive: true})
+	sb := s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleStop})
+	s.run(t, sb.ID, "echo kept > f")
+	s.becomes(t, sb.ID, hutch.Stopped)
+	if got, err := s.svc.Sandbox(bounded(t), sb.ID); err != nil || got.Health != hutch.Asleep || got.Uptime != 0 || got.Reason == "" {
+		t.Errorf("asleep: %+v, %v", got, err)
+	}
+	if got := s.run(t, sb.ID, "cat f"); got != "kept\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	s.becomes(t, awake.ID, hutch.Running)
+}
+
+func (s idleTests) longCommand(t *testing.T) {
+	sb := s.make(t, hutch.CreateRequest{SleepAfter: 0.1, OnIdle: hutch.IdleDestroy})
+	if got := s.run(t, sb.ID, "sleep 0.5; echo alive"); got != "alive\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func (s idleTests) whatIsUse(t *testing.T) {
+	sb := s.make(t, hutch.CreateRequest{})
+	for verb, call := range s.verbs(t, sb.ID) {
+		switch verb {
+		case "Sandbox", "Processes":
+			if err := call(); err != nil {
+				t.Errorf("%s: %v", verb, err)
 			}
-			s.vanishes(t, sb.ID)
-		},
-		"idle and destroyed": func(t *testing.T) {
-			s.vanishes(t, s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleDestroy}).ID)
-		},
-		"idle, stopped, and woken with its files": func(t *testing.T) {
-			awake := s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleStop, KeepAlive: true})
-			sb := s.make(t, hutch.CreateRequest{SleepAfter: 0.2, OnIdle: hutch.IdleStop})
-			s.run(t, sb.ID, "echo kept > f")
-			s.becomes(t, sb.ID, hutch.Stopped)
-			if got, err := s.svc.Sandbox(bounded(t), sb.ID); err != nil || got.Health != hutch.Asleep || got.Uptime != 0 || got.Reason == "" {
-				t.Errorf("asleep: %+v, %v", got, err)
-			}
-			if got := s.run(t, sb.ID, "cat f"); got != "kept\n" {
-				t.Errorf("the file holds %q", got)
-			}
-			s.becomes(t, awake.ID, hutch.Running)
-		},
-		"a long command is a use": func(t *testing.T) {
-			sb := s.make(t, hutch.CreateRequest{SleepAfter: 0.1, OnIdle: hutch.IdleDestroy})
-			if got := s.run(t, sb.ID, "sleep 0.5; echo alive"); got != "alive\n" {
-				t.Errorf("got %q", got)
-			}
-		},
-		"reading records is no use, running is": func(t *testing.T) {
-			sb := s.make(t, hutch.CreateRequest{})
-			for verb, call := range s.verbs(t, sb.ID) {
-				switch verb {
-				case "Sandbox", "Processes":
-					if err := call(); err != nil {
-						t.Errorf("%s: %v", verb, err)
-					}
-				}
-			}
-			before, err := s.svc.Sandbox(bounded(t), sb.ID)
-			if err != nil || before.LastUsedAt.Sub(sb.LastUsedAt).Abs() > time.Millisecond {
-				t.Errorf("used at %v, and by reading at %v, %v", sb.LastUsedAt, before.LastUsedAt, err)
-			}
-			s.run(t, sb.ID, "true")
-			if after, err := s.svc.Sandbox(bounded(t), sb.ID); err != nil || !after.LastUsedAt.After(before.LastUsedAt) {
-				t.Errorf("used at %v, and by running at %v, %v", before.LastUsedAt, after.LastUsedAt, err)
-			}
-		},
+		}
+	}
+	before, err := s.svc.Sandbox(bounded(t), sb.ID)
+	if err != nil || before.LastUsedAt.Sub(sb.LastUsedAt).Abs() > time.Millisecond {
+		t.Errorf("used at %v, and by reading at %v, %v", sb.LastUsedAt, before.LastUsedAt, err)
+	}
+	s.run(t, sb.ID, "true")
+	if after, err := s.svc.Sandbox(bounded(t), sb.ID); err != nil || !after.LastUsedAt.After(before.LastUsedAt) {
+		t.Errorf("used at %v, and by running at %v, %v", before.LastUsedAt, after.LastUsedAt, err)
 	}
 }
 
@@ -346,7 +404,7 @@ func (s *suite) vanishes(t *testing.T, id string) {
 	})
 }
 
-func (s *suite) becomes(t *testing.T, id string, status hutch.Status) {
+func (s idleTests) becomes(t *testing.T, id string, status hutch.Status) {
 	t.Helper()
 	eventually(t, "the sandbox is "+string(status), func() bool {
 		sb, err := s.svc.Sandbox(t.Context(), id)

@@ -13,8 +13,10 @@ import (
 	"hutch"
 )
 
-// screens tests a real screen: Xtigervnc, with programs of X on it.
-func (s *suite) screens() map[string]func(*testing.T) {
+// screenTests are tests of screens: Xtigervnc, with programs of X on it.
+type screenTests struct{ *suite }
+
+func (s screenTests) all() map[string]func(*testing.T) {
 	if s.NoIsolation { // display :0 and port 5900 would be the machine's
 		return nil
 	}
@@ -26,7 +28,7 @@ func (s *suite) screens() map[string]func(*testing.T) {
 }
 
 // noScreen: what only looks starts nothing.
-func (s *suite) noScreen(t *testing.T) {
+func (s screenTests) noScreen(t *testing.T) {
 	id := s.open(t)
 	_, err := s.svc.Screenshot(bounded(t), id, hutch.ScreenshotRequest{})
 	wantKind(t, hutch.Conflict, err, "a screenshot without a screen")
@@ -50,7 +52,7 @@ func (s *suite) noScreen(t *testing.T) {
 }
 
 // withScreen returns a sandbox with a screen of 640 × 480.
-func (s *suite) withScreen(t *testing.T) string {
+func (s screenTests) withScreen(t *testing.T) string {
 	t.Helper()
 	id := s.make(t, hutch.CreateRequest{Env: map[string]string{"DISPLAY": ":0", "LC_ALL": "C.UTF-8"}}).ID
 	if res := s.do(t, id, hutch.ExecRequest{Command: "command -v Xtigervnc xterm xclip openbox"}); !res.Success() {
@@ -67,7 +69,7 @@ func (s *suite) withScreen(t *testing.T) string {
 }
 
 // act does actions.
-func (s *suite) act(t *testing.T, id string, actions ...hutch.ScreenAction) hutch.ControlResult {
+func (s screenTests) act(t *testing.T, id string, actions ...hutch.ScreenAction) hutch.ControlResult {
 	t.Helper()
 	res, err := s.svc.ControlScreen(bounded(t), id, hutch.ControlRequest{Actions: actions})
 	if err != nil {
@@ -77,7 +79,7 @@ func (s *suite) act(t *testing.T, id string, actions ...hutch.ScreenAction) hutc
 }
 
 // picture returns the picture of the screen.
-func (s *suite) picture(t *testing.T, id string, req hutch.ScreenshotRequest) image.Image {
+func (s screenTests) picture(t *testing.T, id string, req hutch.ScreenshotRequest) image.Image {
 	t.Helper()
 	shot, err := s.svc.Screenshot(bounded(t), id, req)
 	if err != nil {
@@ -104,7 +106,7 @@ func lit(picture image.Image) (n int) {
 }
 
 // window shows a window that fills the screen, and returns when it can be seen. Its program reads lines into a file.
-func (s *suite) window(t *testing.T, id string) {
+func (s screenTests) window(t *testing.T, id string) {
 	t.Helper()
 	s.start(t, id, hutch.ProcessRequest{Name: "window", Command: "exec xterm -u8 -bg white -fg black -geometry 200x60+0+0 -e 'cat > typed'"})
 	eventually(t, "the window is there", func() bool {
@@ -112,7 +114,7 @@ func (s *suite) window(t *testing.T, id string) {
 	})
 }
 
-func (s *suite) useScreen(t *testing.T) {
+func (s screenTests) useScreen(t *testing.T) {
 	id := s.withScreen(t)
 	if size := s.picture(t, id, hutch.ScreenshotRequest{}).Bounds().Size(); size != image.Pt(640, 480) {
 		t.Errorf("a picture of %v", size)
@@ -167,7 +169,7 @@ func (s *suite) useScreen(t *testing.T) {
 }
 
 // useMouse looks at the pointer through X itself: which buttons are down, and who can move it.
-func (s *suite) useMouse(t *testing.T) {
+func (s screenTests) useMouse(t *testing.T) {
 	id := s.withScreen(t)
 	at := func(x, y int) hutch.Point { return hutch.Point{X: x, Y: y} }
 	if res := s.act(t, id, hutch.ScreenAction{Action: hutch.MouseMove, Coordinate: []int{30, 40}}); res.Cursor != at(30, 40) {
@@ -213,7 +215,7 @@ func (s *suite) useMouse(t *testing.T) {
 }
 
 // view is a viewer that moves the pointer, and waits for a picture of one pixel.
-func (s *suite) view(t *testing.T, id string, control bool, x, y byte) {
+func (s screenTests) view(t *testing.T, id string, control bool, x, y byte) {
 	t.Helper()
 	conn, err := s.svc.ViewScreen(bounded(t), id, control)
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *suite) view(t *testing.T, id string, control bool, x, y byte) {
 }
 
 // useBrowser opens pages in Chromium, and asks its DevTools which are open.
-func (s *suite) useBrowser(t *testing.T) {
+func (s screenTests) useBrowser(t *testing.T) {
 	id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1536, Disk: 512}}).ID
 	if res := s.do(t, id, hutch.ExecRequest{Command: "command -v Xtigervnc chromium"}); !res.Success() {
 		if os.Getenv("CI") != "" {

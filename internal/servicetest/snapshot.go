@@ -13,26 +13,27 @@ import (
 	"hutch"
 )
 
-func (s *suite) snapshots() map[string]func(*testing.T) {
+// snapshotTests are tests of snapshots, forks, pauses and sleep with memory.
+type snapshotTests struct{ *suite }
+
+func (s snapshotTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"Begin":  s.beginsAsSnapshot,
-		"Modes":  s.filesKeepModes,
-		"Memory": s.snapshotsHaveMemory,
-		"Names":  s.snapshotNames,
-		"Fork":   s.forks,
-		"Shared": s.sharesFiles,
-		"Pause":  s.pauses,
-		"Errors": s.snapshotErrors,
-
-		"Diff":       s.comparesSnapshots,
-		"DiffAsleep": s.comparesAsleep,
-
+		"Begin":              s.beginsAsSnapshot,
+		"Modes":              s.filesKeepModes,
+		"Memory":             s.snapshotsHaveMemory,
+		"Names":              s.snapshotNames,
+		"Fork":               s.forks,
+		"Shared":             s.sharesFiles,
+		"Pause":              s.pauses,
+		"Errors":             s.snapshotErrors,
+		"Diff":               s.comparesSnapshots,
+		"DiffAsleep":         s.comparesAsleep,
 		"Hibernate":          s.hibernates,
 		"HibernateFilesOnly": s.hibernatesFilesOnly,
 	}
 }
 
-func (s *suite) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.Snapshot {
+func (s snapshotTests) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.Snapshot {
 	t.Helper()
 	snap, err := s.svc.Snapshot(bounded(t), id, req)
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *suite) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.S
 
 // A sandbox starts with the state that the snapshot saved, under its own name; later changes on either side do not
 // show on the other.
-func (s *suite) beginsAsSnapshot(t *testing.T) {
+func (s snapshotTests) beginsAsSnapshot(t *testing.T) {
 	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}, Network: hutch.Network{Mode: hutch.NetworkNone}}).ID
 	s.run(t, parent, "echo kept > file")
 	snap := s.keep(t, parent, hutch.SnapshotRequest{})
@@ -78,7 +79,7 @@ func (s *suite) beginsAsSnapshot(t *testing.T) {
 }
 
 // Files are unchanged, with their permissions.
-func (s *suite) filesKeepModes(t *testing.T) {
+func (s snapshotTests) filesKeepModes(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "umask 0; mkdir all; mkdir -m 1777 sticky; echo in > all/file; mkdir fixed; echo in > fixed/file; chmod 500 fixed; echo '#!/bin/sh' > tool; chmod 4775 tool")
 	snap := s.keep(t, parent, hutch.SnapshotRequest{FilesOnly: true})
@@ -90,7 +91,7 @@ func (s *suite) filesKeepModes(t *testing.T) {
 
 // If a snapshot has memory, programs and contexts continue in it; they choose
 // other random numbers than elsewhere.
-func (s *suite) snapshotsHaveMemory(t *testing.T) {
+func (s snapshotTests) snapshotsHaveMemory(t *testing.T) {
 	parent := s.open(t)
 	s.python(t, parent, "import random; held = 41; random.seed(1)")
 	snap := s.keep(t, parent, hutch.SnapshotRequest{})
@@ -115,12 +116,12 @@ func (s *suite) snapshotsHaveMemory(t *testing.T) {
 }
 
 // python runs code in the default context, and returns its result as text.
-func (s *suite) python(t *testing.T, id, code string) string {
+func (s snapshotTests) python(t *testing.T, id, code string) string {
 	t.Helper()
 	return value(s.code(t, id, hutch.RunRequest{Language: "python", Code: code}))
 }
 
-func (s *suite) snapshotNames(t *testing.T) {
+func (s snapshotTests) snapshotNames(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	snap := s.keep(t, id, hutch.SnapshotRequest{Name: name, FilesOnly: true, TTL: 3600})
 	if snap.Name != name || snap.Memory || snap.ExpiresAt == nil {
@@ -149,7 +150,7 @@ func (s *suite) snapshotNames(t *testing.T) {
 	s.keep(t, id, hutch.SnapshotRequest{Name: name, FilesOnly: true}) // the name is free again
 }
 
-func (s *suite) forks(t *testing.T) {
+func (s snapshotTests) forks(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "echo kept > file")
 	forks, err := s.svc.Fork(bounded(t), parent, hutch.ForkRequest{Count: 3, Env: map[string]string{"ROLE": "fork"}})
@@ -177,7 +178,7 @@ func (s *suite) forks(t *testing.T) {
 
 // Copies have the files as their own, also where they share them: each may do
 // all to them, be copied again, and outlive what it was made of.
-func (s *suite) sharesFiles(t *testing.T) {
+func (s snapshotTests) sharesFiles(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "mkdir -p d/e; echo one > d/file; ln d/file linked; echo two > d/e/file; head -c 5000000 /dev/urandom > large; sha256sum large > sum")
 	forks, err := s.svc.Fork(bounded(t), parent, hutch.ForkRequest{Count: 3})
@@ -217,7 +218,7 @@ func (s *suite) sharesFiles(t *testing.T) {
 }
 
 // diff compares, and describes each change of a file in the folder of the tests.
-func (s *suite) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, map[string]string) {
+func (s snapshotTests) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, map[string]string) {
 	t.Helper()
 	if req.Path == "" && !s.NoIsolation {
 		req.Path = "/workspace"
@@ -247,7 +248,7 @@ func (s *suite) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffReques
 }
 
 // Differences between two snapshots, and between a snapshot and the sandbox as it is now.
-func (s *suite) comparesSnapshots(t *testing.T) {
+func (s snapshotTests) comparesSnapshots(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, `umask 22; mkdir d dir; printf 'one\ntwo\nthree\n' >text; echo same >same; echo gone >gone; ln -s here link; echo x >mode; chmod 600 mode; printf '\0a' >binary
 		head -c 200000 /dev/zero >large; echo first >named; ln named other; mkfifo pipe`)
@@ -291,7 +292,7 @@ func (s *suite) comparesSnapshots(t *testing.T) {
 }
 
 // comparesText looks at the text of the changes that comparesSnapshots made.
-func (s *suite) comparesText(t *testing.T, before, after string) {
+func (s snapshotTests) comparesText(t *testing.T, before, after string) {
 	t.Helper()
 	d, _ := s.diff(t, before, hutch.SnapshotDiffRequest{To: after, Text: true})
 	want := map[string]string{
@@ -316,7 +317,7 @@ func (s *suite) comparesText(t *testing.T, before, after string) {
 }
 
 // Comparing wakes no sandbox that sleeps or is paused, unless that is asked for.
-func (s *suite) comparesAsleep(t *testing.T) {
+func (s snapshotTests) comparesAsleep(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "umask 22; echo before >file")
 	snap := s.keep(t, id, hutch.SnapshotRequest{FilesOnly: true}).ID
@@ -366,7 +367,7 @@ func (s *suite) comparesAsleep(t *testing.T) {
 }
 
 // A paused sandbox does not run, can be looked at, and continues for a caller that uses it.
-func (s *suite) pauses(t *testing.T) {
+func (s snapshotTests) pauses(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "while :; do date +%N; sleep 0.01; done"})
 	paused, err := s.svc.Pause(bounded(t), id)
@@ -406,7 +407,7 @@ func (s *suite) pauses(t *testing.T) {
 
 // A sandbox sleeps when it is asked to, after its last use and also with keepAlive, and wakes with what it had. Where memory cannot be
 // kept, a background process is never lost.
-func (s *suite) hibernates(t *testing.T) {
+func (s snapshotTests) hibernates(t *testing.T) {
 	id := s.open(t)
 	awake := true
 	if _, err := s.svc.Update(bounded(t), id, hutch.UpdateRequest{KeepAlive: &awake}); err != nil {
@@ -451,7 +452,7 @@ func (s *suite) hibernates(t *testing.T) {
 
 // With FilesOnly a sandbox is stopped on any runtime, also one that is paused. Its processes end, which they are asked to first, and its
 // files stay.
-func (s *suite) hibernatesFilesOnly(t *testing.T) {
+func (s snapshotTests) hibernatesFilesOnly(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "trap 'echo bye >ended; exit' TERM; echo >ready; while :; do sleep 0.05; done"})
 	s.run(t, id, "until [ -e ready ]; do sleep 0.05; done; echo kept >file")
@@ -474,7 +475,7 @@ func (s *suite) hibernatesFilesOnly(t *testing.T) {
 	}
 }
 
-func (s *suite) snapshotErrors(t *testing.T) {
+func (s snapshotTests) snapshotErrors(t *testing.T) {
 	id, gone := s.open(t), hutch.NewID("gone")
 	_, err := s.svc.Snapshot(bounded(t), gone, hutch.SnapshotRequest{})
 	wantKind(t, hutch.NotFound, err, "snapshot of no sandbox")

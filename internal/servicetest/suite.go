@@ -38,32 +38,32 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		name  string
 		tests map[string]func(*testing.T)
 	}{
-		{"Create", s.create()},
-		{"List", s.list()},
-		{"Update", s.updates()},
-		{"Destroy", s.destroy()},
-		{"Idle", s.idle()},
-		{"Exec", s.exec()},
-		{"Resume", s.resume()},
-		{"Kill", s.kill()},
-		{"Output", s.output()},
-		{"Process", s.process()},
-		{"Logs", s.logs()},
-		{"Input", s.input()},
-		{"Terminal", s.terminal()},
-		{"Wait", s.wait()},
-		{"Languages", s.languages()},
-		{"Neighbours", s.neighbours()},
-		{"Code", s.contexts()},
-		{"Files", s.files()},
-		{"Watch", s.watch()},
-		{"Archives", s.archives()},
-		{"Git", s.git()},
-		{"Ports", s.ports()},
-		{"Network", s.networks()},
-		{"Screens", s.screens()},
-		{"Snapshots", s.snapshots()},
-		{"Templates", s.templates()},
+		{"Create", createTests{s}.all()},
+		{"List", listTests{s}.all()},
+		{"Update", updateTests{s}.all()},
+		{"Destroy", destroyTests{s}.all()},
+		{"Idle", idleTests{s}.all()},
+		{"Exec", execTests{s}.all()},
+		{"Resume", resumeTests{s}.all()},
+		{"Kill", killTests{s}.all()},
+		{"Output", outputTests{s}.all()},
+		{"Process", processTests{s}.all()},
+		{"Logs", logTests{s}.all()},
+		{"Input", inputTests{s}.all()},
+		{"Terminal", terminalTests{s}.all()},
+		{"Wait", waitTests{s}.all()},
+		{"Languages", languageTests{s}.all()},
+		{"Neighbours", neighbourTests{s}.all()},
+		{"Code", codeTests{s}.all()},
+		{"Files", fileTests{s}.all()},
+		{"Watch", watchTests{s}.all()},
+		{"Archives", archiveTests{s}.all()},
+		{"Git", gitTests{s}.all()},
+		{"Ports", portTests{s}.all()},
+		{"Network", networkTests{s}.all()},
+		{"Screens", screenTests{s}.all()},
+		{"Snapshots", snapshotTests{s}.all()},
+		{"Templates", templateTests{s}.all()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,6 @@ func (s *suite) gone(t *testing.T, id, find string) {
 	eventually(t, "all processes of the command are gone", func() bool { return s.run(t, id, find) == "" })
 }
 
-// wantKind fails the test unless err is a hutch.Error of the kind, with words.
 // wantLimit wants an Exhausted error that names the limit, for programs that act on it.
 func wantLimit(t *testing.T, limit string, err error, what string) {
 	t.Helper()
@@ -201,13 +200,14 @@ func wantLimit(t *testing.T, limit string, err error, what string) {
 	}
 }
 
+// wantKind fails the test unless err is a hutch.Error of the kind, with words.
 func wantKind(t *testing.T, kind hutch.Kind, err error, what string, args ...any) {
 	t.Helper()
 	what = fmt.Sprintf(what, args...)
 	e, ok := errors.AsType[*hutch.Error](err)
 	switch {
 	case !ok:
-		t.Errorf("%s: %v is no *hutch.Error; want one of kind %s", what, err, kind)
+		t.Errorf("%s: %v is not a *hutch.Error; want one of kind %s", what, err, kind)
 	case e.Kind != kind:
 		t.Errorf("%s: kind %s (%s); want %s", what, e.Kind, e.Message, kind)
 	case strings.TrimSpace(e.Message) == "":

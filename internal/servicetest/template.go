@@ -8,7 +8,10 @@ import (
 	"hutch"
 )
 
-func (s *suite) templates() map[string]func(*testing.T) {
+// templateTests are tests of templates.
+type templateTests struct{ *suite }
+
+func (s templateTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"Ready":  s.templateIsReady,
 		"From":   s.templateOfSandbox,
@@ -20,7 +23,7 @@ func (s *suite) templates() map[string]func(*testing.T) {
 }
 
 // template makes a template that is deleted when the test ends.
-func (s *suite) template(t *testing.T, req hutch.TemplateRequest) hutch.Snapshot {
+func (s templateTests) template(t *testing.T, req hutch.TemplateRequest) hutch.Snapshot {
 	t.Helper()
 	if req.From == "" {
 		req.Runtime = s.Runtime
@@ -41,7 +44,7 @@ func (s *suite) template(t *testing.T, req hutch.TemplateRequest) hutch.Snapshot
 
 // A sandbox of a template has what the template has: its process runs and is ready, its type, labels, environment
 // and network are the template's, and there are no more than the template allows. Nothing of the making is left.
-func (s *suite) templateIsReady(t *testing.T) {
+func (s templateTests) templateIsReady(t *testing.T) {
 	name := hutch.NewID("tmpl")
 	snap := s.template(t, hutch.TemplateRequest{
 		Name: name + ":v1", InstanceType: "lite", Limits: hutch.Limits{CPU: 1, Memory: 512}, Env: map[string]string{"COLOUR": "green"},
@@ -82,7 +85,7 @@ func (s *suite) templateIsReady(t *testing.T) {
 }
 
 // A template of a sandbox has its state.
-func (s *suite) templateOfSandbox(t *testing.T) {
+func (s templateTests) templateOfSandbox(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	s.run(t, id, "echo kept > file")
 	s.template(t, hutch.TemplateRequest{Name: name, From: id, FilesOnly: true, Template: hutch.Template{Start: "echo started > started; exec sleep 600"}})
@@ -93,7 +96,7 @@ func (s *suite) templateOfSandbox(t *testing.T) {
 }
 
 // Tags are names of their own, latest is none, and a template can be replaced.
-func (s *suite) templateNames(t *testing.T) {
+func (s templateTests) templateNames(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	make := func(name, content string, replace bool) error {
 		s.run(t, id, "echo "+content+" > file")
@@ -132,7 +135,7 @@ func (s *suite) templateNames(t *testing.T) {
 }
 
 // A template can have several names. A name moves on request, and a template is deleted with its last name.
-func (s *suite) templateTags(t *testing.T) {
+func (s templateTests) templateTags(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	v1 := s.template(t, hutch.TemplateRequest{Name: name + ":v1", From: id, FilesOnly: true})
 	v2 := s.template(t, hutch.TemplateRequest{Name: name + ":v2", From: id, FilesOnly: true})
@@ -196,7 +199,7 @@ func (s *suite) templateTags(t *testing.T) {
 }
 
 // A template that does not become ready is not kept, and the error contains what its program printed.
-func (s *suite) templateFails(t *testing.T) {
+func (s templateTests) templateFails(t *testing.T) {
 	for start, word := range map[string]string{
 		"echo no such thing; exit 3": `exit code 3 before it was ready; at last it printed "no such thing"`,
 		"exec sleep 600":             "was not ready in time and printed nothing",
@@ -220,7 +223,7 @@ func (s *suite) templateFails(t *testing.T) {
 	}
 }
 
-func (s *suite) templateErrors(t *testing.T) {
+func (s templateTests) templateErrors(t *testing.T) {
 	id := s.open(t)
 	port := &hutch.WaitRequest{Port: 80}
 	for name, req := range map[string]hutch.TemplateRequest{

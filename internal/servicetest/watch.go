@@ -12,7 +12,10 @@ import (
 	"hutch"
 )
 
-func (s *suite) watch() map[string]func(*testing.T) {
+// watchTests are tests of watching folders for changes.
+type watchTests struct{ *suite }
+
+func (s watchTests) all() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"Changes":             s.watchChanges,
 		"WholeTrees":          s.watchTree,
@@ -36,7 +39,7 @@ type watching struct {
 }
 
 // look watches a folder, and returns when nothing is missed any more.
-func (s *suite) look(t *testing.T, id string, req hutch.WatchRequest) *watching {
+func (s watchTests) look(t *testing.T, id string, req hutch.WatchRequest) *watching {
 	t.Helper()
 	top, err := s.svc.Stat(bounded(t), id, req.Path)
 	if err != nil {
@@ -100,7 +103,7 @@ func (w *watching) want(words ...string) {
 	}
 }
 
-func (s *suite) watchChanges(t *testing.T) {
+func (s watchTests) watchChanges(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir d e && touch d/old e/in")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d"})
@@ -114,7 +117,7 @@ func (s *suite) watchChanges(t *testing.T) {
 	w.want("create line\nfeed\xff", "modify in", "delete sub/")
 }
 
-func (s *suite) watchTree(t *testing.T) {
+func (s watchTests) watchTree(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p d/a/b && ln -s /tmp d/out")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d", Recursive: true})
@@ -126,7 +129,7 @@ func (s *suite) watchTree(t *testing.T) {
 	w.want("create c/g", "delete a/b/f", "delete a/b/", "delete a/")
 }
 
-func (s *suite) watchFile(t *testing.T) {
+func (s watchTests) watchFile(t *testing.T) {
 	id := s.open(t)
 	s.put(t, id, "d/f", "")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d/f"})
@@ -137,7 +140,7 @@ func (s *suite) watchFile(t *testing.T) {
 	w.want("modify f")
 }
 
-func (s *suite) watchBurst(t *testing.T) {
+func (s watchTests) watchBurst(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir d")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d", Recursive: true})
@@ -160,7 +163,7 @@ func (s *suite) watchBurst(t *testing.T) {
 	}
 }
 
-func (s *suite) watchEnded(t *testing.T) {
+func (s watchTests) watchEnded(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p d/sub")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d", Recursive: true})
@@ -176,7 +179,7 @@ func (s *suite) watchEnded(t *testing.T) {
 	}
 }
 
-func (s *suite) watchCancelled(t *testing.T) {
+func (s watchTests) watchCancelled(t *testing.T) {
 	id := s.open(t)
 	w := s.look(t, id, hutch.WatchRequest{Path: "."})
 	w.stop()
@@ -194,7 +197,7 @@ func (s *suite) watchCancelled(t *testing.T) {
 	}
 }
 
-func (s *suite) watchDeep(t *testing.T) {
+func (s watchTests) watchDeep(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir d")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d", Recursive: true})
@@ -212,7 +215,7 @@ func (s *suite) watchDeep(t *testing.T) {
 	}
 }
 
-func (s *suite) watchMoved(t *testing.T) {
+func (s watchTests) watchMoved(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "mkdir -p d/a/b out/x && touch out/x/f")
 	w := s.look(t, id, hutch.WatchRequest{Path: "d", Recursive: true})
@@ -224,7 +227,7 @@ func (s *suite) watchMoved(t *testing.T) {
 	w.want("delete x/f")
 }
 
-func (s *suite) watchNothing(t *testing.T) {
+func (s watchTests) watchNothing(t *testing.T) {
 	id := s.open(t)
 	err := s.svc.Watch(bounded(t), id, hutch.WatchRequest{Path: "nothing"}, func(hutch.FileEvent) error { return io.EOF })
 	wantKind(t, hutch.NotFound, err, "a watch of nothing")
