@@ -55,6 +55,7 @@ var layers = []layer{
 	{"hutch/internal/credential", nil},
 	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/turn", nil},
+	{"hutch/internal/delay", nil},
 	{"hutch/internal/netaddr", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
@@ -78,20 +79,20 @@ var layers = []layer{
 	}},
 	{"hutch/internal/driver/docker/inside", []string{"hutch/internal/wire", sys}}, // runs in every container
 	{"hutch/internal/driver/docker", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 	}},
-	{"hutch/internal/driver/memguard", []string{"hutch/internal/linux/cgroup"}},
+	{"hutch/internal/driver/memguard", []string{"hutch/internal/delay", "hutch/internal/linux/cgroup"}},
 	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/driver/memguard", "hutch/internal/linux/...", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
 	{"hutch/internal/driver/kubernetes", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/memguard", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/memguard", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 		"github.com/hashicorp/yamux", "k8s.io/api/core/v1", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "sigs.k8s.io/yaml",
 	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
 	{"hutch/internal/driver/gvisor/contract", nil},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
 	{"hutch/internal/driver/gvisor/...", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/driver/memguard", "hutch/internal/driver/gvisor/...",
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/memguard", "hutch/internal/driver/gvisor/...",
 		"hutch/internal/durable", "hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/linux/...", sys,
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
@@ -105,7 +106,7 @@ var layers = []layer{
 	{"hutch/internal/pool", []string{"hutch"}},
 
 	// The engine knows the contract of runtimes, but no runtime.
-	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
+	{"hutch/internal/store", []string{"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
 	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
@@ -123,7 +124,7 @@ var layers = []layer{
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/headtail", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
 	}},
 
 	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
@@ -159,7 +160,7 @@ var layers = []layer{
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/headtail", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "hutch/internal/pipe", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{
@@ -167,7 +168,7 @@ var layers = []layer{
 		"github.com/moby/buildkit/...", "github.com/moby/patternmatcher/...", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", "github.com/tonistiigi/dchapes-mode", sys,
 	}},
 	{"hutch/internal/images", []string{"hutch", sys, "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
-	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "github.com/moby/moby/client"}},
+	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "hutch/internal/delay", "github.com/moby/moby/client"}},
 	{"hutch/internal/authority", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/authority", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/openid", "hutch/internal/problem", "hutch/internal/verb"}},
@@ -197,16 +198,16 @@ var layers = []layer{
 	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 
 	// Agents of others, whose tools run here.
-	{"hutch/internal/worker", []string{"hutch", "hutch/internal/headtail", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
+	{"hutch/internal/worker", []string{"hutch", "hutch/internal/delay", "hutch/internal/headtail", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
 
-	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
+	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/delay", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// Objects of Kubernetes become sandboxes of any service.
 	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/room"}},
-	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
+	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/delay", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
 	// Several machines as one: a service over the services of all of them.
-	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
+	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
 
 	// Backups of a whole data folder.
 	{"hutch/internal/installation", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
@@ -216,12 +217,12 @@ var layers = []layer{
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/kubernetes", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
-	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
-		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
+		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
 		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/netaddr", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
@@ -251,7 +252,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/controller", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/controller", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/fleet", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
 		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/netaddr", "hutch/internal/patch", "hutch/internal/pipe", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/tunnel", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/crypto/ssh", "golang.org/x/term", sys,
 	}},

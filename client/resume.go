@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/stream"
 )
 
@@ -88,10 +89,8 @@ func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecR
 		if r.id == "" || ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) || time.Since(alive) > hutch.ExecGrace {
 			return hutch.ExecResult{}, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return hutch.ExecResult{}, context.Cause(ctx)
+		if err := delay.Wait(ctx, pause); err != nil {
+			return hutch.ExecResult{}, err
 		}
 		pause = min(2*pause, maxPause)
 		to, first = r.again(), nil

@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/datadir"
+	"hutch/internal/delay"
 	"hutch/internal/engine"
 	"hutch/internal/host"
 	"hutch/internal/store"
@@ -103,10 +104,8 @@ func endServer(ctx context.Context, dir string) (io.Closer, error) {
 		if time.Now().After(end) {
 			return nil, hutch.Errorf(hutch.Unavailable, "the server of the data folder %s does not end: end it by hand, then run `hutch down` again", filepath.Dir(dir))
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
+		if err := delay.Wait(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 func newShell(h *home, std streams) *cobra.Command {
@@ -222,12 +223,10 @@ func (t *terminal) print(ctx context.Context) error {
 		if !errors.Is(err, hutch.Unavailable) || pause > 5*time.Second {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if delay.Wait(ctx, pause) != nil {
 			return err
-		case <-time.After(pause):
-			pause *= 2
 		}
+		pause *= 2
 	}
 }
 

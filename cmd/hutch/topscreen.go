@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/delay"
 	"hutch/internal/text"
 )
 
@@ -111,9 +112,7 @@ func (t *topScreen) follow(ctx context.Context, req hutch.StatsRequest, first ch
 		if ctx.Err() != nil || t.do(ctx, func(v *topView) { v.problem = hutch.AsError(err).Message }) != nil {
 			return
 		}
-		select {
-		case <-time.After(topRetry):
-		case <-ctx.Done():
+		if delay.Wait(ctx, topRetry) != nil {
 			return
 		}
 	}
@@ -239,9 +238,7 @@ func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 		if failed != nil {
 			return
 		}
-		select {
-		case <-time.After(topRetry):
-		case <-ctx.Done():
+		if delay.Wait(ctx, topRetry) != nil {
 			return
 		}
 	}

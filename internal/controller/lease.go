@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"hutch/internal/delay"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -63,7 +65,7 @@ func (c *Controller) lead(ctx context.Context) {
 			c.log.Info("this controller works now", "identity", c.opt.Lease.Identity)
 			e.hold(ctx, begun)
 		}
-		pause(ctx, retryTime)
+		delay.Wait(ctx, retryTime)
 	}
 	e.release()
 }
@@ -88,20 +90,13 @@ func (e *election) hold(ctx context.Context, last time.Time) {
 		if err == nil {
 			last = begun
 		}
-		pause(ctx, min(retryTime, time.Until(last.Add(renewTime))))
+		delay.Wait(ctx, min(retryTime, time.Until(last.Add(renewTime))))
 	}
 	if ctx.Err() == nil {
 		e.c.log.Warn("this controller lost its lease, and waits", "identity", e.c.opt.Lease.Identity)
 	}
 	cancel()
 	<-done
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // try takes or renews the Lease, and reports whether this controller holds it.

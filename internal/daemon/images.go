@@ -11,6 +11,7 @@ import (
 	"hutch/internal/build"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/host"
 	"hutch/internal/images"
@@ -121,10 +122,8 @@ func (d *Daemon) keepImagesSwept(context.Context) error {
 			case gone.Freed > 0 || len(gone.Images) > 0:
 				d.log.Info("removed images that nothing uses, or their root file systems", "images", len(gone.Images), "freed", gone.Freed)
 			}
-			select {
-			case <-ctx.Done():
+			if delay.Wait(ctx, sweepImages) != nil {
 				return
-			case <-time.After(sweepImages):
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"hutch/internal/broker"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
+	"hutch/internal/delay"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/host"
@@ -160,10 +161,8 @@ func (d *Daemon) warmCompilers(context.Context) error {
 		return nil
 	}
 	d.runs(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
+		if delay.Wait(ctx, warmDelay) != nil {
 			return
-		case <-time.After(warmDelay):
 		}
 		began := time.Now()
 		opt := d.cfg.Sandboxes.Image

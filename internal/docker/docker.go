@@ -14,6 +14,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/delay"
 )
 
 // every is how often the engine is asked. Each time takes one request to a socket of this machine.
@@ -63,10 +64,8 @@ func (e *Engine) Close() error { return e.api.Close() }
 func (e *Engine) Follow(ctx context.Context, label string) {
 	for {
 		e.report(ctx, e.Copy(ctx, label))
-		select {
-		case <-ctx.Done():
+		if delay.Wait(ctx, every) != nil {
 			return
-		case <-time.After(every):
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
 	"hutch/internal/instance"
@@ -79,10 +80,7 @@ func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instanc
 	if err != nil {
 		return false
 	}
-	select {
-	case <-time.After(workTime):
-	case <-ctx.Done():
-	}
+	delay.Wait(ctx, workTime)
 	after, err := inst.Usage(ctx)
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }

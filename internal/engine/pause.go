@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/instance"
 	"hutch/internal/wire"
@@ -46,14 +47,7 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 }
 
 // waitForPause waits before the next look whether a sandbox is in use. Its error is that of ctx.
-func waitForPause(ctx context.Context) error {
-	select {
-	case <-time.After(5 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func waitForPause(ctx context.Context) error { return delay.Wait(ctx, 5*time.Millisecond) }
 
 // afterQuiesce returns the error to report of a sandbox that was detached. If the runtime
 // could not do it now, the next try can succeed.

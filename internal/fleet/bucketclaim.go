@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/objects"
 )
 
@@ -151,10 +152,8 @@ func (b *claimed) begin(ctx context.Context) error {
 			b.log.Warn("another copy of this fleet has used the bucket: waiting to see whether it still runs", "object", b.key)
 			told = true
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(b.times.poll):
+		if err := delay.Wait(ctx, b.times.poll); err != nil {
+			return err
 		}
 	}
 }

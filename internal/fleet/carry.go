@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/delay"
 	"hutch/internal/objects"
 	"hutch/internal/travel"
 	"hutch/internal/verb"
@@ -381,10 +382,8 @@ func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 		if err = c.dir().arrived(context.WithoutCancel(ctx), h, c.me()); err == nil || errors.Is(err, errMoved) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if delay.Wait(ctx, time.Second) != nil {
 			return err
-		case <-time.After(time.Second):
 		}
 	}
 	return err

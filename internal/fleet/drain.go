@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"hutch/internal/delay"
 )
 
 // Drain makes a node move its sandboxes to other nodes, and returns those that are left after all that can leave have
@@ -32,10 +34,8 @@ func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (l
 		if !slices.ContainsFunc(left, func(h Holder) bool { return h.Stays == "" }) || time.Now().After(end) {
 			return left, nil
 		}
-		select {
-		case <-time.After(drainLook):
-		case <-ctx.Done():
-			return left, context.Cause(ctx)
+		if err := delay.Wait(ctx, drainLook); err != nil {
+			return left, err
 		}
 	}
 }

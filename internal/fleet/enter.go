@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 // Entry is a request to join the fleet of a database, for a machine that joins by itself.
@@ -62,10 +63,8 @@ func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error 
 		if !errors.Is(err, errStillAlive) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if delay.Wait(ctx, time.Second) != nil {
 			return errStillAlive
-		case <-time.After(time.Second):
 		}
 	}
 }

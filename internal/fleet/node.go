@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 const (
@@ -191,10 +192,7 @@ func (n *node) listen(ctx context.Context) {
 			default:
 			}
 		})
-		select {
-		case <-ctx.Done():
-		case <-time.After(renewEvery):
-		}
+		delay.Wait(ctx, renewEvery)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 // placement is a request for a node for a new sandbox.
@@ -87,10 +88,8 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 			return "", false, hutch.Errorf(hutch.Exhausted, "no node of the fleet has room for %d MiB of memory and %v cores: destroy a sandbox, wait until an idle one sleeps, or add a node", p.Memory, p.CPU).With("limit", "room of the fleet")
 		}
 		// Other creates have locked all nodes with capacity, or have taken the id meanwhile.
-		select {
-		case <-ctx.Done():
-			return "", false, context.Cause(ctx)
-		case <-time.After(pause):
+		if err := delay.Wait(ctx, pause); err != nil {
+			return "", false, err
 		}
 	}
 }

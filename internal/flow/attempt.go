@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/durable"
 )
 
@@ -332,10 +333,8 @@ func patient(ctx context.Context, f func() error) error {
 		if time.Since(began) > serverTimeout {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := delay.Wait(ctx, pause); err != nil {
+			return err
 		}
 		pause = min(2*pause, longest)
 	}

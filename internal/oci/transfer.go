@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/oci/registry"
 )
 
@@ -38,10 +39,8 @@ func (t *transfer) retry(ctx context.Context, do func() error) error {
 		if err == nil || ctx.Err() != nil || hutch.KindOf(err) != hutch.Unavailable {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := delay.Wait(ctx, pause); err != nil {
+			return err
 		}
 	}
 	return do()

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 const (
@@ -30,7 +31,7 @@ func (p *postgres) watch(m *Mirror) {
 	// Changes between m's first reading and now were announced before m listened.
 	p.done.Go(func() {
 		for p.catchUp(p.life, m.collection.name) != nil && p.life.Err() == nil {
-			wait(p.life, time.Second)
+			delay.Wait(p.life, time.Second)
 		}
 	})
 }
@@ -85,7 +86,7 @@ func (p *postgres) listen(listening chan<- error) {
 			p.opt.Log.Warn("no news of the database; trying again until there are", "database", p.where, "err", err)
 		}
 		p.setListenErr(err)
-		wait(p.life, time.Second)
+		delay.Wait(p.life, time.Second)
 	}
 }
 

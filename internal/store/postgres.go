@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/durable"
 )
 
@@ -170,7 +171,7 @@ func (p *postgres) begin(ctx context.Context, s *Store) error {
 			p.opt.Log.Warn("waiting for the database", "database", p.where, "err", err)
 			said = true
 		}
-		wait(ctx, 500*time.Millisecond)
+		delay.Wait(ctx, 500*time.Millisecond)
 	}
 	listening := make(chan error, 1)
 	p.done.Go(func() { p.listen(listening) })
@@ -180,13 +181,6 @@ func (p *postgres) begin(ctx context.Context, s *Store) error {
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"hutch"
+	"hutch/internal/delay"
 )
 
 // Options configure [Run].
@@ -161,12 +162,7 @@ func (w *worker) serveSlot(claiming, serving context.Context, slot int) error {
 // pause waits after a number of failures in a row.
 func pause(ctx context.Context, failures int) {
 	const longest = time.Minute
-	t := time.NewTimer(min(time.Second<<min(failures, 10), longest))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	delay.Wait(ctx, min(time.Second<<min(failures, 10), longest))
 }
 
 // serveItem serves one work item: a session, until it ends, is idle, or is taken away.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/turn"
 )
@@ -149,10 +150,8 @@ func (i *instance) container(ctx context.Context) (string, error) {
 func (i *instance) removeContainer(ctx context.Context, which string) error {
 	_, err := i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	for errdefs.IsConflict(err) { // another call removes it already
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := delay.Wait(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 		_, err = i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	}

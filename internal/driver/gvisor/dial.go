@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/delay"
 	"hutch/internal/linux/pidfd"
 )
 
@@ -72,10 +73,9 @@ func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 		if !errors.Is(err, unix.EAGAIN) {
 			return conn, err
 		}
-		select { // its connection queue is short, and full
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		// The socket's queue of connections is short, and full.
+		if err := delay.Wait(ctx, time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }

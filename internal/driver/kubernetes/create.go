@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/driver/kubernetes/inside"
 	"hutch/internal/driver/memguard"
@@ -109,7 +110,7 @@ func (d *Driver) await(ctx context.Context, name string) error {
 		if final {
 			return errors.New(why)
 		}
-		if !pause(wait, ctx.Done()) {
+		if delay.Wait(ctx, wait) != nil {
 			return fmt.Errorf("%s: %w", why, context.Cause(ctx))
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/yamux"
 	core "k8s.io/api/core/v1"
@@ -106,14 +105,4 @@ func (p *pipes) why() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
-}
-
-// pause waits between attempts; false if done is closed.
-func pause(d time.Duration, done <-chan struct{}) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-done:
-		return false
-	}
 }

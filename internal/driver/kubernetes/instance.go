@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hutch"
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/driver/kubernetes/inside"
 	"hutch/internal/turn"
@@ -170,7 +171,7 @@ func (i *instance) keepOpen(ctx context.Context, purpose byte, use func(net.Conn
 			return
 		default:
 		}
-		if !pause(100*time.Millisecond, ctx.Done()) {
+		if delay.Wait(ctx, 100*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -271,7 +272,7 @@ func (d *Driver) remove(ctx context.Context, name string, uid types.UID) error {
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("wait for the end of a pod: %w", err)
 		}
-		if !pause(wait, ctx.Done()) {
+		if delay.Wait(ctx, wait) != nil {
 			return fmt.Errorf("wait for the end of a pod: %w", context.Cause(ctx))
 		}
 	}
