@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/driver/memguard"
@@ -100,7 +101,7 @@ func (m *memory) memoryFile() int64 {
 func (m *memory) Wait(ctx context.Context, last cgroup.MemoryReading, limit int64) {
 	switch {
 	case m.watch == nil:
-		memguard.Pause(ctx, memguard.Until(last.Used, limit))
+		delay.Wait(ctx, memguard.Until(last.Used, limit))
 	case m.watch.Events() && last.Charged < m.limits().Soft:
 		m.watch.Wait(ctx, time.Minute)
 	default:
@@ -108,7 +109,8 @@ func (m *memory) Wait(ctx context.Context, last cgroup.MemoryReading, limit int6
 	}
 }
 
-// Begin implements memguard.Memory: otherwise the agent that ends programs would be slowed down.
+// Begin implements memguard.Memory. It raises the soft limit: the kernel would otherwise slow down the agent, too, while
+// it ends programs.
 func (m *memory) Begin() {
 	if m.watch != nil {
 		m.watch.SetSoft(m.limits().Hard - memguard.Tolerance)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"hutch/internal/delay"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -72,8 +73,8 @@ type Memory interface {
 // Relieve ends the programs that use the most, as in driver.Guarded.
 type Relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)
 
-// ErrNoMemory is the error of an instance that was over its limit for too long.
-var ErrNoMemory = errors.New("it used more memory than its limit, and ending programs did not help")
+// errNoMemory is the error of an instance that was over its limit for too long.
+var errNoMemory = errors.New("it used more memory than its limit, and ending programs did not help")
 
 // guard is the state of Run. Only one goroutine uses it, except in calls of relieve.
 type guard struct {
@@ -91,7 +92,7 @@ type guard struct {
 	noGarbage bool      // it has no such thing
 }
 
-// Run keeps an instance below its limits until ctx is done. An error is one of Read, or ErrNoMemory.
+// Run keeps an instance below its limits until ctx is done. An error is one of Read, or errNoMemory.
 func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
 	g := &guard{memory: m, limits: limits, relieve: relieve, limit: limits.Soft}
 	for ctx.Err() == nil {
@@ -134,7 +135,7 @@ func (g *guard) freeMemory(ctx context.Context) error {
 		case !m.Held && m.Used <= g.limit:
 			return nil
 		case !g.memory.Raise(m), g.trend.stoppedShrinking():
-			return ErrNoMemory
+			return errNoMemory
 		case g.pending != nil || time.Now().Before(g.settled) && !m.Held && m.Used < g.level:
 		case g.tried && !m.Held && g.trend.stoppedGrowing() && m.Used < g.limits.Hard-Tolerance:
 			g.limit = m.Used + Tolerance
@@ -142,7 +143,7 @@ func (g *guard) freeMemory(ctx context.Context) error {
 		default:
 			g.ask(ctx, m.Used)
 		}
-		Pause(ctx, 3*time.Millisecond)
+		delay.Wait(ctx, 3*time.Millisecond)
 	}
 	return nil
 }
@@ -195,14 +196,6 @@ const Fastest = 2 << 30
 func Until(used, limit int64) time.Duration {
 	d := time.Duration(float64(limit-used) / Fastest * float64(time.Second))
 	return min(max(d, 10*time.Millisecond), 500*time.Millisecond)
-}
-
-// Pause waits.
-func Pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // trend tracks the use of memory.

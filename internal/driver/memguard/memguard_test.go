@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hutch/internal/delay"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -32,7 +33,7 @@ func (f *fake) Read() (cgroup.MemoryReading, error) {
 	return cgroup.MemoryReading{Charged: used, Used: used}, nil
 }
 func (f *fake) Wait(ctx context.Context, last cgroup.MemoryReading, limit int64) {
-	Pause(ctx, Until(last.Used, limit))
+	delay.Wait(ctx, Until(last.Used, limit))
 }
 func (f *fake) Begin()                          { f.begun++ }
 func (f *fake) Collect() bool                   { f.collected++; return f.garbage }
@@ -116,7 +117,7 @@ func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		_, err := run(time.Hour, &fake{used: func() int64 { return limits.Hard }}, func(int64, bool) error { return nil })
-		if d := time.Since(begin); !errors.Is(err, ErrNoMemory) || d < easeTime || d > 2*easeTime {
+		if d := time.Since(begin); !errors.Is(err, errNoMemory) || d < easeTime || d > 2*easeTime {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
