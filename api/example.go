@@ -146,13 +146,3 @@ func formFlags(example string) string {
 
 // quoted is one word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// Curl returns the command line that the page shows for an operation.
-func Curl(operationID string) string {
-	for _, o := range parsed().operations() {
-		if o.ID == operationID {
-			return o.Curl()
-		}
-	}
-	return ""
-}

@@ -231,7 +231,7 @@ func TestClaimOfAPool(t *testing.T) {
 	if svc.Created()[0].Network.Mode != hutch.NetworkOpen {
 		t.Errorf("a template without a policy reaches %v", svc.Created()[0].Network)
 	}
-	if _, err := NewDirectory(ctl, true, "").Find(t.Context(), "ns", warm[0], ""); !errors.Is(err, hutch.NotFound) {
+	if _, err := newDirectory(ctl, true, "").Find(t.Context(), "ns", warm[0], ""); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a sandbox that no claim has can be used: %v", err)
 	}
 	// As many claims at a time as there are sandboxes: each gets one of its own.
@@ -244,7 +244,7 @@ func TestClaimOfAPool(t *testing.T) {
 		c.wait(path, ready, "True", dependenciesReady)
 		name := fmt.Sprint(c.do("GET", path, nil)["status"].(object)["sandbox"].(object)["name"])
 		has[name] = true
-		if _, err := NewDirectory(ctl, true, "").Find(t.Context(), "ns", name, ""); err != nil {
+		if _, err := newDirectory(ctl, true, "").Find(t.Context(), "ns", name, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -341,7 +341,7 @@ func TestShutdownTime(t *testing.T) {
 		return c.do("GET", "ns/sandboxclaims/claim-delete", nil) == nil && c.do("GET", "ns/sandboxes/box-delete", nil) == nil
 	})
 	c.eventually("no sandbox is left", func() bool { return len(svc.ids(t)) == 0 })
-	if _, err := NewDirectory(ctl, true, "").Find(t.Context(), "ns", "box-retain", ""); !errors.Is(err, hutch.Conflict) {
+	if _, err := newDirectory(ctl, true, "").Find(t.Context(), "ns", "box-retain", ""); !errors.Is(err, hutch.Conflict) {
 		t.Errorf("one whose time is over can be used: %v", err)
 	}
 }
@@ -360,7 +360,7 @@ func TestSuspended(t *testing.T) {
 	if err != nil || !sb.Status.Sleeps() {
 		t.Errorf("it is %s, %v", sb.Status, err)
 	}
-	if _, err := NewDirectory(ctl, true, "").Find(t.Context(), "ns", "box", ""); !errors.Is(err, hutch.Conflict) {
+	if _, err := newDirectory(ctl, true, "").Find(t.Context(), "ns", "box", ""); !errors.Is(err, hutch.Conflict) {
 		t.Errorf("a suspended one can be used: %v", err)
 	}
 	c.do("PATCH", "ns/sandboxes/box", object{"spec": object{"operatingMode": "Running"}})
@@ -592,7 +592,7 @@ func TestReviews(t *testing.T) {
 		return object{"allowed": can}
 	}
 	ctl, _ := c.control(svc, Options{})
-	d := NewDirectory(ctl, false, "router")
+	d := newDirectory(ctl, false, "router")
 	ctx := t.Context()
 	if err := d.Allow(ctx, "", "ns", "box"); !errors.Is(err, hutch.Denied) {
 		t.Errorf("without a token: %v", err)
@@ -612,7 +612,7 @@ func TestReviews(t *testing.T) {
 	if err := d.Allow(ctx, "bad", "ns", "box"); !errors.Is(err, hutch.Denied) || hutch.AsError(err).Data["unauthenticated"] != true {
 		t.Errorf("an unknown token: %v", err)
 	}
-	if err := NewDirectory(ctl, false, "another").Allow(ctx, "good", "ns", "box"); !errors.Is(err, hutch.Denied) {
+	if err := newDirectory(ctl, false, "another").Allow(ctx, "good", "ns", "box"); !errors.Is(err, hutch.Denied) {
 		t.Errorf("a token for another audience: %v", err)
 	}
 	c.refuse = func(r *http.Request) int {

@@ -44,9 +44,9 @@ type decision struct {
 	until time.Time
 }
 
-// NewDirectory returns the directory of a controller's objects. Without open, callers need a token of the cluster, for the audience if
+// newDirectory returns the directory of a controller's objects. Without open, callers need a token of the cluster, for the audience if
 // that is not empty, whose holder can create sandboxes/exec of the name in the namespace.
-func NewDirectory(c *Controller, open bool, audience string) *Directory {
+func newDirectory(c *Controller, open bool, audience string) *Directory {
 	return &Directory{c: c, open: open, aud: audience, asks: make(chan struct{}, maxAsks), reviews: map[review]decision{}}
 }
 

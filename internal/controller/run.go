@@ -53,7 +53,7 @@ func Run(ctx context.Context, svc hutch.Service, l net.Listener, cfg Config) err
 	defer cancel(nil)
 	addr, ok := l.Addr().(*net.TCPAddr)
 	routed := router.New(router.Options{
-		Service: svc, Directory: NewDirectory(c, cfg.Open, cfg.Audience), Loopback: cfg.Open && ok && addr.IP.IsLoopback(),
+		Service: svc, Directory: newDirectory(c, cfg.Open, cfg.Audience), Loopback: cfg.Open && ok && addr.IP.IsLoopback(),
 	})
 	server := &http.Server{
 		Handler: routed, TLSConfig: cfg.TLS, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

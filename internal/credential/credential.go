@@ -205,6 +205,3 @@ func Decoded(token string) (string, bool) {
 	text, err := hex.DecodeString(digits)
 	return string(text), err == nil
 }
-
-// Encoded writes a token in the form that Decoded reads.
-func Encoded(token string) string { return hexPrefix + hex.EncodeToString([]byte(token)) }

@@ -85,7 +85,7 @@ type Spec struct {
 	ID string // unique among the live instances of this driver
 	// Image is the reference of the image, and Root what it is on this host. A
 	// driver whose instances are on another machine resolves Image itself.
-	// A driver that cannot use Root.EROFS refuses it: see NoEROFS.
+	// A driver that has only the host's programs refuses Root.EROFS with an error of kind Unsupported.
 	Image  string
 	Root   image.Root
 	Limits hutch.Limits // every field set
@@ -371,9 +371,4 @@ func SetAnyUser(b *wire.Boot, root image.Root) error {
 	groups := slices.DeleteFunc(slices.Clone(user.Groups), func(g int) bool { return g >= wire.AgentID })
 	b.UID, b.GID, b.Groups = user.UID, user.GID, groups
 	return nil
-}
-
-// NoEROFS refuses a root that is an EROFS file, on behalf of a driver that has only the host's programs.
-func NoEROFS(runtime string) error {
-	return hutch.Errorf(hutch.Unsupported, "the runtime %s can only use the image \"host\" here: choose another runtime for this image", runtime)
 }

@@ -25,11 +25,8 @@ type PullOptions struct {
 // Credentials return the login for a registry; false for an anonymous caller.
 type Credentials = registry.Credentials
 
-// Credential is a name and a password, or one of the tokens that a registry gave.
+// Credential is a name and a password.
 type Credential = registry.Credential
-
-// DockerConfig reads the "auths" of Docker's config.json. Programs that it names for credentials are not run.
-func DockerConfig(config []byte) (Credentials, error) { return registry.DockerConfig(config) }
 
 // Progress is the progress of a pull or a push.
 type Progress struct {

@@ -348,18 +348,11 @@ func TestPassword(t *testing.T) {
 	if _, err := w.pull("a:1", PullOptions{}); !errors.Is(err, hutch.Denied) || !strings.Contains(err.Error(), "log in") {
 		t.Errorf("without: %v", err)
 	}
-	known, err := DockerConfig([]byte(`{"auths":{"` + w.host + `":{"auth":"YW5uOnNlY3JldA=="},"https://index.docker.io/v1/":{"username":"d","password":"e"}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, ok := known("docker.io"); !ok || c.Username != "d" {
-		t.Error(c)
+	known := func(registry string) (Credential, bool) {
+		return Credential{Username: "ann", Password: "secret"}, registry == w.host
 	}
 	if _, err := w.pull("a:1", PullOptions{Credentials: known}); err != nil {
 		t.Errorf("with: %v", err)
-	}
-	if _, err := DockerConfig([]byte(`{"auths":{"x":{"auth":"!"}}}`)); !errors.Is(err, hutch.Invalid) {
-		t.Error(err)
 	}
 }
 

@@ -86,7 +86,7 @@ func (l List) Named(name string) (Server, bool) {
 func (l List) At(address *url.URL) (Server, bool) {
 	i := slices.IndexFunc(l.Servers, func(s Server) bool {
 		u, err := Parse(s.URL)
-		return err == nil && Same(u, address)
+		return err == nil && sameServer(u, address)
 	})
 	if i < 0 {
 		return Server{}, false
@@ -125,8 +125,8 @@ func Parse(text string) (*url.URL, error) {
 	return nil, hutch.Errorf(hutch.Invalid, "%q is not the URL of a server: write one like http://127.0.0.1:7700 or https://hutch.example.com", text)
 }
 
-// Same reports whether two URLs name the same server.
-func Same(a, b *url.URL) bool {
+// sameServer reports whether two URLs name the same server.
+func sameServer(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && Port(a) == Port(b) && a.Path == b.Path
 }
 

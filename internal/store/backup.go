@@ -432,7 +432,7 @@ func (r *Restore) begin(ctx context.Context, id string) (err error) {
 
 // Prepare creates the tables for a content, which is from the backup and so not trusted.
 func (r *Restore) Prepare(ctx context.Context, c Content) error {
-	if err := CheckContent(c, r.parts[1:]...); err != nil {
+	if err := checkContent(c, r.parts[1:]...); err != nil {
 		return err
 	}
 	r.content = c
@@ -450,8 +450,8 @@ func (r *Restore) Prepare(ctx context.Context, c Content) error {
 	return r.explained(err)
 }
 
-// CheckContent refuses a content that this version cannot restore: tables and columns that it does not have.
-func CheckContent(c Content, more ...Part) error {
+// checkContent refuses a content that this version cannot restore: tables and columns that it does not have.
+func checkContent(c Content, more ...Part) error {
 	newer := hutch.Errorf(hutch.Unsupported, "the database in the backup was written by a newer hutch (format %d, this one knows %d): restore it with that version or a newer one", c.Format, len(migrations))
 	if c.Format > len(migrations) {
 		return newer

@@ -111,7 +111,7 @@ func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.Canc
 		case <-time.After(wait):
 		}
 		if err := c.greets(ctx); err != nil && ctx.Err() == nil {
-			cancel(Stalled(err))
+			cancel(stalled(err))
 			return
 		}
 	}
@@ -128,8 +128,8 @@ func (c *Client) greets(ctx context.Context) error {
 	return cn.Close()
 }
 
-// Stalled is the error for a sandbox that is stopped.
-func Stalled(cause error) error {
+// stalled is the error for a sandbox that is stopped.
+func stalled(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox did not answer after the time limit: its runtime is stuck, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox continues. Try again in a moment").
 		With("retryAfter", 5).Because(cause)

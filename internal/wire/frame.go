@@ -200,8 +200,8 @@ func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
 	return int64(c), data, nil
 }
 
-// ParseCount reads the payload of a gap, time or window frame.
-func ParseCount(payload []byte) (int64, error) {
+// parseCount reads the payload of a gap, time or window frame.
+func parseCount(payload []byte) (int64, error) {
 	if len(payload) != 8 {
 		return 0, fmt.Errorf("a count of %d bytes", len(payload))
 	}

@@ -84,7 +84,7 @@ func TestOutputRoundTrip(t *testing.T) {
 		t.Errorf("%d %q %v", cursor, data, err)
 	}
 	_, payload, _ = r.Next()
-	if n, err := ParseCount(payload); n != 7 || err != nil {
+	if n, err := parseCount(payload); n != 7 || err != nil {
 		t.Errorf("%d %v", n, err)
 	}
 }
@@ -97,7 +97,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		}
 	}
 	for _, payload := range [][]byte{nil, make([]byte, 7), make([]byte, 9), number(math.MaxUint64, ""), number(maxCount+1, "")} {
-		if n, err := ParseCount(payload); err == nil {
+		if n, err := parseCount(payload); err == nil {
 			t.Errorf("count %x: %d", payload, n)
 		}
 	}

@@ -76,7 +76,7 @@ func FuzzReader(f *testing.F) {
 			if c, data, err := ParseOutput(payload); err == nil && (c < int64(len(data)) || c > maxCount) {
 				t.Fatalf("cursor %d behind %d bytes", c, len(data))
 			}
-			if n, err := ParseCount(payload); err == nil && (n < 0 || n > maxCount) {
+			if n, err := parseCount(payload); err == nil && (n < 0 || n > maxCount) {
 				t.Fatalf("count %d", n)
 			}
 			w.Write(ty, payload)

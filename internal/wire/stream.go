@@ -123,7 +123,7 @@ func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 	case TypeStderr:
 		return false, s.output(hutch.Stderr, payload)
 	case TypeGap:
-		_, err := ParseCount(payload) // the next cursor implies it
+		_, err := parseCount(payload) // the next cursor implies it
 		return false, err
 	case TypeTime:
 		return false, s.time(payload)
@@ -183,7 +183,7 @@ func (s *stream) exited(payload []byte) error {
 
 // time records when the output that follows was read.
 func (s *stream) time(payload []byte) error {
-	ms, err := ParseCount(payload)
+	ms, err := parseCount(payload)
 	if err != nil || ms > lastMS || !s.times {
 		return fmt.Errorf("a time of %d ms that was asked for: %t, %w", ms, s.times, err)
 	}
@@ -193,7 +193,7 @@ func (s *stream) time(payload []byte) error {
 
 // window records how much stdin the program has taken.
 func (s *stream) window(payload []byte) error {
-	n, err := ParseCount(payload)
+	n, err := parseCount(payload)
 	if err != nil {
 		return err
 	}

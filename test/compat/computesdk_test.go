@@ -1,11 +1,11 @@
 package compat_test
 
 import (
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"hutch/internal/credential"
 	"hutch/internal/hutchtest"
 )
 
@@ -19,5 +19,5 @@ func TestComputeSDK(t *testing.T) {
 		hutchtest.Skip(t, "ComputeSDK is not installed: run `test/compat/install`")
 	}
 	url, token := serveE2B(t)
-	checkLines(t, runNode(t, "computesdk_client.mjs", e2bEnv(url, credential.Encoded(token))...), computeSDKChecks)
+	checkLines(t, runNode(t, "computesdk_client.mjs", e2bEnv(url, "e2b_"+hex.EncodeToString([]byte(token)))...), computeSDKChecks)
 }

@@ -95,7 +95,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 		return nil, err
 	}
 	if spec.Root.EROFS != "" {
-		return nil, driver.NoEROFS(d.Name())
+		return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s can only use the image \"host\": choose another runtime for this image", d.Name())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -216,5 +216,5 @@ func (c Credentials) of(registry string) authn.Authenticator {
 	if !ok {
 		return authn.Anonymous
 	}
-	return authn.FromConfig(authn.AuthConfig{Username: known.Username, Password: known.Password, IdentityToken: known.IdentityToken, RegistryToken: known.RegistryToken})
+	return authn.FromConfig(authn.AuthConfig{Username: known.Username, Password: known.Password})
 }
