@@ -153,7 +153,7 @@ a file there is not as the agent found it. With --branch, the files do not chang
 		}),
 	}
 	f.flags(c)
-	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "folder": args[1]} })
+	return withJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "folder": args[1]} })
 }
 
 func newAgentStop(h *home, std streams) *cobra.Command {
@@ -161,7 +161,7 @@ func newAgentStop(h *home, std streams) *cobra.Command {
 		Use: "stop SESSION", Short: "End what an agent does, and keep its session", Long: "End what an agent does, and keep its session.\n" + remoteHelp, Args: cobra.ExactArgs(1),
 		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error { return s.Stop(ctx) }),
 	}
-	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0]} })
+	return withJSON(c, std, func(args []string) done { return done{"sandboxId": args[0]} })
 }
 
 func newAgentFork(h *home, std streams) *cobra.Command {

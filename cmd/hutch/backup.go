@@ -71,7 +71,7 @@ func newBackupList(h *home, std streams) *cobra.Command {
 }
 
 func newBackupRestore(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "restore SANDBOX BACKUP [FOLDER]", Short: "Restore a folder from a backup",
 		Long: `Put a backup in a folder of a sandbox: the one that it came from, if none is named.
 What is in that folder goes, once the backup has arrived whole and undamaged;

@@ -63,7 +63,7 @@ a tar archive on its way out.
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	takesFileUser(c)
-	return tellsJSON(c, std, func(args []string) done {
+	return withJSON(c, std, func(args []string) done {
 		return done{"sources": args[:len(args)-1], "target": args[len(args)-1]}
 	})
 }

@@ -207,7 +207,7 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 	c.Flags().BoolVar(&req.Append, "append", false, "append to the file")
 	c.Flags().BoolVar(&req.Create, "create", false, "fail if the file exists")
 	c.Flags().StringVarP(&mode, "mode", "m", "", "permissions in octal (default 0644, or what it has)")
-	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })
+	return withJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })
 }
 
 func parseMode(text string) (hutch.FileMode, error) {
@@ -232,7 +232,7 @@ func newFSMkdir(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&parents, "parents", "p", false, "make missing parent folders, too; an existing folder is not an error")
-	return tellsJSON(c, std, onPaths)
+	return withJSON(c, std, onPaths)
 }
 
 func newFSMove(h *home, std streams, verb string) *cobra.Command {
@@ -248,7 +248,7 @@ func newFSMove(h *home, std streams, verb string) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "replace an existing file")
-	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "from": args[1], "to": args[2]} })
+	return withJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "from": args[1], "to": args[2]} })
 }
 
 func newFSRemove(h *home, std streams) *cobra.Command {
@@ -265,11 +265,11 @@ func newFSRemove(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders, with all that is in them")
-	return tellsJSON(c, std, onPaths)
+	return withJSON(c, std, onPaths)
 }
 
 func newFSChmod(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "chmod SANDBOX MODE PATH...", Short: "Change permissions", Args: cobra.MinimumNArgs(3),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			mode, err := parseMode(args[1])

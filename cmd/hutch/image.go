@@ -83,7 +83,7 @@ func newImagePull(h *home, std streams) *cobra.Command {
 
 func newImagePush(h *home, std streams) *cobra.Command {
 	var f registryFlags
-	return tellsJSON(withFlags(&cobra.Command{
+	return withJSON(withFlags(&cobra.Command{
 		Use: "push IMAGE [TO]", Short: "Send an image to a registry",
 		Long: "Send an image to a registry: the one in its name, or in TO, which becomes one more name of it.\n" + remoteHelp,
 		Args: cobra.RangeArgs(1, 2),
@@ -146,7 +146,7 @@ func newImageInspect(h *home, std streams) *cobra.Command {
 }
 
 func newImageTag(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "tag IMAGE NAME", Short: "Give an image another name", Long: "Give an image another name. A name that another image has moves to this one.\n" + remoteHelp,
 		Args: cobra.ExactArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
@@ -245,7 +245,7 @@ be written as docker-archive:FILE, a folder as oci:FOLDER. The ids are printed.
 
 func newImageSave(h *home, std streams) *cobra.Command {
 	var to string
-	return tellsJSON(withFlags(&cobra.Command{
+	return withJSON(withFlags(&cobra.Command{
 		Use: "save IMAGE", Short: "Write an image as an archive that docker load reads",
 		Long: "Write an image as an archive that docker load reads, to a file or to the standard output.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
@@ -266,7 +266,7 @@ func newImageSave(h *home, std streams) *cobra.Command {
 
 func newImageLogin(h *home, std streams) *cobra.Command {
 	var user string
-	return tellsJSON(withFlags(&cobra.Command{
+	return withJSON(withFlags(&cobra.Command{
 		Use: "login REGISTRY", Short: "Save your login to a registry",
 		Long: `Keep a user name and a password, or token, for a registry. The server uses it for
 your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and

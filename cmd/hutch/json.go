@@ -7,15 +7,15 @@ import (
 // done is the result of a command, as JSON, for commands that print nothing else.
 type done map[string]any
 
-// tellsJSON adds a flag --json to a command that prints nothing, which makes it print what it has done.
-func tellsJSON(c *cobra.Command, std streams, tell func(args []string) done) *cobra.Command {
+// withJSON adds a flag --json to a command that prints nothing. With it, the command prints what it has done.
+func withJSON(c *cobra.Command, std streams, result func(args []string) done) *cobra.Command {
 	var asJSON bool
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := run(c, args); err != nil || !asJSON {
 			return err
 		}
-		return writeJSON(std.out, tell(args))
+		return writeJSON(std.out, result(args))
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
 	return c

@@ -167,7 +167,7 @@ func newContextList(h *home, std streams) *cobra.Command {
 }
 
 func newContextUse(std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "use NAME", Short: "Make a saved server the current one", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return changeServers(func(l *servers.List) error {

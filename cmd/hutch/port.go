@@ -132,7 +132,7 @@ func parsePort(text string) (int, error) {
 }
 
 func newUnexpose(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "unexpose SANDBOX PORT", Short: "Remove the URL of a port, and close its connections", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			port, err := parsePort(args[1])

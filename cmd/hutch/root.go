@@ -63,22 +63,25 @@ func newRoot(std streams) *cobra.Command {
 	var h home
 	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")
 	root.PersistentFlags().StringVar(&h.server, "server", "", "name of the saved server to use (default: see hutch context ls)")
-	root.AddCommand(
-		newLogin(&h, std), newContext(&h, std), newDown(&h, std), newCreate(&h, std), newUpdate(&h, std), newInspect(&h, std),
-		newServe(&h, std), newConfig(&h, std), newMan(), newConversation(&h, std), newRun(&h, std), newAsk(&h, std), newMonitor(&h, std), newMCP(&h, std), newDoctor(&h, std),
-		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newTimeline(&h, std), newUsage(&h, std), newTop(&h, std), newPool(&h, std),
-		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
-		newToken(&h, std), newOwner(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newStore(&h, std), newInstallation(&h, std), newNode(&h, std), newBackup(&h, std), newVolume(&h, std), newImage(&h, std), newBuild(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std), newWatchLink(&h, std),
-		newExpose(&h, std), newUnexpose(&h, std), newPorts(&h, std), newForward(&h, std), newScreen(&h, std), newSSH(&h, std), newSSHConfig(&h, std), newSSHKey(&h, std), newSSHProxy(std), newNetwork(&h, std),
-		newClaude(&h, std), newAgent(&h, std), newFlow(&h, std), newWorker(&h, std), newController(&h, std),
-		newSnapshot(&h, std), newTemplate(&h, std), newTypes(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h, std), newHibernate(&h, std), newResume(&h, std),
-	)
+	for _, command := range []func(*home, streams) *cobra.Command{
+		newLogin, newContext, newDown, newCreate, newUpdate, newInspect, newServe, newConfig,
+		newConversation, newRun, newAsk, newMonitor, newMCP, newDoctor, newExec, newCode, newList,
+		newRemove, newGit, newVersion, newAudit, newTimeline, newUsage, newTop, newPool, newShell, newPs,
+		newStart, newLogs, newKill, newLanguages, newToken, newOwner, newShare, newSecret, newAuthority,
+		newStore, newInstallation, newNode, newBackup, newVolume, newImage, newBuild, newCopy, newFS,
+		newWatch, newWatchLink, newExpose, newUnexpose, newPorts, newForward, newScreen, newSSH,
+		newSSHConfig, newSSHKey, newNetwork, newClaude, newAgent, newFlow, newWorker, newController,
+		newSnapshot, newTemplate, newTypes, newRestore, newFork, newPause, newHibernate, newResume,
+	} {
+		root.AddCommand(command(&h, std))
+	}
+	root.AddCommand(newMan(), newSSHProxy(std))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	group(root)
 	explain(root)
 	h.withNames(root)
-	h.tellServer(root)
+	h.showServer(root)
 	return root
 }
 
@@ -150,8 +153,8 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// tellServer adds to the help of client commands which server they talk to.
-func (h *home) tellServer(root *cobra.Command) {
+// showServer adds to the help of client commands which server they talk to.
+func (h *home) showServer(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		show(c, args)

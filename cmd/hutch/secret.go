@@ -75,7 +75,7 @@ in a header; header:NAME, basic:USER and query:NAME set it.
 	f.StringSliceVar(&b.Hosts, "host", nil, "host, or HOST:PORT, that the value is sent to, and no other; implies --brokered")
 	f.StringVar(&b.As, "as", "", "where it goes: replace, header:NAME, basic:USER or query:NAME (default replace)")
 	f.StringVar(&b.Format, "format", "", `what the header is set to, such as "Bearer {}" (default "{}")`)
-	return tellsJSON(c, std, func(args []string) done { return done{"name": args[0]} })
+	return withJSON(c, std, func(args []string) done { return done{"name": args[0]} })
 }
 
 // brokering returns the flags' settings for brokering a secret, checked before asking for its value.

@@ -119,7 +119,7 @@ func newSnapshotTag(h *home, std streams, noun string) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&req.Replace, "replace", false, "move the name from the one that has it")
-	return tellsJSON(c, std, func(args []string) done { return done{noun: args[0], "name": args[1]} })
+	return withJSON(c, std, func(args []string) done { return done{noun: args[0], "name": args[1]} })
 }
 
 func newRestore(h *home, std streams) *cobra.Command {

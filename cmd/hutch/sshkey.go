@@ -114,7 +114,7 @@ func writeSSHKeys(w io.Writer, list []hutch.SSHKey) error {
 }
 
 func newSSHKeyDelete(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "rm KEY", Aliases: []string{"delete"}, Short: "Delete a key, by its id, name or fingerprint, and end its connections", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			svc, err := h.dial()

@@ -204,7 +204,7 @@ a sandbox can write is not changed: copy into that sandbox.
 			return outOfVolume(ctx, svc, fromName, from, args[1], std)
 		}),
 	}
-	return tellsJSON(c, std, func(args []string) done { return done{"source": args[0], "target": args[1]} })
+	return withJSON(c, std, func(args []string) done { return done{"source": args[0], "target": args[1]} })
 }
 
 // cutVolume splits VOLUME:PATH; ok is false for a path of this machine.

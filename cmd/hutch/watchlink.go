@@ -79,7 +79,7 @@ func newWatchLinkList(h *home, std streams) *cobra.Command {
 }
 
 func newWatchLinkRemove(h *home, std streams) *cobra.Command {
-	return tellsJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use: "rm SANDBOX PROCESS LINK", Aliases: []string{"delete"}, Short: "Revoke a link, and disconnect its viewers", Args: cobra.ExactArgs(3),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			p, err := findProcess(ctx, svc, args[0], args[1])
