@@ -2,8 +2,8 @@
 
 // func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
 //
-// The child returns on the stack that it shares with its parent and overwrites
-// the return address there, so the parent keeps it in a register.
+// The child returns on the stack that it shares with its parent, and so overwrites the return address there. The parent
+// keeps that address in a register.
 TEXT ·rawClone(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ	args+0(FP), DI
 	MOVQ	size+8(FP), SI

@@ -2,7 +2,7 @@
 
 // func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
 //
-// The return address is in the link register, which the child has its own of.
+// The return address is in the link register. The child has its own copy of it.
 TEXT ·rawClone(SB), NOSPLIT|NOFRAME, $0-32
 	MOVD	args+0(FP), R0
 	MOVD	size+8(FP), R1

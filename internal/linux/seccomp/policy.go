@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the calls that any program may make. Names that a machine does
-// not have are skipped there.
+// allowed are the calls that any program may make. A machine without one of these calls skips its name.
 var allowed = slices.Concat(files, memory, processes, signals, times, sockets, queues, identity, limits)
 
 var files = []string{
@@ -62,7 +61,7 @@ var sockets = []string{
 	"eventfd", "eventfd2",
 }
 
-// queues are System V's and POSIX's; each instance has its own.
+// queues are the calls for message queues and semaphores of System V and POSIX. Each instance has its own.
 var queues = []string{
 	"semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
 	"mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
@@ -75,15 +74,14 @@ var identity = []string{
 
 var limits = []string{"getrlimit", "setrlimit", "getrusage"}
 
-// ignored are the calls that succeed and do nothing. They would write all files of the host to its disks, or drop the
-// image's files from the memory in which all programs of the host have them. Programs lose nothing: the files of a
-// sandbox are in memory.
+// ignored are the calls that succeed and do nothing. If they ran, they would write all files of the host to its disks,
+// or drop files of the image from the host's page cache. Programs lose nothing, because the files of a sandbox are in
+// memory.
 var ignored = []string{"sync", "syncfs", "fadvise64", "readahead"}
 
-// denied are the calls that are known and refused: they reach the host, other processes, or parts of the kernel with
-// many known vulnerabilities. Unlisted calls get ENOSYS, which is also the best answer for clone3, io_uring and
-// io_setup: programs then use the older call. The older call of clone3 can be examined by a filter, and io_setup uses
-// resources of the whole machine.
+// denied are the calls that get EPERM, because they reach the host, other processes, or parts of the kernel with many
+// known vulnerabilities. clone3, io_uring and io_setup are in no list: they get ENOSYS, so that programs use an older
+// call. A filter can read the arguments of clone, unlike those of clone3; io_setup uses resources of the whole machine.
 var denied = []string{
 	// mounts and roots
 	"mount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
@@ -100,47 +98,48 @@ var denied = []string{
 	"sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
 }
 
-// Namespaces that clone and unshare can make. CLONE_NEWTIME is a signal's
-// number for clone.
+// The namespaces that clone and unshare can make. Only unshare knows CLONE_NEWTIME: for clone, its bit is part of the
+// signal's number.
 const (
 	newNamespace = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	unshareNamespace = newNamespace | unix.CLONE_NEWTIME
 )
 
-// device is the bit that the modes of character and block devices have, and those of pipes, sockets and files do not.
+// device is a bit of a file's mode. Character and block devices have it; pipes, sockets and files do not.
 const device = unix.S_IFCHR
 
-// conditions are the calls that depend on an argument.
+// conditions are the calls that are allowed or refused by their arguments.
 var conditions = map[string][]bpf.Instruction{
 	"clone":   without(0, newNamespace|unix.CLONE_PARENT, unix.EPERM),
 	"prctl":   keepSubreaper,
 	"unshare": without(0, unshareNamespace, unix.EPERM),
-	// Devices, which no program could open, and the mark of a deleted file among
-	// them, which every program can make: copies would miss the name, or what is below.
+	// No program could open a device. But an overlay marks a deleted file with a character device 0:0, or with
+	// RENAME_WHITEOUT, and the kernel lets every program make that one: copies of the sandbox would then lack the file
+	// or folder of that name.
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
 	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
-	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a line. The rest
-	// reveal the host's disks: where a file is on them, and their names.
+	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a terminal's line. The
+	// other requests reveal the names of the host's disks, and where a file is on them.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
-	// These reveal which other sandboxes have opened a file of the host, or let a program delay them. F_SETSIG chooses
-	// which signal the kernel sends to another process; see faults.
+	// Leases, notifications and delegations reveal which other sandboxes have opened a file of the host, or let a program
+	// delay those sandboxes. F_SETSIG chooses the signal that the kernel sends to another process: see faults.
 	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, unix.F_SETSIG, setDelegation),
-	// These calls choose what a signal says of its origin; see faults.
+	// These calls choose the origin that a signal reports: see faults.
 	"rt_sigqueueinfo":   unless(1, unix.EPERM, faults...),
 	"rt_tgsigqueueinfo": unless(2, unix.EPERM, faults...),
 	"pidfd_send_signal": unless(1, unix.EPERM, faults...),
-	// This flag reveals whether another sandbox has read the same file lately.
+	// RWF_NOWAIT reveals whether another sandbox has read the same file lately.
 	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
-	// Huge pages are reserved by the host's administrator, and are not counted anywhere.
+	// Huge pages are reserved by the host's administrator, and no limit counts them.
 	"mmap":         without(3, unix.MAP_HUGETLB, unix.ENOMEM),
 	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
 	"shmget":       without(2, shmHuge, unix.ENOMEM),
-	// prlimit64 is allowed for the caller itself only. Where programs have the agent's own user id, as in an instance of
-	// an ordinary user, the kernel would otherwise let them lower the agent's limit of open files. personality is allowed
-	// for Linux, for its 32 bit layout, for both with an old version's name, and for asking.
+	// prlimit64 is allowed only for the calling process. In an instance of an ordinary user, programs have the agent's
+	// user id, so the kernel would let them lower the agent's limit of open files. personality is allowed for Linux, for
+	// its 32-bit layout, for both with the name of an old version, and to read the current one.
 	"prlimit64":   only(0, unix.EPERM, 0),
 	"personality": only(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0xffffffff),
 	"socketpair":  only(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
@@ -148,13 +147,14 @@ var conditions = map[string][]bpf.Instruction{
 	"setsockopt":  setsockopt(),
 }
 
-// faults are the signals of a program's own faults. The Go runtime takes one that was sent with kill for a message, and
-// one with any other origin for a fault of its own, which ends the program: the agent, where it has the user's id.
+// faults are the signals that report a fault of the program itself. If kill sent such a signal, the Go runtime treats it
+// as a message. If it has another origin, the runtime treats it as its own fault, and the program ends. That program can
+// be the agent, where it has the user's id.
 var faults = []uint32{
 	uint32(unix.SIGILL), uint32(unix.SIGTRAP), uint32(unix.SIGBUS), uint32(unix.SIGFPE), uint32(unix.SIGSEGV), uint32(unix.SIGSTKFLT), uint32(unix.SIGSYS),
 }
 
-// Requests and flags that package unix has no name for.
+// Requests and flags that package unix does not name.
 const (
 	fibmap        = 0x1
 	fiemap        = 0xc020660b
@@ -165,22 +165,21 @@ const (
 	shmHuge       = 0o4000
 )
 
-// ancestry are the conditions under which a process stays below the one that
-// started it, or below the nearest child subreaper above, whatever it does. So
-// a tree is found by its root. No filter can look into the arguments of clone3:
-// see [Pass].
+// ancestry are the conditions that keep a process below the process that started it, or below the nearest child
+// subreaper above that, whatever it does. So all processes of a tree can be found from its root. A filter cannot read
+// the arguments of clone3: see [Pass].
 var ancestry = map[string][]bpf.Instruction{
 	"clone": without(0, unix.CLONE_PARENT, unix.EPERM),
 	"prctl": keepSubreaper,
 }
 
-// keepSubreaper lets no child subreaper give up being one.
+// keepSubreaper lets a process become a child subreaper, but not stop being one.
 var keepSubreaper = slices.Concat(
 	[]bpf.Instruction{argument(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_CHILD_SUBREAPER, SkipTrue: 3}, argument(1),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}}, fail(unix.EPERM), allow)
 
-// socket allows local sockets, the internet's usual ones, and asking the kernel
-// for the place's own addresses and routes.
+// socket allows local sockets, the usual internet sockets, and requests to the kernel for the addresses and routes of the
+// instance itself.
 func socket() []bpf.Instruction {
 	code := []bpf.Instruction{argument(0)}
 	for _, f := range []struct {
@@ -196,11 +195,11 @@ func socket() []bpf.Instruction {
 	return append(code, fail(unix.EAFNOSUPPORT)...)
 }
 
-// internet allows streams, packets and the raw sockets that only root may have,
-// of TCP, UDP and ICMP. Types beyond those, and protocols such as MPTCP, SCTP or
-// UDP-Lite, are parts of the kernel that few use and few have looked at.
+// internet allows streams, datagrams and, for root only, raw sockets, with the protocols TCP, UDP and ICMP. Other types,
+// and protocols such as MPTCP, SCTP or UDP-Lite, reach parts of the kernel that few programs use and few people have
+// examined.
 func internet() []bpf.Instruction {
-	const kinds = 0xf // the rest are flags
+	const kinds = 0xf // the other bits are flags
 	return slices.Concat([]bpf.Instruction{
 		argument(1),
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: kinds},

@@ -1,13 +1,11 @@
-// Package seccomp says which system calls a sandboxed program may make, and
-// compiles that for the kernel.
+// Package seccomp has the list of system calls that a sandboxed program may make, and compiles it into filters for the
+// kernel.
 //
-// It is an allow-list: what is on no list does not exist (ENOSYS), so programs
-// fall back as they do on an older kernel. What exists but is not for sandboxed
-// programs is not permitted (EPERM), as for any user without privileges.
+// The list is an allow-list. A call that it does not name gets ENOSYS, so programs fall back as they do on an older
+// kernel. A call that it names as denied gets EPERM, as for any user without privileges.
 //
-// The kernel tries a filter on each number once when it is loaded, and a chain
-// of comparisons would make that slow. So the numbers are searched for as in a
-// sorted list: about nine comparisons for each.
+// When a filter is loaded, the kernel runs it once for each system call number. A chain of comparisons would make that
+// slow, so a filter searches the numbers by halving: about nine comparisons for each.
 package seccomp
 
 import (
@@ -24,8 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter returns the filter for sandboxed programs on this machine, as an array
-// of the kernel's struct sock_filter.
+// Filter returns the filter for sandboxed programs on this machine, as an array of the kernel's struct sock_filter.
 var Filter = sync.OnceValues(func() ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -34,8 +31,8 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 	return compile(machine)
 })
 
-// FilterApart is [Filter] where commands live in a user namespace of their own, which the agent enters for each. It
-// allows setns to programs that know the pass.
+// FilterApart is [Filter] for sandboxes whose commands have their own user namespace. The agent enters it for each
+// command, so the filter also allows setns to programs that know the pass.
 func FilterApart(p Pass) ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -44,28 +41,28 @@ func FilterApart(p Pass) ([]byte, error) {
 	return encode(machine, p.enter(machine))
 }
 
-// enter is the policy, and that of setns.
+// enter are the rules of the policy, and one for setns.
 func (p Pass) enter(machine *arch.Info) []rule {
 	all := policy(machine)
 	all.add(machine, []string{"setns"}, p.only(fail(unix.EPERM)))
 	return all.list(unknown)
 }
 
-// Ancestry returns a filter that allows everything but to leave the tree of processes that one was started in, in the
-// same form: for a kernel that is the sandbox's own. It allows clone3 to programs that know the pass.
+// Ancestry returns a filter, in the same form, for sandboxes with their own kernel. It only keeps each process in the
+// process tree in which it was started. It allows clone3 to programs that know the pass.
 func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
 
-// AncestryApart is [Ancestry] for programs that can be root inside, in a user namespace
-// of their own. They can make no further one: there they would have capabilities over
-// files of theirs that the first one withholds. And they choose no signals for input.
+// AncestryApart is [Ancestry] for programs that can be root in their own user namespace. They cannot make another user
+// namespace, because it would give them capabilities over their files that the first one withholds. They also cannot
+// choose the signal that reports input.
 func AncestryApart(p Pass) ([]byte, error) { return p.compile(apart()) }
 
 func apart() map[string][]bpf.Instruction {
 	conditions := maps.Clone(ancestry)
 	conditions["clone"] = without(0, unix.CLONE_NEWUSER|unix.CLONE_PARENT, unix.EPERM)
 	conditions["unshare"] = without(0, unix.CLONE_NEWUSER, unix.EPERM)
-	// gVisor sends a signal for input on behalf of root to any process: SIGIO, which the agent does not mind, unless
-	// another one is chosen.
+	// gVisor sends the signal that reports input to any process, with the rights of root. The default is SIGIO, which
+	// does not disturb the agent; F_SETSIG would choose another one.
 	conditions["fcntl"] = unless(1, unix.EINVAL, unix.F_SETSIG)
 	return conditions
 }
@@ -78,19 +75,19 @@ func (p Pass) compile(conditions map[string][]bpf.Instruction) ([]byte, error) {
 	return encode(machine, p.rules(machine, conditions))
 }
 
-// Pass opens clone3 for one program under a filter that cannot look into the
-// arguments of that, or setns for an agent alone: it is a secret in the third and
-// fourth argument, which the kernel does not use.
+// Pass is a secret with which one program can call clone3 or setns although the filter refuses them to all others. A
+// filter cannot read the arguments of clone3, because they are in memory. The pass is in the third and fourth argument
+// of the call, which the kernel does not use.
 type Pass [2]uint64
 
-// NewPass makes a pass that no other program knows.
+// NewPass returns a random pass.
 func NewPass() (p Pass) {
 	var b [16]byte
 	rand.Read(b[:])
 	return Pass{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:])}
 }
 
-// rules are the conditions, and that of clone3.
+// rules are the rules for conditions, and one for clone3.
 func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction) []rule {
 	all := bodies{}
 	all.addEach(machine, conditions)
@@ -98,7 +95,7 @@ func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction)
 	return all.list(allow)
 }
 
-// only allows a call with the pass. All others get an answer, which is one instruction.
+// only allows a call with the pass. A call without it gets answer, which must be one instruction.
 func (p Pass) only(answer []bpf.Instruction) (code []bpf.Instruction) {
 	code = slices.Concat(allow)
 	for i := 3; i >= 0; i-- { // backwards, because each comparison is put before the code so far
@@ -114,7 +111,7 @@ func (p Pass) only(answer []bpf.Instruction) (code []bpf.Instruction) {
 
 func compile(machine *arch.Info) ([]byte, error) { return encode(machine, rules(machine)) }
 
-// encode makes a program of rules, as the kernel takes it.
+// encode compiles rules into a program in the kernel's format.
 func encode(machine *arch.Info, rs []rule) ([]byte, error) {
 	program, err := bpf.Assemble(assemble(uint32(machine.ID), rs))
 	if err != nil {
@@ -133,16 +130,16 @@ func encode(machine *arch.Info, rs []rule) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rule decides about the calls from number first on, up to the next rule.
+// rule decides about the calls with the number first and higher ones, up to the first of the next rule.
 type rule struct {
 	first uint32
 	body  []bpf.Instruction // ends with a return in every branch
 }
 
-// bodies are what becomes of the calls that have a rule, by number.
+// bodies are the instructions that decide about a call, by its number.
 type bodies map[uint32][]bpf.Instruction
 
-// rules lists what the policy says of every number, from 0 on.
+// rules are the rules of the policy for all numbers, from 0 on.
 func rules(machine *arch.Info) []rule { return policy(machine).list(unknown) }
 
 func policy(machine *arch.Info) bodies {
@@ -168,7 +165,7 @@ func (all bodies) addEach(machine *arch.Info, named map[string][]bpf.Instruction
 	}
 }
 
-// list puts them in order. The numbers between them get the body other.
+// list returns the rules in the order of their numbers. Numbers without a body get other.
 func (all bodies) list(other []bpf.Instruction) []rule {
 	rs := []rule{{0, other}}
 	for _, nr := range slices.Sorted(maps.Keys(all)) {
@@ -189,8 +186,8 @@ const (
 	offArgs   = 16
 )
 
-// assemble makes the program. The number of another ABI of the same machine
-// (x32) is higher than all that have a rule, so it has the last one's.
+// assemble returns the whole program. The numbers of x32, another ABI of the same machine, are higher than all numbers
+// here, so the last rule decides about them.
 func assemble(id uint32, rs []rule) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
@@ -207,7 +204,7 @@ func search(rs []rule) []bpf.Instruction {
 	}
 	middle := len(rs) / 2
 	below, above := search(rs[:middle]), search(rs[middle:])
-	// A conditional jump reaches 255 instructions, an unconditional one all.
+	// A conditional jump can skip only 255 instructions, an unconditional one any number.
 	code := []bpf.Instruction{
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: rs[middle].first, SkipFalse: 1},
 		bpf.Jump{Skip: uint32(len(below))},
@@ -223,8 +220,8 @@ func fail(errno unix.Errno) []bpf.Instruction {
 	return []bpf.Instruction{bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}}
 }
 
-// argument loads the low half of an argument. The kernel takes the arguments
-// that are tested here as 32 bits, so the high half must not matter.
+// argument loads the low half of an argument. The kernel uses only the low 32 bits of the arguments that are tested here,
+// so the high half must not matter.
 func argument(n int) bpf.Instruction {
 	off := uint32(offArgs + 8*n)
 	if bigEndian {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no
-// signal handler of ours may run in a child that shares our memory.
+// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of ours may run in a child
+// that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -19,9 +19,11 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// rawFork is the system call trap, which makes a process as vfork does. It returns
-// twice, first in the child. The parent sleeps until the child has executed a
-// program or ended.
+// rawFork makes the system call trap, which creates a process as vfork does. It returns twice, first in the child. The
+// parent sleeps until the child has executed a program or ended.
+//
+// Package clone has nearly the same function. Both must stay beside their callers: a call of assembly from another
+// package goes through a wrapper, whose frame the child would overwrite before the parent returns through it.
 func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 
 // vfork are the flags of a child that shares its parent's memory.
@@ -39,13 +41,11 @@ const scoreFile, mostScore = "/proc/self/oom_score_adj\x00", "1000"
 
 var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
 
-// forkExec makes the child and, in it, never returns. The caller calls
-// afterFork.
+// forkExec makes the child. In the child it never returns. The caller calls afterFork.
 //
-// The child runs on its parent's stack, in this very frame. So the parent has
-// to leave the frame at once, and the child may only call what is written in
-// assembly or needs no more stack, must not allocate, and must not be
-// instrumented.
+// The child runs on its parent's stack, in this very frame. So the parent must leave the frame at once. The child can only
+// call assembly or code that needs no more stack, must not allocate, and must not be instrumented. That is why all steps
+// of the child are in one function.
 //
 //go:noinline
 //go:norace
@@ -80,7 +80,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 			syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(mostScore))), uintptr(len(mostScore)))
 		}
 	}
-	if p.filter != nil { // likewise
+	if p.filter != nil { // also while the child has its parent's rights
 		if _, _, e = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(p.filter))); e != 0 {
 			goto failed
 		}
@@ -99,7 +99,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		}
 		p.step = Setup
 	}
-	// Before Linux 5.9 close-on-exec has to do.
+	// Kernels before Linux 5.9 do not know the call: there, only files with close-on-exec are closed.
 	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 3, 1<<32-1, 0)
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		goto failed
@@ -137,7 +137,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESUID, p.uid, p.uid, p.uid); e != 0 {
 			goto failed
 		}
-		if !p.root { // root has what is left of the bounding set, from exec on
+		if !p.root { // from exec on, root has the capabilities that are left in the bounding set
 			_, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.rights)), uintptr(unsafe.Pointer(&p.right[0])), 0)
 			if e != 0 && !p.readAll {
 				goto failed

@@ -2,8 +2,8 @@
 
 // func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 //
-// The child returns on the stack that it shares with its parent and overwrites
-// the return address there, so the parent keeps it in a register.
+// The child returns on the stack that it shares with its parent, and so overwrites the return address there. The parent
+// keeps that address in a register.
 TEXT ·rawFork(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ	trap+0(FP), AX
 	MOVQ	a+8(FP), DI

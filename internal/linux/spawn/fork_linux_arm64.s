@@ -2,7 +2,7 @@
 
 // func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 //
-// The return address is in the link register, which the child has its own of.
+// The return address is in the link register. The child has its own copy of it.
 TEXT ·rawFork(SB), NOSPLIT|NOFRAME, $0-56
 	MOVD	trap+0(FP), R8
 	MOVD	a+8(FP), R0
