@@ -140,7 +140,7 @@ func (r *codeRun) discard() {
 	r.user.removeSource(r.dir)
 }
 
-// in runs r in an interpreter, to its end.
+// in runs r in an interpreter, and returns when the run has ended.
 func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.RunEnd {
 	fresh := !i.used
 	r.w.WriteJSON(wire.TypeBegun, wire.Begun{Fresh: fresh})

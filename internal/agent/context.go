@@ -118,7 +118,7 @@ func (cs *contexts) interruptRun(id string) error {
 	return nil
 }
 
-// closeAll ends all.
+// closeAll ends all contexts.
 func (cs *contexts) closeAll() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -38,7 +38,7 @@ func (c *children) reapDead() {
 	for n, looks := 0, 0; n != len(dead) && looks < mostLooks; looks++ {
 		n = len(dead)
 		alive = c.list.readPIDs()
-		dead = reapAll(dead) // who died before that look can have left what it found
+		dead = reapAll(dead) // a process that died before this look can have left the children that it found
 	}
 	c.inherit(alive, c.marksOf(dead))
 	for _, d := range dead {
@@ -50,7 +50,7 @@ func (c *children) reapDead() {
 	}
 }
 
-// marksOf returns the marks of the trees that the dead were of.
+// marksOf returns the marks of the trees to which the dead processes belonged.
 func (c *children) marksOf(dead []childExit) (marks []string) {
 	for _, d := range dead {
 		of := c.orphans[d.pid]

@@ -15,7 +15,7 @@ import (
 // will happen.
 const parkTime = 15 * time.Minute
 
-// resumed is the signal for that. No process inside can send it to the agent.
+// resumed is the signal that a parked agent waits for. No process inside can send it to the agent.
 const resumed = syscall.SIGUSR1
 
 // park closes every socket that connects to the host, because an instance cannot be saved with one: the listener and

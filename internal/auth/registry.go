@@ -39,7 +39,7 @@ type Options struct {
 	// LocalLimits are the limits of Local. A limit of 0 means none if LocalFree is set, otherwise that of Defaults.
 	LocalLimits hutch.TokenLimits
 	LocalFree   bool
-	// Defaults replace limits of tokens that are 0; where they are 0 too, the package's Defaults do.
+	// Defaults are for limits of tokens that are 0. If a limit is 0 here too, that of the package's Defaults applies.
 	Defaults hutch.TokenLimits
 	// Issuer identifies people; nil for none.
 	Issuer *Issuer

@@ -8,7 +8,8 @@ import (
 	"hutch/internal/store"
 )
 
-// Lock waits for the lifecycle lock. The caller gives it back with Unlock. Work that gives way (GiveWay) ends for it.
+// Lock waits for the lifecycle lock. The caller gives it back with Unlock. Work that has called GiveWay
+// is ended, so that the lock comes soon.
 func (b *Box) Lock(ctx context.Context) error {
 	b.wanted.Add(1)
 	defer b.wanted.Add(-1)

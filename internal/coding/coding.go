@@ -252,7 +252,8 @@ func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Ses
 	return &Session{svc: svc, definition: d, ID: id}, nil
 }
 
-// Fork makes sessions that are copies of this one, or makes none. They live as long as the original was to live.
+// Fork makes sessions that are copies of this one, or makes none. Each has the lifetime that the original
+// was created with.
 func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
 	return s.fork(ctx, count, func(int) map[string]string { return map[string]string{Label: s.definition.Name} })
 }

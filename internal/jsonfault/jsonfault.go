@@ -34,7 +34,7 @@ type Fault struct {
 }
 
 // Find returns the first fault of a text, where err is the error of decoding the text into the value. It returns nil if
-// the text is not JSON, or if the fault is behind so many values that it was not looked for.
+// the text is not JSON, or if the search ended before the fault, because the text has too many values.
 func Find(text []byte, into any, err error) *Fault {
 	if _, syntax := errors.AsType[*json.SyntaxError](err); syntax || isEarlyEnd(err) {
 		return nil

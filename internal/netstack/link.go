@@ -115,7 +115,7 @@ func admit6(packet []byte) bool {
 		single(netip.AddrFrom16([16]byte(packet[24:40])))
 }
 
-// costOf returns what a packet costs, admitted or not.
+// costOf returns the cost of a packet, whether it is admitted or not: see pace.
 func costOf(packet []byte) int {
 	switch header.IPVersion(packet) {
 	case header.IPv4Version:

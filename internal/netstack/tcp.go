@@ -162,7 +162,7 @@ func (f *tcpFlow) finish() {
 	}
 }
 
-// over reports whether both sides know of the end.
+// over reports whether both sides know that the connection has ended.
 func over(e tcpip.Endpoint) bool {
 	switch tcp.EndpointState(e.State()) {
 	case tcp.StateClose, tcp.StateError, tcp.StateTimeWait, tcp.StateInitial:

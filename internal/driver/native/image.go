@@ -31,8 +31,8 @@ const (
 	rangeIDs     = mostImageIDs + 1
 )
 
-// imageIDs returns how many ids an instance of an image has for its commands, from 0 on. If it has none but one for
-// all, that is 0, and the error says why.
+// imageIDs returns how many ids an instance of an image has for its commands, from 0 on. If all its files and commands
+// have the same id, it returns 0, and an error that says why.
 func (d *Driver) imageIDs() (int, error) {
 	if d.root {
 		return mostImageIDs, nil
@@ -44,7 +44,7 @@ func (d *Driver) imageIDs() (int, error) {
 	return subid.Apart(min(ids.Users.Size, ids.Groups.Size)), nil
 }
 
-// noImageLayer refuses a layer over an image: the kernel stacks two such file systems, and the image is one.
+// noImageLayer refuses a layer over an image: the kernel stacks at most two overlays, and the image needs one of them.
 var noImageLayer = hutch.Errorf(hutch.Unsupported, "native sandboxes of an image cannot share the files that they have written")
 
 // checkImage refuses options that an instance of an image cannot have.

@@ -13,7 +13,7 @@ import (
 // record is the stored form of an instance: a file next to its folder, and its handle.
 type record struct {
 	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
-	Started uint64 `json:"started"` // when that process started, so that no other process is taken for it
+	Started uint64 `json:"started"` // when that process started, because another process can get its pid later
 	Boot    string `json:"boot"`    // boot id of the machine, because start times are counted from the boot
 	UID     int    `json:"uid,omitempty"`
 	Image   bool   `json:"image,omitempty"` // its root is an image's EROFS file

@@ -53,8 +53,8 @@ type Config struct {
 	// everything else. Other instances have one user for both.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
-	// Shared says that the kernel counts what the instance uses for the server's user, too, and so together with the
-	// server's other instances.
+	// Shared says that the kernel counts what the instance uses for the server's user. It then shares that user's limits
+	// with the server and its other instances.
 	Shared bool `json:"shared,omitempty"`
 	// Agent is the path of the agent program on the host, if the instance has only one user: see showAgent. It is empty
 	// in privileged instances.
