@@ -26,7 +26,10 @@ type placement struct {
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size, Limits: p.limits, Labels: p.labels, Network: p.network.network(), Volumes: mounts(p.volumes)}
+	return hutch.CreateRequest{
+		ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size,
+		Limits: p.limits, Labels: p.labels, Network: p.network.network(), Volumes: mounts(p.volumes),
+	}
 }
 
 func (p *placement) flags(c *cobra.Command) {

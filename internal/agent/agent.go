@@ -93,7 +93,8 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(), attached: newPace(attachedRate), logged: newPace(loggedRate),
+		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot),
+		null: null, idle: newIdle(), attached: newPace(attachedRate), logged: newPace(loggedRate),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	if ids := a.user.ids; ids != nil && !ids.KeepGroups {

@@ -69,7 +69,10 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
 	env := a.environ(s, u.home, dir)
-	base := spawn.Command{Env: env, Dir: dir, User: u.ids, Apart: a.apart, ReadAll: s.ReadAll, MaxFiles: commandFile, Terminal: s.Terminal != nil, Pass: a.boot.Pass, Filter: a.boot.Filter, Offer: a.boot.Offer}
+	base := spawn.Command{
+		Env: env, Dir: dir, User: u.ids, Apart: a.apart, ReadAll: s.ReadAll, MaxFiles: commandFile,
+		Terminal: s.Terminal != nil, Pass: a.boot.Pass, Filter: a.boot.Filter, Offer: a.boot.Offer,
+	}
 	with := func(path string, argv []string) spawn.Command {
 		c := base
 		c.Path, c.Argv = path, argv

@@ -91,7 +91,10 @@ func (d *Daemon) openFleet(ctx context.Context) error {
 	d.joined.Store(d.fleet)
 	d.onClose(d.closeFleet)
 	d.log.Info("a node of a fleet", "node", d.identity.Node, "address", address)
-	return d.fleet.Open(l, rest.Options{Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Pools: d.engine, Timelines: d.timeline, Version: d.cfg.Version}, forCallers(pressure.Total()))
+	return d.fleet.Open(l, rest.Options{
+		Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Pools: d.engine, Timelines: d.timeline,
+		Version: d.cfg.Version,
+	}, forCallers(pressure.Total()))
 }
 
 // checkCheckpoints refuses checkpoints that could not be made, or that no node could use.

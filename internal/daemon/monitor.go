@@ -72,7 +72,10 @@ func (d *Daemon) redactFor(owner, text string) string {
 
 // openMonitors makes the observers of every call. Traces come first, so that the other observers know the trace's id.
 func (d *Daemon) openMonitors(ctx context.Context) error {
-	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Fleet: d.reportFleet, Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log})
+	d.metrics = metrics.New(metrics.Options{
+		Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Fleet: d.reportFleet,
+		Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log,
+	})
 	d.observers = audit.Observers{d.metrics, d.audit}
 	if d.cfg.Monitor.Trace.Endpoint != "" {
 		t, err := trace.New(ctx, d.cfg.Monitor.Trace)

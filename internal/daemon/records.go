@@ -108,7 +108,10 @@ func (d *Daemon) openPolicy(ctx context.Context) (err error) {
 		return err
 	}
 	d.policy, err = policy.New(ctx, all.service, policy.Options{
-		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: all.images, Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys, Pools: d.engine, Checkpoints: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Collection("grants"),
+		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: all.images,
+		Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys,
+		Pools: d.engine, Checkpoints: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit,
+		Observer: d.observers, Operations: d.operations, Grants: d.store.Collection("grants"),
 		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: all.timelines, Record: all.record, Log: d.log,
 	})
 	return err

@@ -98,7 +98,8 @@ func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
 		return func() {}
 	}
 	server := sshd.New(sshd.Options{
-		Service: &wrap.Service{Next: d.policy, Hook: wrap.Recovering(d.panicked)}, Find: d.sshKeys.Find, HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
+		Service: &wrap.Service{Next: d.policy, Hook: wrap.Recovering(d.panicked)}, Find: d.sshKeys.Find,
+		HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
 		Count: d.countRequest,
 	})
 	ended := make(chan error, 1)

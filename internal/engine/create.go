@@ -267,7 +267,10 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	}
 	how.Owner = v.Owner
 	all := append(root.Env[:len(root.Env):len(root.Env)], instance.Environ(rec.Env)...)
-	inst, agent, err := e.instances.Open(ctx, v.Runtime, how.Plan, driver.Spec{ID: rec.Key, Image: v.Image, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, root, all, v.Limits)})
+	inst, agent, err := e.instances.Open(ctx, v.Runtime, how.Plan, driver.Spec{
+		ID: rec.Key, Image: v.Image, Root: root, Limits: v.Limits,
+		Boot: instance.Boot(rec.Token, v.ID, root, all, v.Limits),
+	})
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}

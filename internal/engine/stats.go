@@ -56,7 +56,10 @@ type statsRow struct {
 }
 
 func newStatsTable(e *lifecycle) *statsTable {
-	return &statsTable{ctx: e.ctx, background: e.background, all: e.table, read: e.readStats, rows: map[box.Name]statsRow{}, next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{}}
+	return &statsTable{
+		ctx: e.ctx, background: e.background, all: e.table, read: e.readStats, rows: map[box.Name]statsRow{},
+		next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{},
+	}
 }
 
 // Stats implements hutch.Accounts.

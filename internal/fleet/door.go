@@ -64,7 +64,10 @@ func (f *Fleet) open(l net.Listener, here rest.Options, memory *room.Room) error
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: f.opt.Identity.pool(),
 			ClientAuth: tls.VerifyClientCertIfGiven, // a joining machine has no certificate yet
 		},
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000, MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 1 << 20, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1000, MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 1 << 20,
+			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout,
+		},
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),

@@ -38,7 +38,10 @@ func (s *Store) Push(ctx context.Context, ref Reference, o PushOptions) (digest 
 	if err != nil {
 		return "", err
 	}
-	repo, err := registry.Open(ref.registry, ref.repository, registry.Options{Settings: s.o.Registries[ref.registry], Credentials: o.Credentials, IdleTimeout: s.o.IdleTimeout, Proxy: s.o.Proxy, Push: true})
+	repo, err := registry.Open(ref.registry, ref.repository, registry.Options{
+		Settings: s.o.Registries[ref.registry], Credentials: o.Credentials, IdleTimeout: s.o.IdleTimeout,
+		Proxy: s.o.Proxy, Push: true,
+	})
 	if err != nil {
 		return "", err
 	}

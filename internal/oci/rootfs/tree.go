@@ -45,7 +45,11 @@ type inode struct {
 }
 
 func newTree(l Limits, contents *os.File) *tree {
-	t := &tree{limits: l, contents: contents, unsaved: bufio.NewWriterSize(contents, bufferSize), buffer: make([]byte, bufferSize), tarLeft: l.Bytes, bytesLeft: l.Bytes, namesLeft: l.Names, entriesLeft: l.Entries}
+	t := &tree{
+		limits: l, contents: contents, unsaved: bufio.NewWriterSize(contents, bufferSize),
+		buffer: make([]byte, bufferSize), tarLeft: l.Bytes, bytesLeft: l.Bytes, namesLeft: l.Names,
+		entriesLeft: l.Entries,
+	}
 	t.root = newNode("", folderInode())
 	return t
 }
