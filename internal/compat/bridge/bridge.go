@@ -17,6 +17,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,12 @@ const Prefix = "/bridge"
 var Paths = []string{"/v1/sandbox", "/v1/sandbox/", "/v1/pool/stats", "/v1/pool/prime", "/v1/pool/shutdown-prewarmed"}
 
 // Open reports whether a request needs no token.
-func Open(r *http.Request) bool { return r.URL.Path == Prefix+"/health" && r.Method == http.MethodGet }
+func Open(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == Prefix+"/health" || slices.Contains(descriptions, r.URL.Path))
+}
+
+// descriptions are the paths of the description of the API, which holds nothing secret.
+var descriptions = []string{Prefix + "/v1/openapi.json", Prefix + "/v1/openapi.html", Prefix + "/v1/openapi"}
 
 // Options configure a handler; the zero value works.
 type Options struct {
@@ -71,7 +77,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 	}
 	for route, f := range h.routes() {
-		h.mux.HandleFunc(route, h.counted(f))
+		h.mux.HandleFunc(route, h.counted(h.withParameters(f, parameters[route]...)))
 	}
 	h.mux.HandleFunc("/", h.counted(func(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusNotFound, codeRequest, "404 Not Found: the bridge has no "+r.Method+" of this path")
@@ -114,6 +120,23 @@ func (h *Handler) routes() map[string]http.HandlerFunc {
 		"POST /v1/sandbox/{id}/unmount":             h.sandbox(h.unmount),
 	}
 	return list
+}
+
+// parameters are the parameters of the routes that have some. The token of a description was taken by the guard.
+var parameters = map[string][]string{
+	"POST /v1/sandbox/{id}/persist": {"excludes"}, "GET /v1/sandbox/{id}/pty": {"cols", "rows", "shell", "session"},
+	"GET /v1/openapi.json": {"token"}, "GET /v1/openapi.html": {"token"}, "GET /v1/openapi": {"token"},
+}
+
+// withParameters refuses all other parameters than those that are known.
+func (h *Handler) withParameters(f http.HandlerFunc, known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := compat.CheckQuery(r, known...); err != nil {
+			h.fail(w, r, err, codeRequest)
+			return
+		}
+		f(w, r)
+	}
 }
 
 // ServeHTTP implements http.Handler.

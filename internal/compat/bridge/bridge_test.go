@@ -431,7 +431,12 @@ func TestDocuments(t *testing.T) {
 	if described != len(h.Routes()) {
 		t.Errorf("%d operations are described, and %d served", described, len(h.Routes()))
 	}
-	for _, path := range []string{"/v1/openapi.html", "/v1/openapi"} {
+	for _, path := range []string{"/bridge/v1/openapi.json", "/bridge/v1/openapi", "/bridge/health"} {
+		if !bridge.Open(httptest.NewRequestWithContext(t.Context(), "GET", path+"?token=x", nil)) {
+			t.Errorf("%s needs a token", path)
+		}
+	}
+	for _, path := range []string{"/v1/openapi.html", "/v1/openapi?token=x"} {
 		if a := b.want("GET", path, ""); !strings.Contains(a.body, "createSandbox") || strings.Contains(a.body, "<script") {
 			t.Errorf("%s: %.100s", path, a.body)
 		}

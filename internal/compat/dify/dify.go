@@ -64,7 +64,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
-			v, err := f(w, r)
+			var v any
+			err := compat.CheckQuery(r, parameters[route]...)
+			if err == nil {
+				v, err = f(w, r)
+			}
 			h.reply(w, r, v, err)
 		})
 	}
@@ -75,6 +79,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		compat.Send(w, r, http.StatusNotFound, []byte(`{"code":-404,"message":"there is no such route: Dify calls v1/sandbox/run and v1/sandbox/dependencies","data":null}`))
 	})
 	return h
+}
+
+// parameters are the parameters of the routes that have some.
+var parameters = map[string][]string{
+	"GET /dify/v1/sandbox/dependencies": {"language"}, "GET /dify/v1/sandbox/dependencies/refresh": {"language"},
 }
 
 // Routes lists the routes that need a token, as patterns of [http.ServeMux].

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/jsonfault"
 )
 
@@ -40,12 +42,52 @@ func decode(body []byte, into any) error {
 	}
 	known := names(reflect.TypeOf(into).Elem())
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if string(fields[name]) != "null" && !slices.Contains(known, name) {
+		switch {
+		case slices.Contains(known, name):
+		case string(fields[name]) != "null":
 			return unsupported(name)
+		default:
+			delete(fields, name)
 		}
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields() // in nested structs
+	if err := d.Decode(into); err != nil {
+		if f := jsonfault.Find(body, into, err); f != nil && f.Unknown {
+			return unsupported(f.Path)
+		}
 		return jsonfault.Explain(body, into, err)
+	}
+	return nil
+}
+
+// parameters are the parameters of the routes that have some.
+var parameters = map[string][]string{
+	"GET /sandboxes":              ofList,
+	"GET /v2/sandboxes":           ofList,
+	"GET /sandboxes/metrics":      {"sandbox_ids"},
+	"GET /sandboxes/{id}/metrics": {"start", "end"},
+	"GET /sandboxes/{id}/logs":    {"start", "limit", "direction", "level", "search"},
+	"GET /v2/sandboxes/{id}/logs": {"cursor", "limit", "direction", "level", "search"},
+
+	"GET /secrets":   {"limit", "nextToken"},
+	"GET /snapshots": {"sandboxID", "name", "limit", "nextToken"},
+
+	"PUT /templates/{id}/files/{hash}":          {"owner", "expires", "signature"},
+	"GET /templates/{id}/builds/{build}/status": {"logsOffset", "limit", "level"},
+}
+
+var ofList = []string{"metadata", "state", "order", "startedAfter", "template", "limit", "nextToken"}
+
+// checkQuery refuses a request with a parameter that its route does not have: a filter that is not there would show
+// everything as if it had matched.
+func checkQuery(r *http.Request, known []string) error {
+	if name, unknown := seam.UnknownParameter(r, known...); unknown {
+		return unsupported(name)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type created struct {
 	Network      json.RawMessage `json:"network"`
 	VolumeMounts []volumeMount   `json:"volumeMounts"`
 	MCP          map[string]any  `json:"mcp"` // the client itself starts the gateway, with a command
-	IAM          *struct{}       `json:"iam"`
+	IAM          any             `json:"iam"`
 }
 
 type volumeMount struct {

@@ -101,6 +101,10 @@ type handler func(w http.ResponseWriter, r *http.Request) (status int, body any,
 func (s *Server) routes() {
 	for pattern, h := range s.table() {
 		s.api.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := checkQuery(r, parameters[pattern]); err != nil {
+				s.fail(w, r, err)
+				return
+			}
 			status, body, err := h(w, r)
 			if err != nil {
 				s.fail(w, r, err)

@@ -112,6 +112,8 @@ func TestLife(t *testing.T) {
 	}
 	s.want(200, "POST", "/sandboxes/"+id+"/connect", `{"timeout":10}`)
 	s.want(409, "POST", "/sandboxes/"+id+"/resume", `{}`)
+	s.want(409, "POST", "/sandboxes/"+id+"/resume", `{"autoPause":false}`)
+	s.want(501, "POST", "/sandboxes/"+id+"/resume", `{"autoPause":true}`)
 	s.want(204, "POST", "/sandboxes/"+id+"/timeout", `{"timeout":10}`)
 	s.want(204, "POST", "/sandboxes/"+id+"/refreshes", `{"duration":10}`)
 	s.want(204, "POST", "/sandboxes/"+id+"/pause", `{"memory":true}`)
@@ -168,6 +170,10 @@ func TestUnsupported(t *testing.T) {
 		"rewrite":       `{"network":{"rules":{"a.example.com":[{"rewrite":{}}]}}}`,
 		"iam":           `{"iam":{"tokens":{}}}`,
 		"gpu":           `{"gpu":"a lot"}`,
+
+		"autoResume.after":         `{"autoPause":true,"autoResume":{"enabled":true,"after":5}}`,
+		"volumeMounts[1].readOnly": `{"volumeMounts":[{"name":"a","path":"/a"},{"name":"b","path":"/b","readOnly":true}]}`,
+		"egressProxy.protocol":     `{"network":{"egressProxy":{"address":"proxy.example.com:1080","protocol":"socks4"}}}`,
 	} {
 		got := s.want(501, "POST", "/v2/sandboxes", body)
 		if text, _ := got["message"].(string); !strings.Contains(text, option) {
@@ -185,6 +191,14 @@ func TestUnsupported(t *testing.T) {
 		`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`,
 	} {
 		s.want(400, "POST", "/sandboxes", body)
+	}
+	for route := range s.table() {
+		method, path, _ := strings.Cut(route, " ")
+		path = strings.NewReplacer("{id}", "s", "{build}", "b", "{hash}", "h", "{part}", "tags").Replace(path)
+		got := s.want(501, method, path+"?nosuch=1", "")
+		if text, _ := got["message"].(string); !strings.Contains(text, "nosuch") {
+			t.Errorf("%s with the parameter nosuch: %q", route, text)
+		}
 	}
 	s.want(404, "POST", "/sandboxes", `{"templateID":"No Template"}`)
 	s.want(501, "GET", "/teams", "")

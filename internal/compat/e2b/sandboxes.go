@@ -78,11 +78,26 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	if req.Timeout != nil {
 		timeout = *req.Timeout
 	}
+	if err := s.checkAutoPause(r, req.AutoPause); err != nil {
+		return 0, nil, err
+	}
 	status, body, err := s.open(r, timeout, true)
 	if err == nil && status == http.StatusOK {
 		return 0, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q is running already", r.PathValue("id"))
 	}
 	return status, body, err
+}
+
+// checkAutoPause refuses to change what happens at the end of a sandbox's timeout: that is set when it is created.
+func (s *Server) checkAutoPause(r *http.Request, pauses *bool) error {
+	if pauses == nil {
+		return nil
+	}
+	sb, err := s.find(r)
+	if err == nil && *pauses == sb.KeepAlive {
+		err = unsupported("autoPause")
+	}
+	return err
 }
 
 // open connects to a sandbox. A paused sandbox resumes with its memory or, without memory, starts with its files.

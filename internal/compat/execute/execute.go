@@ -68,6 +68,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusMethodNotAllowed, hutch.Errorf(hutch.Invalid, "send a question with POST"))
 		return
 	}
+	if err := compat.CheckQuery(r); err != nil {
+		h.fail(w, r, err)
+		return
+	}
 	var req request
 	if err := compat.ReadJSON(w, r, &req); err != nil {
 		h.fail(w, r, err)

@@ -63,12 +63,23 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
-			status, v, err := f(w, r)
+			status, v := 0, any(nil)
+			err := compat.CheckQuery(r, parameters[route]...)
+			if err == nil {
+				status, v, err = f(w, r)
+			}
 			h.reply(w, r, status, v, err)
 		})
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { h.send(w, r, http.StatusNotFound, problem{"Not Found"}) })
 	return h
+}
+
+// parameters are the parameters of the routes that have some.
+var parameters = map[string][]string{
+	"POST /judge0/submissions": {"base64_encoded", "wait", "fields"}, "POST /judge0/submissions/batch": {"base64_encoded"},
+	"GET /judge0/submissions": {"base64_encoded", "page", "per_page", "fields"}, "GET /judge0/submissions/batch": {"tokens", "base64_encoded", "fields"},
+	"GET /judge0/submissions/{token}": {"base64_encoded", "fields"}, "DELETE /judge0/submissions/{token}": {"base64_encoded", "fields"},
 }
 
 // call answers a request with a status and a value, or with an error.

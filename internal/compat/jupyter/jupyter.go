@@ -21,6 +21,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +84,10 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
+			if err := checkQuery(r); err != nil {
+				h.fail(w, r, err)
+				return
+			}
 			f(w, r)
 		})
 	}
@@ -90,6 +95,21 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "this server has kernels, kernelspecs and sessions below %s/api/, and nothing at %.100q", Prefix, r.URL.Path))
 	})
 	return h
+}
+
+// checkQuery refuses parameters that the API does not have. JupyterLab adds a number to some requests, so that no cache
+// answers them.
+func checkQuery(r *http.Request) error {
+	known := []string{"user"}
+	if strings.HasSuffix(r.URL.Path, "/channels") {
+		known = append(known, "session_id")
+	}
+	for name := range r.URL.Query() {
+		if strings.Trim(name, "0123456789") == "" {
+			known = append(known, name)
+		}
+	}
+	return compat.CheckQuery(r, known...)
 }
 
 // Routes lists the routes, as patterns of [http.ServeMux].

@@ -17,14 +17,20 @@ import (
 	"hutch/internal/compat"
 )
 
-// execution is the body of exec. Unknown fields are ignored: a model writes some of them, and old releases send their
-// own settings.
+// execution is the body of exec.
 type execution struct {
 	Code  string   `json:"code"`
 	Lang  string   `json:"lang"`
 	Args  []string `json:"args"`
 	Files []input  `json:"files"`
 	Hint  string   `json:"runtime_session_hint"`
+
+	// Clients send these, too. They change nothing: the token of the request says who calls, and files name their own
+	// session and owner.
+	User    any `json:"user_id"`
+	Session any `json:"session_id"`
+	Entity  any `json:"entity_id"`
+	Key     any `json:"LIBRECHAT_CODE_API_KEY"`
 }
 
 // input names a file that the code gets.
@@ -37,6 +43,11 @@ type input struct {
 	Resource string      `json:"resource_id"`
 	Version  json.Number `json:"version"`
 	Entity   string      `json:"entity_id"`
+
+	// Clients send back these fields of a file that an execution left.
+	Path      any `json:"path"`
+	Inherited any `json:"inherited"`
+	Origin    any `json:"modified_from"`
 }
 
 func (in input) session() string { return cmp.Or(in.Storage, in.Session) }
@@ -59,13 +70,17 @@ var isHint = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`).MatchString
 // languages are LibreChat's names that are not Hutch's.
 var languages = map[string]string{"py": "python", "js": "javascript", "bun": "javascript", "node": "javascript", "nodejs": "javascript", "ts": "typescript", "cpp": "c++", "rs": "rust", "sh": "bash"}
 
-// decode reads the body of an execution.
+// decode reads the body of an execution. A field that this server does not have is Invalid here, and not Unsupported:
+// clients show the model that its request was wrong for status 400, and an outage for 501.
 func decode(body []byte) (execution, error) {
 	var e execution
-	if err := json.Unmarshal(body, &e); err != nil {
-		return e, hutch.Errorf(hutch.Invalid, "the request is not JSON with the fields code and lang as texts")
+	err := compat.Decode(body, &e)
+	if hutch.KindOf(err) == hutch.Unsupported {
+		err = hutch.Errorf(hutch.Invalid, "%s", hutch.AsError(err).Message)
 	}
-	err := e.check()
+	if err == nil {
+		err = e.check()
+	}
 	return e, err
 }
 

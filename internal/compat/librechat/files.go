@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,16 +48,23 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	detail := r.URL.Query().Get("detail")
+	if !slices.Contains(details, detail) {
+		return hutch.Errorf(hutch.Invalid, "detail is %.40q: use simple, summary, full or normalized", detail).Naming(hutch.AboutField, "detail")
+	}
 	files, err := h.files(r.Context(), st, session)
 	if err != nil {
 		return err
 	}
 	list := make([]any, 0, len(files))
 	for _, f := range files {
-		list = append(list, f.shown(r.URL.Query().Get("detail")))
+		list = append(list, f.shown(detail))
 	}
 	return h.answer(w, r, http.StatusOK, list)
 }
+
+// details are the values of the parameter detail; none is simple.
+var details = []string{"", "simple", "summary", "full", "normalized"}
 
 func (f file) shown(detail string) any {
 	v := map[string]any{"name": f.object(), "size": f.Size, "lastModified": f.Modified.UTC().Format(time.RFC3339Nano), "etag": f.etag()}

@@ -81,13 +81,18 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"GET /download/{session}/{file}":         h.download,
 		"GET /sessions/{session}/objects/{file}": h.metadata,
 	} {
+		known := parameters[route]
 		method, path, _ := cut(route)
 		route = method + " " + Prefix + path
 		h.routes = append(h.routes, route)
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
-			if err := f(w, r); err != nil {
+			err := compat.CheckQuery(r, known...)
+			if err == nil {
+				err = f(w, r)
+			}
+			if err != nil {
 				h.fail(w, r, err)
 			}
 		})
@@ -99,6 +104,15 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "Not found: the base URL ends with %s", Prefix))
 	})
 	return h
+}
+
+// ofOwner are the parameters that name the owner of a session.
+var ofOwner = []string{"kind", "id", "version", "entity_id"}
+
+// parameters are the parameters of the routes that have some.
+var parameters = map[string][]string{
+	"GET /files/{session}": append([]string{"detail"}, ofOwner...), "DELETE /files/{session}/{file}": ofOwner,
+	"GET /download/{session}/{file}": ofOwner, "GET /sessions/{session}/objects/{file}": ofOwner,
 }
 
 // Routes lists the routes that need a token, as patterns of [http.ServeMux].

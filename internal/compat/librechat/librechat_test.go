@@ -426,7 +426,19 @@ func TestRefused(t *testing.T) {
 			t.Errorf("upload, %s: %d %s", name, status, text)
 		}
 	}
-	contentType, body := form(nil)
+	for name, body := range map[string]string{"timeout": `{"lang":"py","code":"x","timeout":5}`, "files[0].mode": ref("mode", "0755")} {
+		if status, _, text := c.do("POST", "exec", "application/json", strings.NewReader(body)); status != 400 || !strings.Contains(text, name) {
+			t.Errorf("the unknown field %s: %d %s", name, status, text)
+		}
+	}
+	if status, _, text := c.do("GET", "files/"+id+"?detail=most", "", nil); status != 400 || !strings.Contains(text, "detail") {
+		t.Errorf("an unknown detail: %d %s", status, text)
+	}
+	contentType, body := form([]string{"expires", "1h"}, "a.txt", "x")
+	if status, _, text := c.do("POST", "upload", contentType, body); status != 400 || !strings.Contains(text, "expires") {
+		t.Errorf("upload with an unknown field: %d %s", status, text)
+	}
+	contentType, body = form(nil)
 	for _, up := range [][2]any{{contentType, body}, {"application/json", strings.NewReader("{}")}, {"multipart/form-data; boundary=B", strings.NewReader("--B\r\nbroken")}} {
 		if status, _, text := c.do("POST", "upload", up[0].(string), up[1].(io.Reader)); status != 400 {
 			t.Errorf("upload: %d %s", status, text)
@@ -443,6 +455,11 @@ func TestRefused(t *testing.T) {
 	if n := len(svc.Created()); n > 0 {
 		t.Errorf("%d sandboxes were created", n)
 	}
+	for name, body := range map[string]string{"what LibreChat sends": `{"lang":"none","code":"x","user_id":"u","session_id":"s","entity_id":"e"}`, "a file that came back": strings.Replace(ref("path", "p"), `"py"`, `"none"`, 1)} {
+		if _, _, text := c.do("POST", "exec", "application/json", strings.NewReader(body)); strings.Contains(text, "does not have") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
 }
 
 // TestLargeUploads: names in an upload take no memory after they came, and the answer is short. An upload with more files
@@ -451,7 +468,7 @@ func TestLargeUploads(t *testing.T) {
 	t.Parallel()
 	c := serve(t, fakeengine.Start(t), librechat.Options{}).key()
 	long := strings.Repeat("x", 1<<20)
-	contentType, body := form([]string{long, "value", "kind", "user"}, long, "1", long, "2", "a.txt", "3")
+	contentType, body := form([]string{"kind", "user"}, long, "1", long, "2", "a.txt", "3")
 	status, _, text := c.do("POST", "upload/batch", contentType, body)
 	if status != http.StatusOK || len(text) > 4<<10 || !strings.Contains(text, `"succeeded":1`) {
 		t.Errorf("%d, %d bytes: %.300s", status, len(text), text)

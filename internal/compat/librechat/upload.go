@@ -129,7 +129,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (*form, error)
 	return nil, hutch.Errorf(hutch.Invalid, "an upload has at most %d parts", maxParts)
 }
 
-// ownerFields are the fields that name the owner of an upload, and how it is kept. Other fields are not needed.
+// ownerFields are the fields that name the owner of an upload, and how it is kept.
 var ownerFields = []string{"kind", "id", "version", "entity_id", "read_only"}
 
 func (f *form) take(part *multipart.Part) error {
@@ -143,7 +143,7 @@ func (f *form) take(part *multipart.Part) error {
 	}
 	field := disposition["name"]
 	if !slices.Contains(ownerFields, field) {
-		return nil
+		return hutch.Errorf(hutch.Invalid, "this server does not have the field %.200q of an upload: leave it out", field).Naming(hutch.AboutField, field)
 	}
 	value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 	if err != nil || len(value) > maxField {

@@ -52,7 +52,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
-			v, err := f(w, r)
+			var v any
+			err := compat.CheckQuery(r)
+			if err == nil {
+				v, err = f(w, r)
+			}
 			h.reply(w, r, v, err)
 		})
 	}

@@ -43,6 +43,9 @@ type input struct {
 }
 
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (job, error) {
+	if err := compat.CheckQuery(r); err != nil {
+		return job{}, err
+	}
 	var p program
 	if err := compat.ReadJSON(w, r, &p); err != nil {
 		return job{}, err

@@ -53,6 +53,10 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			r, done := h.calls.Begin(r)
 			defer done()
+			if err := compat.CheckQuery(r); err != nil {
+				h.reply(w, r)(nil, hutch.AsError(err).Because(errBody))
+				return
+			}
 			h.reply(w, r)(f(w, r, r.PathValue("sandbox")))
 		})
 	}

@@ -98,12 +98,15 @@ func TestUpload(t *testing.T) {
 		"a wrong flag": b.upload("x", "target_path", "y", "unzip", "perhaps"),
 		"two files":    b.upload("x", "target_path", "y", "file", "z"),
 		"a long field": b.upload("x", "target_path", strings.Repeat("y", 9<<10)),
-		"many fields":  b.upload("x", "a", "", "b", "", "c", "", "d", "", "e", "", "f", "", "g", "", "h", ""),
+		"many fields":  b.upload("x", "unzip", "", "unzip", "", "unzip", "", "unzip", "", "unzip", "", "unzip", "", "unzip", "", "unzip", ""),
 		"no form":      b.ask("upload", "{}"),
 	} {
 		if a.status != http.StatusUnprocessableEntity || a.field("detail") == nil {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
+	}
+	if a := b.upload("x", "target_path", "y", "mode", "0755"); a.status != http.StatusNotImplemented || !strings.Contains(a.body, "mode") {
+		t.Errorf("an unknown field: %d %s", a.status, a.body)
 	}
 }
 

@@ -105,6 +105,9 @@ func (h *Handler) take(ctx context.Context, sandbox string, part *multipart.Part
 		err := h.write(ctx, sandbox, f.temporary, content)
 		return cmp.Or(content.Err(), err)
 	}
+	if name != "target_path" && name != "unzip" {
+		return hutch.Errorf(hutch.Unsupported, "this server does not have the field %.200q of an upload: leave it out", name).Naming(hutch.AboutField, name).Because(errBody)
+	}
 	value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 	if err == nil && len(value) > maxField {
 		return badUpload("a field of the upload is too long")

@@ -18,6 +18,7 @@ package envd
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -80,10 +81,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	r = r.WithContext(ctx)
-	if answerCORS(w, r) || h.refusesUnverified(w, r, t) {
+	if answerCORS(w, r) || h.refusesUnverified(w, r, t) || refusesParameters(w, r) {
 		return
 	}
 	h.mux.ServeHTTP(httpio.NewWriter(w, r, h.stall), r)
+}
+
+// refusesParameters answers a request with a parameter that its path does not have.
+func refusesParameters(w http.ResponseWriter, r *http.Request) bool {
+	var known []string
+	if r.URL.Path == "/files" {
+		known = []string{"path", "username", "signature", "signature_expiration"}
+	}
+	name, unknown := seam.UnknownParameter(r, known...)
+	if unknown {
+		seam.Refuse(w, http.StatusNotImplemented, fmt.Sprintf("this server does not have the parameter %.100q: leave it out", name))
+	}
+	return unknown
 }
 
 // Close ends the open calls and the watchers, and waits until they have ended.

@@ -82,9 +82,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "e2b"))
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
-	if !answerCORS(w, r) {
-		h.mux.ServeHTTP(httpio.NewWriter(w, r, h.opt.Stall), r.WithContext(ctx))
+	if answerCORS(w, r) {
+		return
 	}
+	if name, unknown := seam.UnknownParameter(r); unknown {
+		refuse(w, http.StatusNotImplemented, fmt.Sprintf("this server does not have the parameter %.100q: leave it out", name))
+		return
+	}
+	h.mux.ServeHTTP(httpio.NewWriter(w, r, h.opt.Stall), r.WithContext(ctx))
 }
 
 // Close ends the open calls, and waits until they have ended.

@@ -9,7 +9,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"hutch"
@@ -94,6 +96,17 @@ func Vanished(ctx context.Context, t Target, err error) bool {
 type Handlers struct {
 	Envd        http.Handler
 	Interpreter http.Handler
+}
+
+// UnknownParameter returns the name of a parameter of a request that is not among the known ones, if there is one. A
+// service refuses it by this name, because ignoring it would do something else than the client asked for.
+func UnknownParameter(r *http.Request, known ...string) (name string, unknown bool) {
+	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+		if !slices.Contains(known, name) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // Refusal is the body of an error, in the shape that E2B's clients turn into their own errors.
