@@ -192,7 +192,7 @@ var layers = []layer{
 	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/turn", "hutch/internal/flowcontrol", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/dify", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/librechat", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "github.com/go-jose/go-jose/v4/...", sys}},
-	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "github.com/coder/websocket", sys}},
+	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/preview", "github.com/coder/websocket", sys}},
 	{"hutch/internal/compat/ragflow", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/execute", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio"}},
 	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/jsonfault"}},

@@ -34,7 +34,7 @@ func (d *Daemon) chats() []foreignAPI {
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	ju := jupyter.NewHandler(d.policy, jupyter.Options{Image: d.cfg.Chats.Image, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Origins: d.cfg.Origins, Log: d.log})
 	lc := librechat.NewHandler(d.policy, librechat.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Keep: d.cfg.Chats.Keep, Log: d.log})
-	ot := openterminal.NewHandler(d.policy, openterminal.Options{Image: d.cfg.Chats.Image, Keep: d.cfg.Chats.Keep, Log: d.log})
+	ot := openterminal.NewHandler(d.policy, openterminal.Options{Image: d.cfg.Chats.Image, Keep: d.cfg.Chats.Keep, Previews: d.previewOptions(), Log: d.log})
 	return []foreignAPI{
 		{paths: []string{openterminal.Prefix + "/"}, handler: ot, refuse: openterminal.Refuse, uploads: openterminal.Uploads, close: ot.Close},
 		{paths: []string{jupyter.Prefix + "/"}, handler: ju, refuse: jupyter.Refuse, close: ju.Close},

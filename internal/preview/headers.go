@@ -143,12 +143,12 @@ func ownCookies(lines []string) []string {
 
 // In the path form, answers come from the daemon's own host.
 
-// uniqueOrigin makes a browser give a page a unique origin: without cookies, storage, service workers, or access to the
+// UniqueOrigin makes a browser give a page a unique origin: without cookies, storage, service workers, or access to the
 // daemon's pages.
-const uniqueOrigin = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads"
+const UniqueOrigin = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads"
 
 func isolate(header http.Header, r *http.Request) {
-	header.Set("Content-Security-Policy", uniqueOrigin)
+	header.Set("Content-Security-Policy", UniqueOrigin)
 	header.Set("X-Content-Type-Options", "nosniff")
 	if r.Header.Get("Origin") == "null" { // the Origin of requests from such a page
 		header.Set("Access-Control-Allow-Origin", "null")

@@ -251,6 +251,24 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	}
 }
 
+// Show passes a request to the server of a label, for a surface that has authorized its client itself. prefix begins
+// the path of the request, and the surface keeps it for this server. As in the path form, the answer comes from the
+// daemon's own host, so a browser gives the page a unique origin, and no cookies pass.
+func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix string) {
+	sw := &answer{Writer: httpio.NewWriter(w, r, readTimeout)}
+	policies := sw.Header().Values("Content-Security-Policy") // of the surface: the strictest of all counts
+	isolate(sw.Header(), r)
+	for _, policy := range policies {
+		sw.Header().Add("Content-Security-Policy", policy)
+	}
+	p, ok := h.opt.Sandboxes.Preview(label)
+	if !ok || r.Method == http.MethodConnect {
+		h.page(sw, r, unknown)
+		return
+	}
+	h.forward(sw, r, &visit{label: label, prefix: prefix, Preview: p})
+}
+
 // forward passes a request to the server inside, for as long as the port is exposed.
 func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))

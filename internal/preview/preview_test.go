@@ -249,7 +249,7 @@ func TestPathsAreAlone(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if csp := resp.Header.Values("Content-Security-Policy"); len(csp) != 2 || csp[0] != uniqueOrigin {
+	if csp := resp.Header.Values("Content-Security-Policy"); len(csp) != 2 || csp[0] != UniqueOrigin {
 		t.Errorf("Content-Security-Policy: %q", csp)
 	}
 	for _, path := range []string{"/preview/8000-box-none/", "/preview/" + private + "/"} {
@@ -502,5 +502,33 @@ func TestWebSocket(t *testing.T) {
 	b.cut()
 	if _, _, err := c.Read(t.Context()); err == nil {
 		t.Error("the WebSocket outlives the preview")
+	}
+}
+
+// TestShow: a surface that has authorized its client shows a server below a path of its own, and its own policy still counts.
+func TestShow(t *testing.T) {
+	t.Parallel()
+	b := open(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Set-Cookie", "a=b")
+		fmt.Fprintf(w, "%s %q %q", r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("Cookie"))
+	}, nil)
+	show := func(label string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/surface/8000/x", nil)
+		r.Header.Set("Authorization", "Bearer "+ourKey)
+		r.Header.Set("Cookie", "c=d")
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		b.handler.Show(w, r, label, "/surface/8000")
+		return w
+	}
+	w := show(private) // the surface decides who sees it
+	if w.Code != 200 || w.Body.String() != `/x "" ""` || w.Header().Get("Set-Cookie") != "" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if got := w.Header().Values("Content-Security-Policy"); len(got) != 2 || got[0] != UniqueOrigin || got[1] != "default-src 'none'" {
+		t.Errorf("the policies are %q", got)
+	}
+	if w := show("8000-box-none"); w.Code != http.StatusNotFound {
+		t.Errorf("a label of nothing: %d %s", w.Code, w.Body)
 	}
 }

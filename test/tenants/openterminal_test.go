@@ -31,7 +31,7 @@ func TestOpenTerminalRoutes(t *testing.T) {
 			method, path = "GET", route
 		}
 		path = strings.NewReplacer("{process}", process, "{path...}", "secret", "{port}", "80", "{id}", "x", "{session}", session).Replace(path)
-		path += "?path=secret&query=ada&pattern=secret&directory=."
+		path += parametersOf[route]
 		if a := h.stranger().ask(t, method, path, "{}", user, "people-1"); a.status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %d %s", route, a.status, a.body)
 		}
@@ -55,4 +55,11 @@ func TestOpenTerminalRoutes(t *testing.T) {
 	if a := ada.ask(t, "GET", "/openterminal/execute/"+process+"/status", "", user, "people-1"); !strings.Contains(a.body, `"status":"running"`) {
 		t.Errorf("ada's command is now %d %s", a.status, a.body)
 	}
+}
+
+// parametersOf are parameters with which the routes of Open Terminal show what there is.
+var parametersOf = map[string]string{
+	"GET /openterminal/files/list": "?directory=.", "GET /openterminal/files/read": "?path=secret", "GET /openterminal/files/display": "?path=secret",
+	"GET /openterminal/files/view": "?path=secret", "DELETE /openterminal/files/delete": "?path=secret", "POST /openterminal/files/upload": "?directory=.",
+	"GET /openterminal/files/grep": "?query=ada", "GET /openterminal/files/glob": "?pattern=secret",
 }

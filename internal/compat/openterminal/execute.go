@@ -209,7 +209,11 @@ func (c *call) input() (any, error) {
 
 func (c *call) kill() (any, error) {
 	signal := unix.SIGTERM
-	if c.flag("force", false) {
+	force, err := c.flag("force", false)
+	if err != nil {
+		return nil, err
+	}
+	if force {
 		signal = unix.SIGKILL
 	}
 	list, err := c.svc.Processes(c.ctx, c.sandbox)

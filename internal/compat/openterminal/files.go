@@ -13,6 +13,7 @@ import (
 	"hutch"
 	"hutch/internal/compat"
 	"hutch/internal/httpio"
+	"hutch/internal/preview"
 )
 
 // maxText is the largest file that is read or edited as text, in bytes.
@@ -194,7 +195,8 @@ func (c *call) display() (any, error) {
 	return map[string]any{"path": name, "exists": err == nil && info.Type == hutch.RegularFile}, nil
 }
 
-// view sends the bytes of a file. A browser runs nothing in them with the rights of this server's pages.
+// view sends the bytes of a file. A browser gives a page in them a unique origin: its scripts have no rights of this
+// server's pages, nor of Open WebUI's.
 func (c *call) view() (any, error) {
 	name, err := c.resolve("/" + c.r.PathValue("path"))
 	if c.r.PathValue("path") == "" {
@@ -209,7 +211,7 @@ func (c *call) view() (any, error) {
 		head := c.w.Header()
 		head.Set("Content-Type", contentType(name))
 		head.Set("Content-Length", strconv.FormatInt(info.Size, 10))
-		head.Set("Content-Security-Policy", "sandbox")
+		head.Add("Content-Security-Policy", preview.UniqueOrigin) // the guard can have set a stricter one, which counts, too
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Cache-Control", "no-store")
 	}}, httpio.NewWriter(c.w, c.r, c.opt.Stall))
@@ -295,20 +297,18 @@ func (c *call) upload() (any, error) {
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "an upload is multipart/form-data with a file")
 	}
-	for {
-		part, err := parts.NextRawPart()
-		if err != nil {
-			return nil, hutch.Errorf(hutch.Invalid, "the upload has no field file, or did not arrive whole")
-		}
-		if part.FormName() != "file" {
-			continue
-		}
-		name := part.FileName() // without folders
-		if name == "" || name == "." || name == ".." || name == "/" {
-			name = "upload"
-		}
-		return c.store(path.Join(dir, name), part)
+	part, err := parts.NextRawPart()
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the upload has no field file, or did not arrive whole")
 	}
+	if field := part.FormName(); field != "file" {
+		return nil, hutch.Errorf(hutch.Unsupported, "this server does not have the field %.200q of an upload: leave it out", field).Naming(hutch.AboutField, field)
+	}
+	name := part.FileName() // without folders
+	if name == "" || name == "." || name == ".." || name == "/" {
+		name = "upload"
+	}
+	return c.store(path.Join(dir, name), part)
 }
 
 const maxPaths = 1000 // most paths of an archive
@@ -353,8 +353,12 @@ func (c *call) archive() (any, error) {
 	if err := pack.Check(); err != nil {
 		return nil, err
 	}
+	name := "download"
+	if len(inside) == 1 && inside[0] != "" {
+		name = path.Base(inside[0])
+	}
 	c.w.Header().Set("Content-Type", "application/zip")
-	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": "download.zip"}))
+	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": strings.ToValidUTF8(name, "\ufffd") + ".zip"}))
 	out := &started{Writer: httpio.NewWriter(c.w, c.r, c.opt.Stall)}
 	err := c.svc.Pack(c.ctx, c.sandbox, pack, out)
 	if err != nil && out.begun {

@@ -8,7 +8,8 @@
 //
 // Terminals are for people, on Open WebUI's page. Their WebSockets bring the token in their first message: see [Front].
 //
-// The proxy and prompts are not supported; their routes are refused with status 501.
+// A port of the sandbox is at proxy/PORT/, for the preview in Open WebUI; see proxy.go. The tools that read and type into
+// the user's terminal are not supported; their routes are refused with status 501.
 package openterminal
 
 import (
@@ -16,10 +17,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +30,7 @@ import (
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/preview"
 )
 
 // Prefix is before all paths of the API.
@@ -37,9 +41,9 @@ func Open(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == Prefix+"/health" || r.URL.Path == Prefix+"/api/config")
 }
 
-// Uploads reports whether a request's body is a file, which is never held in memory.
+// Uploads reports whether a request's body is a file, or for a program in a sandbox. It is never held in memory.
 func Uploads(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/files/upload"
+	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/files/upload" || strings.HasPrefix(r.URL.Path, Prefix+"/proxy/")
 }
 
 // Options configure a handler; the zero value works.
@@ -50,7 +54,9 @@ type Options struct {
 	Keep time.Duration
 	// Stall is how long a client can leave data unread, or send none, before it is disconnected; default 5 minutes.
 	Stall time.Duration
-	Log   *slog.Logger
+	// Previews say how servers in sandboxes are shown. Their Sandboxes are set by the handler.
+	Previews preview.Options
+	Log      *slog.Logger
 }
 
 // Handler serves the API.
@@ -64,6 +70,8 @@ type Handler struct {
 	dirs  dirs
 	// attached are the terminals that have a client here.
 	attached attachments
+	visits   visits
+	previews *preview.Handler
 	routes   []string
 }
 
@@ -72,8 +80,10 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	opt.Keep, opt.Stall = cmp.Or(opt.Keep, 7*24*time.Hour), cmp.Or(opt.Stall, compat.Stall)
 	h := &Handler{
 		svc: svc, opt: opt, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("openterminal"),
-		kept: compat.NewKeeper(svc, opt.Keep),
+		kept: compat.NewKeeper(svc, opt.Keep), visits: visits{svc: svc},
 	}
+	h.opt.Previews.Sandboxes = &h.visits
+	h.previews = preview.New(http.NotFoundHandler(), h.opt.Previews)
 	for route, f := range map[string]func(*call) (any, error){
 		"GET /files/cwd": (*call).getDir, "POST /files/cwd": (*call).setDir, "GET /files/list": (*call).list, "GET /files/read": (*call).read,
 		"GET /files/display": (*call).display, "GET /files/view": (*call).view, "GET /files/serve/{path...}": (*call).view, "POST /files/write": (*call).write,
@@ -86,18 +96,20 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"POST /notebooks":            (*call).openNotebook, "POST /notebooks/{session}/execute": (*call).runCell,
 		"GET /notebooks/{session}": (*call).notebookStatus, "DELETE /notebooks/{session}": (*call).closeNotebook,
 	} {
-		h.handle(route, h.serve(f))
+		h.handle(route, h.serve(f, parameters[route]...))
 	}
 	for route, lack := range lacks {
 		h.handle(route, func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, lack) })
 	}
 	h.handle("GET /api/terminals/{id}", h.terminalRoute())
+	h.handle("/proxy/{port}/{path...}", h.proxy())
+	h.handle("GET /system", h.system)
 	h.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, r *http.Request) { compat.Send(w, r, http.StatusOK, document) })
 	h.mux.HandleFunc("GET "+Prefix+"/health", func(w http.ResponseWriter, r *http.Request) {
 		compat.Send(w, r, http.StatusOK, []byte(`{"status":"ok"}`))
 	})
 	h.mux.HandleFunc("GET "+Prefix+"/api/config", func(w http.ResponseWriter, r *http.Request) {
-		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":true,"notebooks":true,"system":false}}`))
+		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":true,"notebooks":true,"system":true}}`))
 	})
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "Not Found"))
@@ -123,12 +135,45 @@ func (h *Handler) Routes() []string { return h.routes }
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
 // Close ends the calls under way and waits for them.
-func (h *Handler) Close() { h.calls.Close() }
+func (h *Handler) Close() {
+	h.calls.Close()
+	h.previews.Close()
+}
+
+// parameters are the parameters of the routes that have some.
+var parameters = map[string][]string{
+	"GET /files/list": {"directory"}, "GET /files/read": {"path", "start_line", "end_line"}, "GET /files/display": {"path"}, "GET /files/view": {"path"},
+	"DELETE /files/delete": {"path"}, "POST /files/upload": {"directory"},
+	"GET /files/grep": {"query", "path", "regex", "case_insensitive", "include", "match_per_line", "max_results"},
+	"GET /files/glob": {"pattern", "path", "exclude", "type", "max_results"},
+	"POST /execute":   {"wait", "tail"}, "GET /execute/{process}/status": {"wait", "offset", "tail"}, "DELETE /execute/{process}": {"force"},
+}
+
+// system answers without a sandbox: Open WebUI asks once for all users.
+func (h *Handler) system(w http.ResponseWriter, r *http.Request) {
+	if err := checkQuery(r, nil); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	compat.Send(w, r, http.StatusOK, systemPrompt)
+}
+
+// systemPrompt is the answer to GET /system, which Open WebUI adds to the prompt of a model with these tools. It is
+// true of every sandbox.
+var systemPrompt = promptOf("You have a computer: a Linux sandbox of the user's own, with bash. Its files stay from one chat to the next; other users cannot reach it. " +
+	"Use your tools to run commands, and to read, write and search files, instead of telling the user to do so. " +
+	"Look at the present state before you change it, and check the exit code and the output of each command. A command without output usually succeeded. " +
+	"run_command returns an id at once unless you give wait: read more of a long command with get_process_status. " +
+	"What the sandbox reaches in the network is limited: a connection that is refused may be refused by its rules. " +
+	"A web server that you start on a port of the sandbox is shown to the user in the list of ports.")
+
+func promptOf(text string) []byte {
+	b, _ := json.Marshal(map[string]string{"prompt": text}) // a text
+	return b
+}
 
 // lacks are the routes that are not translated, and what to use in their place.
 var lacks = map[string]error{
-	"/proxy/{port}/{path...}":        lack("the proxy", "a page from a sandbox must not have the address of this server: give it a URL of its own with `hutch expose`, or POST /v1/sandboxes/{id}/ports"),
-	"GET /system":                    lack("the system prompt", "write it in Open WebUI"),
 	"GET /info":                      lack("the info", "write it into the prompt in Open WebUI"),
 	"GET /api/terminals/user/output": lack("the tool read_user_terminal", "use run_command, which has the same files"),
 	"POST /api/terminals/user/input": lack("the tool send_user_terminal_input", "use run_command, which has the same files"),
@@ -159,12 +204,17 @@ func hashed(text string) string {
 	return "ot-" + lower.EncodeToString(sum[:])[:32]
 }
 
-// serve returns a handler that calls f with the sandbox of the user, which is created on first use.
-func (h *Handler) serve(f func(*call) (any, error)) http.HandlerFunc {
+// serve returns a handler that calls f with the sandbox of the user, which is created on first use. Parameters that are
+// not known are refused.
+func (h *Handler) serve(f func(*call) (any, error), known ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r, done := h.calls.Begin(r)
 		defer done()
-		v, err := h.enter(w, r, f)
+		var v any
+		err := checkQuery(r, known)
+		if err == nil {
+			v, err = h.enter(w, r, f)
+		}
 		if err == nil && v != nil {
 			var body []byte
 			if body, err = compat.Encode(r.Context(), v); err == nil {
@@ -176,6 +226,16 @@ func (h *Handler) serve(f func(*call) (any, error)) http.HandlerFunc {
 			h.fail(w, r, err)
 		}
 	}
+}
+
+// checkQuery refuses unknown parameters, unless their value is null: models write that for parameters that they leave out.
+func checkQuery(r *http.Request, known []string) error {
+	for name, values := range r.URL.Query() {
+		if !slices.ContainsFunc(values, func(v string) bool { return !strings.EqualFold(v, "null") }) {
+			known = append(slices.Clip(known), name)
+		}
+	}
+	return compat.CheckQuery(r, known...)
 }
 
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request, f func(*call) (any, error)) (any, error) {
@@ -276,14 +336,17 @@ func (c *call) number(name string, usual, least, most float64) (float64, error) 
 	return n, nil
 }
 
-func (c *call) flag(name string, usual bool) bool {
-	switch strings.ToLower(c.query(name)) {
+func (c *call) flag(name string, usual bool) (bool, error) {
+	switch v := c.query(name); strings.ToLower(v) {
+	case "":
+		return usual, nil
 	case "true", "1", "yes", "on":
-		return true
+		return true, nil
 	case "false", "0", "no", "off":
-		return false
+		return false, nil
+	default:
+		return false, hutch.Errorf(hutch.Invalid, "%s is %.40q: use true or false", name, v).Naming(hutch.AboutField, name)
 	}
-	return usual
 }
 
 // statuses are the HTTP statuses for kinds of errors.

@@ -17,6 +17,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat/openterminal"
 	"hutch/internal/hutchtest/fakeengine"
+	"hutch/internal/preview"
 )
 
 type bench struct {
@@ -227,7 +228,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("upload: %d %s", status, text)
 	}
 	for _, path := range []string{"/files/read?path=~/in/up.png", "/files/view?path=~/in/up.png", "/files/serve" + home + "/in/up.png"} {
-		if status, head, text := u.do("GET", path, "", ""); status != 200 || text != "\x89PNG\x00\xff" || head.Get("Content-Type") != "image/png" || path[7] != 'r' && head.Get("Content-Security-Policy") != "sandbox" {
+		if status, head, text := u.do("GET", path, "", ""); status != 200 || text != "\x89PNG\x00\xff" || head.Get("Content-Type") != "image/png" || path[7] != 'r' && head.Get("Content-Security-Policy") != preview.UniqueOrigin {
 			t.Errorf("%s: %d %v %q", path, status, head, text)
 		}
 	}
@@ -301,8 +302,12 @@ func TestDocument(t *testing.T) {
 			t.Errorf("there is no tool %s", id)
 		}
 	}
-	if text := u.ask("GET /api/config", nil, nil); !strings.Contains(text, `"terminal":true`) {
+	if text := u.ask("GET /api/config", nil, nil); !strings.Contains(text, `"terminal":true`) || !strings.Contains(text, `"system":true`) {
 		t.Error(text)
+	}
+	var system struct{ Prompt string }
+	if u.ask("GET /system", &system, nil); !strings.Contains(system.Prompt, "run_command") {
+		t.Errorf("the system prompt is %q", system.Prompt)
 	}
 }
 
@@ -330,7 +335,16 @@ func TestRefused(t *testing.T) {
 	if status, head, text := u.do("POST", "/files/archive", "application/json", `{"paths":["none"]}`); status != http.StatusNotFound || head.Get("Content-Disposition") != "" {
 		t.Errorf("an archive of nothing: %d %v %s", status, head, text)
 	}
-	for _, path := range []string{"/proxy/80/x", "/system", "/info", "/api/terminals/user/output"} {
+	if status, _, text := u.do("DELETE", "/execute/x?force=perhaps", "", ""); status != 400 || !strings.Contains(text, "force") {
+		t.Errorf("a flag that is not true or false: %d %s", status, text)
+	}
+	if status, _, text := u.do("GET", "/files/list?directory=.&depth=null", "", ""); status != 200 {
+		t.Errorf("an unknown parameter that is null: %d %s", status, text)
+	}
+	if status, _, text := u.do("POST", "/files/upload?directory=x", "multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"mode\"\r\n\r\n0755\r\n--B--\r\n"); status != 501 || !strings.Contains(text, "mode") {
+		t.Errorf("an upload with an unknown field: %d %s", status, text)
+	}
+	for _, path := range []string{"/info", "/api/terminals/user/output"} {
 		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotImplemented {
 			t.Errorf("%s: %d %s", path, status, text)
 		}

@@ -1,6 +1,7 @@
 package openterminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -136,18 +137,24 @@ func (c *call) grep() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	isPattern, bad := c.flag("regex", true)
+	anyCase, worse := c.flag("case_insensitive", false)
+	perLine, worst := c.flag("match_per_line", true)
+	if err := cmp.Or(bad, worse, worst); err != nil {
+		return nil, err
+	}
 	pattern := query
-	if !c.flag("regex", true) {
+	if !isPattern {
 		pattern = regexp.QuoteMeta(query)
 	}
-	if c.flag("case_insensitive", false) {
+	if anyCase {
 		pattern = "(?i)" + pattern
 	}
 	include, err := patterns(c.r.URL.Query()["include"])
 	if err != nil {
 		return nil, err
 	}
-	perLine, last, spent := c.flag("match_per_line", true), "", work(0)
+	last, spent := "", work(0)
 	err = c.svc.SearchFiles(c.ctx, c.sandbox, hutch.SearchRequest{Path: target, Pattern: pattern, Hidden: true, Limit: 10000}, func(m hutch.Match) error {
 		if len(include.all) > 0 {
 			name := path.Base(m.Path)

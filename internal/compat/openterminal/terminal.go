@@ -208,7 +208,7 @@ func wantsSocket(r *http.Request) bool {
 
 // terminalRoute answers a GET of a terminal: with what it is, or by attaching the client.
 func (h *Handler) terminalRoute() http.HandlerFunc {
-	describe, attach := h.serve((*call).getTerminal), h.serve((*call).attach)
+	describe, attach := h.serve((*call).getTerminal, "user_id"), h.serve((*call).attach, "user_id")
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, waits := r.Context().Value(connection{}).(*first); !waits && !wantsSocket(r) {
 			describe(w, r)
