@@ -57,6 +57,11 @@ export function mergeEnv(...envs: readonly (Env | undefined)[]): Record<string, 
   return Object.keys(merged).length > 0 ? merged : undefined
 }
 
+/** A copy without some fields. */
+export function without<T extends object, K extends keyof T>(o: T, ...names: readonly K[]): Omit<T, K> {
+  return Object.fromEntries(Object.entries(o).filter(([name]) => !(names as readonly string[]).includes(name))) as Omit<T, K>
+}
+
 /** A copy without the fields that are undefined. */
 export function defined<T extends object>(o: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(o).filter(([, v]) => v !== undefined)) as { [K in keyof T]: Exclude<T[K], undefined> }

@@ -1,6 +1,6 @@
 import { isId, type SandboxBase } from "./base.js"
 import { HutchError } from "./error.js"
-import { dataText } from "./encoding.js"
+import { dataText, defined, without } from "./encoding.js"
 import { follow, OutputDecoder, type OutputEvent } from "./output.js"
 import type { Abortable, Content, Output, ProcessRecord, SharedTerminal, TerminalLink, WaitRequest, WaitResult } from "./types.js"
 
@@ -129,7 +129,7 @@ export class ProcessHandle {
   async waitForLog(pattern: string | RegExp, options: WaitOptions & { cursor?: number } = {}): Promise<LogMatch> {
     const search = typeof pattern === "string" ? { text: pattern } : { pattern: re2(pattern) }
     const what = typeof pattern === "string" ? `a line with ${JSON.stringify(pattern)}` : `a line that matches ${String(pattern)}`
-    const result = await this.#wait({ ...search, cursor: options.cursor ?? 0 }, what, options)
+    const result = await this.#wait({ ...more(options), ...search, cursor: options.cursor ?? 0 }, what, options)
     const line = result.match ?? ""
     const match = typeof pattern === "string" ? null : new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, "")).exec(line)
     return { line, cursor: result.cursor ?? 0, ...(match ? { match } : {}) }
@@ -137,19 +137,17 @@ export class ProcessHandle {
 
   /** Waits until something listens on the port; with a path, until an HTTP GET of it is answered with the status. */
   async waitForPort(port: number, options: WaitOptions & { path?: string; status?: number } = {}): Promise<void> {
-    const { path, status } = options
-    const request = { port, ...(path === undefined ? {} : { path }), ...(status === undefined ? {} : { status }) }
-    await this.#wait(request, `port ${String(port)}`, options)
+    await this.#wait({ ...more(options), port }, `port ${String(port)}`, options)
   }
 
   /** Waits until the health check of the process succeeds. */
   async waitUntilHealthy(options: WaitOptions = {}): Promise<void> {
-    await this.#wait({ healthy: true }, "a health check that succeeds", options)
+    await this.#wait({ ...more(options), healthy: true }, "a health check that succeeds", options)
   }
 
   /** Waits until the process has ended for good. */
   async waitForExit(options: WaitOptions = {}): Promise<{ exitCode: number }> {
-    const result = await this.#wait({}, "its end", options)
+    const result = await this.#wait(more(options), "its end", options)
     return { exitCode: result.process.exitCode ?? -1 }
   }
 
@@ -201,6 +199,11 @@ export class Process extends ProcessHandle {
     this.endTime = record.endTime === undefined ? undefined : new Date(record.endTime)
     this.exitCode = record.exitCode
   }
+}
+
+/** The options of a wait that are sent. Those that no type names are sent, too: the server refuses them by name. */
+function more(options: WaitOptions): WaitRequest {
+  return defined(without(options, "timeout", "signal"))
 }
 
 /** A regular expression in the syntax of RE2. Its flags become a group at the beginning. */

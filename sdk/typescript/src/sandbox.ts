@@ -1,6 +1,6 @@
 import { isId } from "./base.js"
 import { CodeContext, collectRun, type Execution, type RunEvent, type RunOptions, streamRun } from "./code.js"
-import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64 } from "./encoding.js"
+import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64, without } from "./encoding.js"
 import { HutchError } from "./error.js"
 import { SandboxFiles } from "./files.js"
 import { type CommandResult, decodeResult, type ExecEvent, follow, streamExec } from "./output.js"
@@ -100,9 +100,10 @@ export class Sandbox extends SandboxFiles {
     return this.json("DELETE", ["exec", checkExec(execId)], options)
   }
 
-  #command(command: string, options: ExecOptions): ExecRequest {
-    const { args, user, secrets, maxOutput, sessionId, cwd, language, env, timeout, stdin } = options
-    const request: ExecRequest = defined({ command, args, user, secrets, maxOutput, sessionId, cwd, language })
+  #command(command: string, options: ExecCallbacks): ExecRequest {
+    // An option that no type names is sent, too: the server refuses it by name.
+    const { env, timeout, stdin, ...rest } = without(options, "signal", "onOutput")
+    const request: ExecRequest = defined({ ...rest, command })
     const variables = mergeEnv(env), limit = fromMilliseconds(timeout)
     if (variables) request.env = variables
     if (limit !== undefined) request.timeout = limit
@@ -449,9 +450,10 @@ export class Sandbox extends SandboxFiles {
 }
 
 function runRequest(code: string, options: RunOptions): RunRequest {
-  const { context, language, cwd, env, envVars, secrets, maxOutput, stdin, timeout } = options
+  // An option that no type names is sent, too: the server refuses it by name.
+  const { context, env, envVars, timeout, ...rest } = without(options, "signal", "onStdout", "onStderr", "onResult", "onError")
   const contextId = context === undefined || typeof context === "string" ? context : context.id
-  return defined({ code, contextId, language, cwd, env: mergeEnv(env, envVars), secrets, maxOutput, stdin, timeout: fromMilliseconds(timeout) })
+  return defined({ ...rest, code, contextId, env: mergeEnv(env, envVars), timeout: fromMilliseconds(timeout) })
 }
 
 function checkExec(id: string): string {

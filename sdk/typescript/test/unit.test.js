@@ -244,6 +244,51 @@ test("Cloudflare's ids, errors and streams", async () => {
   assert.deepEqual(types, ["start", "complete"])
 })
 
+test("options that no type names reach the server, which refuses them by name", async () => {
+  const record = { processId: "p", name: "", command: "x", pid: 1, status: "running", startTime: "2026-01-01T00:00:00Z" }
+  const { requests, hutch } = script(json({ ...result, met: true, process: record, cursor: 0 }))
+  const box = hutch.sandbox("s"), process = box.process("p")
+  await box.exec("x", { tmeout: 5, signal: undefined })
+  await process.waitForPort(80, { mode: "http", timeout: 1000 })
+  await process.waitForLog("x", { lines: 3 })
+  const unknown = requests.map((r) => Object.keys(JSON.parse(r.body || "{}"))).flat()
+  for (const name of ["tmeout", "mode", "lines"]) assert.ok(unknown.includes(name), `${name} was not sent`)
+  assert.ok(!unknown.includes("signal"))
+})
+
+test("what Cloudflare's SDK has and Hutch has not is refused by name, and nothing is sent", async () => {
+  const server = http.createServer((_, res) => { res.statusCode = 500; res.end() })
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))
+  let requests = 0
+  server.on("request", () => { requests++ })
+  const env = { url: `http://127.0.0.1:${server.address().port}`, token: "t" }
+  try {
+    const box = getCloudflareSandbox(env, "worker")
+    const refused = async (name, f) => {
+      const err = await (async () => f())().catch((e) => e)
+      assert.ok(err instanceof SandboxError && err.message.includes(name) && err.httpStatus === 400, `${name}: ${err}`)
+    }
+    await refused("gpu", () => getCloudflareSandbox(env, "worker", { gpu: 1 }))
+    for (const [name, call] of Object.entries({
+      stdin: (o) => box.exec("true", o), detach: (o) => box.execStream("true", o), restart: (o) => box.startProcess("true", o), user: (o) => box.createSession(o),
+      kernel: (o) => box.createCodeContext(o), fork: (o) => box.runCode("1", o), form: (o) => box.runCodeStream("1", o), mode: (o) => box.writeFile("/a", "", o), range: (o) => box.readFile("/a", o),
+      chunk: (o) => box.readFileStream("/a", o), perm: (o) => box.mkdir("/a", o), deep: (o) => box.listFiles("/a", o), events: (o) => box.watch("/a", o), include: (o) => box.watch("/a", { include: o }), exclude: (o) => box.watch("/a", { exclude: o }),
+      tags: (o) => box.gitCheckout("https://example.com/a.git", o), access: (o) => box.exposePort(80, o), font: (o) => box.terminal(new Request("http://a/"), o), key: (o) => box.streamProcessLogs("p", o),
+      excludes: () => box.createBackup({ dir: "/a", excludes: ["b"] }), gitignore: () => box.createBackup({ dir: "/a", gitignore: true }), localBucket: () => box.createBackup({ dir: "/a", localBucket: true }),
+      compression: () => box.createBackup({ dir: "/a", compression: { format: "zstd" } }), mountBucket: () => box.mountBucket("b", "/b", {}), unmountBucket: () => box.unmountBucket("/b"),
+      checkChanges: () => box.checkChanges("/a"), tunnels: () => box.tunnels.get(8080), setAllowedHosts: () => box.setAllowedHosts([]), stop: () => box.stop(),
+      "latin1": () => box.writeFile("/a", "", { encoding: "latin1" }), "utf16": () => box.readFile("/a", { encoding: "utf16" }), "cp1": () => box.exec("true", { encoding: "cp1" }),
+    })) {
+      await refused(name, () => call({ [name]: ["x"] }))
+    }
+    assert.equal(requests, 0)
+    assert.equal(await box.getContainerPlacementId(), null)
+    await assert.rejects(box.containerFetch("http://a/"), { code: "INVALID_PORT" })
+  } finally {
+    server.close()
+  }
+})
+
 test("the audit log is read line by line, and a pull reports its layers", async () => {
   const log = script(new Response('{"seq":1,"verb":"Exec"}\n{"seq":2,"verb":"Create"}\n'))
   const seen = []

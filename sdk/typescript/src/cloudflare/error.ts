@@ -63,12 +63,18 @@ export function translate(err: unknown, method: string): unknown {
   return new SandboxError(code, err, status)
 }
 
-/** The same object, whose methods fail with the errors of Cloudflare. */
-export function translating<T extends object>(target: T): T {
+/**
+ * The same object, whose methods fail with the errors of Cloudflare. absent returns the error for a name that only Cloudflare's
+ * object has.
+ */
+export function translating<T extends object>(target: T, absent: (name: string) => HutchError | undefined = () => undefined): T {
   return new Proxy(target, {
     get(object, name) {
       const value: unknown = Reflect.get(object, name, object)
-      if (typeof value !== "function" || typeof name !== "string") return value
+      if (typeof name !== "string") return value
+      const missing = value === undefined ? absent(name) : undefined
+      if (missing) throw translate(missing, name)
+      if (typeof value !== "function") return value
       return (...args: unknown[]): unknown => {
         try {
           const result: unknown = Reflect.apply(value, object, args)

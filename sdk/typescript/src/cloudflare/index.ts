@@ -10,10 +10,13 @@ import { HutchError } from "../error.js"
 import { proxyToSandbox as proxy } from "../proxy.js"
 import type { Duration } from "../types.js"
 import { SandboxError, translate, translating } from "./error.js"
+import { absentMethod, checkOptions } from "./options.js"
 import { CloudflareSandbox, defaultSession } from "./sandbox.js"
 
 export { CloudflareSandbox, SandboxError }
-export type { ExecOptions, ExecResult, ProcessOptions, SessionOptions, CloudflareSandbox as ExecutionSession } from "./sandbox.js"
+export type {
+  BackupOptions, ExecOptions, ExecResult, ProcessOptions, ReadFileResult, ReadFileStreamResult, SessionOptions, StreamOptions, CloudflareSandbox as ExecutionSession,
+} from "./sandbox.js"
 export type { Process, ProcessStatus, WaitForPortOptions } from "./process.js"
 export { collectFile, parseSSEStream, responseToAsyncIterable, streamFile, type FileChunk, type FileMetadata } from "./stream.js"
 
@@ -48,13 +51,20 @@ const reserved = new Set(["www", "api", "admin", "root", "system", "cloudflare",
 /** Returns the sandbox of an id. It is created at the first use. */
 export function getSandbox(binding: unknown, id: string, options: SandboxOptions = {}): CloudflareSandbox {
   const { sleepAfter = "10m", keepAlive = false, enableDefaultSession = true, normalizeId = false, labels, image, commandTimeout = day } = options
+  try {
+    checkOptions("getSandbox", options, known)
+  } catch (err) {
+    throw translate(err, "getSandbox")
+  }
   checkId(id)
   const { url, token } = serverOf(binding)
   const hutch = new Hutch({ url, token }).getSandbox(id, {
     sleepAfter, keepAlive, normalizeId, ...(labels ? { labels } : {}), ...(image === undefined ? {} : { image }),
   })
-  return translating(new CloudflareSandbox(hutch, { commandTimeout, sessionId: enableDefaultSession ? defaultSession : undefined }))
+  return translating(new CloudflareSandbox(hutch, { commandTimeout, sessionId: enableDefaultSession ? defaultSession : undefined }), absentMethod)
 }
+
+const known = ["sleepAfter", "keepAlive", "enableDefaultSession", "normalizeId", "labels", "image", "commandTimeout", "containerTimeouts", "transport"]
 
 /** Passes a request for a preview host on to the sandbox. It returns null for every other request. */
 export async function proxyToSandbox(request: Request, env: Record<string, unknown> | { Sandbox?: unknown }): Promise<Response | null> {
@@ -81,22 +91,22 @@ export class Sandbox {
 /** Reads where the server is from a binding, which can be an object, JSON or a URL. */
 function serverOf(binding: unknown, url = environment("HUTCH_URL")): Server {
   if (typeof binding === "string") {
-    return binding.startsWith("{") ? serverOf(JSON.parse(binding)) : { url: binding, ...known("token", environment("HUTCH_TOKEN")) }
+    return binding.startsWith("{") ? serverOf(JSON.parse(binding)) : { url: binding, ...withValue("token", environment("HUTCH_TOKEN")) }
   }
   const given = (typeof binding === "object" && binding !== null ? binding : {}) as Partial<Record<keyof Server, unknown>>
   if (typeof given.url === "string") {
     return {
-      url: given.url, ...known("token", typeof given.token === "string" ? given.token : environment("HUTCH_TOKEN")),
-      ...known("previewDomain", typeof given.previewDomain === "string" ? given.previewDomain : undefined),
+      url: given.url, ...withValue("token", typeof given.token === "string" ? given.token : environment("HUTCH_TOKEN")),
+      ...withValue("previewDomain", typeof given.previewDomain === "string" ? given.previewDomain : undefined),
     }
   }
   if (url === undefined) {
     throw new HutchError("invalid", "env.Sandbox does not say where the Hutch server is: make it a variable {\"url\": \"https://...\", \"token\": \"...\"}, or set HUTCH_URL and HUTCH_TOKEN")
   }
-  return { url, ...known("token", environment("HUTCH_TOKEN")) }
+  return { url, ...withValue("token", environment("HUTCH_TOKEN")) }
 }
 
-function known<K extends string>(name: K, value: string | undefined): Partial<Record<K, string>> {
+function withValue<K extends string>(name: K, value: string | undefined): Partial<Record<K, string>> {
   return value === undefined ? {} : { [name]: value } as Record<K, string>
 }
 

@@ -1,6 +1,7 @@
 import { HutchError } from "../error.js"
 import type { Process as HutchProcess } from "../process.js"
 import type { ProcessRecord } from "../types.js"
+import { checkOptions } from "./options.js"
 
 /** Cloudflare's words for the state of a process. */
 export type ProcessStatus = "starting" | "running" | "completed" | "failed" | "killed" | "error"
@@ -61,12 +62,14 @@ export function toCloudflare(p: HutchProcess, sessionId?: string): Process {
       const { line, match } = await p.waitForLog(pattern, { ...(timeout === undefined ? {} : { timeout }) })
       return match ? { line, match } : { line }
     },
-    waitForPort: (port, options = {}) => p.waitForPort(port, portRequest(options)),
+    waitForPort: async (port, options = {}) => p.waitForPort(port, portRequest(options)),
     waitForExit: (timeout) => p.waitForExit({ ...(timeout === undefined ? {} : { timeout }) }),
   }
 }
 
-function portRequest({ mode = "http", path = "/", status, timeout }: WaitForPortOptions): { path?: string; status?: number; timeout?: number } {
+function portRequest(options: WaitForPortOptions): { path?: string; status?: number; timeout?: number } {
+  checkOptions("waitForPort", options, ["mode", "path", "status", "timeout", "interval"])
+  const { mode = "http", path = "/", status, timeout } = options
   const limit = timeout === undefined ? {} : { timeout }
   if (mode === "tcp") return limit
   if (typeof status === "number") return { path, status, ...limit }

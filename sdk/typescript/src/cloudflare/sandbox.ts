@@ -1,12 +1,13 @@
 import type { Execution, Result, RunOptions } from "../code.js"
-import { toBase64 } from "../encoding.js"
+import { mergeEnv, toBase64 } from "../encoding.js"
 import { HutchError } from "../error.js"
 import { previewLabel, type Sandbox as HutchSandbox, shellQuote } from "../sandbox.js"
 import type { CommandResult } from "../output.js"
 import type { Content, Duration, Env, FileInfo, FileEvent, SandboxRecord } from "../types.js"
 import { translating } from "./error.js"
+import { absentMethod, checkOptions, checkText, refuse } from "./options.js"
 import { idPrefix, idOf, type Process, statusOf, toCloudflare } from "./process.js"
-import { type FileChunk, toSSE } from "./stream.js"
+import { type FileChunk, type FileMetadata, toSSE } from "./stream.js"
 import { terminalResponse } from "./terminal.js"
 
 /** How a command runs. */
@@ -22,7 +23,17 @@ export interface ExecOptions {
   onError?: (error: Error) => void
   signal?: AbortSignal
   sessionId?: string
+  /** Marks events in Cloudflare's logs; no effect here. */
+  origin?: "user" | "internal"
 }
+
+/** How a command runs whose output is streamed. */
+export interface StreamOptions extends Pick<ExecOptions, "timeout" | "env" | "cwd" | "encoding" | "signal" | "sessionId"> {
+  /** No effect here: output is passed on as it comes. */
+  bufferSize?: number
+}
+
+const commandOptions = ["timeout", "env", "cwd", "encoding", "signal", "sessionId"] as const
 
 /** How a command ended. */
 export interface ExecResult {
@@ -40,6 +51,7 @@ export interface ExecResult {
 /** How a background process starts. */
 export interface ProcessOptions extends Omit<ExecOptions, "onComplete" | "stream"> {
   processId?: string
+  /** No effect here: cleanupCompletedProcesses removes the records of ended processes. */
   autoCleanup?: boolean
   onExit?: (code: number | null) => void
   onStart?: (process: Process) => void
@@ -48,9 +60,11 @@ export interface ProcessOptions extends Omit<ExecOptions, "onComplete" | "stream
 /** The initial settings of a session. */
 export interface SessionOptions {
   id?: string
+  /** No effect, as in Cloudflare's SDK. */
   name?: string
   env?: Env
   cwd?: string
+  /** No effect, as in Cloudflare's SDK. */
   isolation?: boolean
   commandTimeoutMs?: number
 }
@@ -60,6 +74,8 @@ export interface HandleOptions {
   sessionId?: string | undefined
   /** The time limit of a command without a timeout, in milliseconds. */
   commandTimeout: number
+  /** The variables of the session. */
+  env?: Env
 }
 
 /** The default session of a sandbox. */
@@ -74,19 +90,22 @@ export class CloudflareSandbox {
   /** The handle of Hutch, which can do more: fork, snapshot, network rules. */
   readonly hutch: HutchSandbox
   readonly #options: HandleOptions
-  /** The variables that setEnvVars has set for a session, for programs that start outside of its shell. The server keeps those of a sandbox. */
-  readonly #env: Record<string, string> = {}
+  /** The variables of a session, and those that setEnvVars has set for it, for programs that start outside of its shell. The server keeps those of a sandbox. */
+  readonly #env: Record<string, string>
 
   /** @internal */
   constructor(hutch: HutchSandbox, options: HandleOptions, id = hutch.id) {
     this.hutch = hutch
     this.id = id
     this.#options = options
+    this.#env = mergeEnv(options.env) ?? {}
   }
 
   async exec(command: string, options: ExecOptions = {}): Promise<ExecResult> {
     const { onOutput, onComplete, onError } = options
     try {
+      checkOptions("exec", options, [...commandOptions, "stream", "onOutput", "onComplete", "onError", "origin"])
+      checkText("exec", options.encoding)
       const result = this.#result(await this.hutch.exec(command, { ...this.#command(options), ...(onOutput ? { onOutput } : {}) }), options)
       onComplete?.(result)
       return result
@@ -96,14 +115,14 @@ export class CloudflareSandbox {
     }
   }
 
-  #command({ timeout, env, cwd, signal, sessionId = this.#options.sessionId }: ExecOptions) {
+  #command({ timeout, env, cwd, signal, sessionId = this.#options.sessionId }: StreamOptions) {
     return {
       timeout: timeout ?? this.#options.commandTimeout, signal,
       ...(env ? { env } : {}), ...(cwd === undefined ? {} : { cwd }), ...(sessionId === undefined ? {} : { sessionId }),
     }
   }
 
-  #result(r: CommandResult, options: ExecOptions): ExecResult {
+  #result(r: CommandResult, options: StreamOptions): ExecResult {
     const sessionId = options.sessionId ?? this.#options.sessionId
     return {
       success: r.success, exitCode: r.timedOut ? timedOutCode : r.exitCode, stdout: r.stdout, stderr: r.stderr, command: r.command,
@@ -112,12 +131,14 @@ export class CloudflareSandbox {
   }
 
   /** Server-sent events: start, stdout, stderr, complete. */
-  async execStream(command: string, options: ExecOptions = {}): Promise<ReadableStream<Uint8Array>> {
+  async execStream(command: string, options: StreamOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    checkOptions("execStream", options, [...commandOptions, "bufferSize"])
+    checkText("execStream", options.encoding)
     await this.hutch.ready(options.signal)
     return toSSE(this.#execEvents(command, options))
   }
 
-  async *#execEvents(command: string, options: ExecOptions): AsyncGenerator {
+  async *#execEvents(command: string, options: StreamOptions): AsyncGenerator {
     try {
       for await (const e of this.hutch.execStream(command, this.#command(options))) {
         if (e.type === "start") yield { type: "start", timestamp: now(), command }
@@ -130,8 +151,25 @@ export class CloudflareSandbox {
     }
   }
 
+  /** The folder in which a session is; undefined without one. */
+  async #folder(sessionId = this.#options.sessionId): Promise<string | undefined> {
+    if (sessionId === undefined) return undefined
+    const { stdout } = await this.hutch.exec("pwd", { sessionId, timeout: this.#options.commandTimeout })
+    return stdout.replace(/\n$/, "")
+  }
+
+  /** A relative path begins in the folder of the session. */
+  async #path(path: string, sessionId?: string): Promise<string> {
+    if (path.startsWith("/")) return path
+    const folder = await this.#folder(sessionId)
+    return folder === undefined ? path : `${folder}/${path}`
+  }
+
   async startProcess(command: string, options: ProcessOptions = {}, sessionId = options.sessionId ?? this.#options.sessionId): Promise<Process> {
-    const { processId, env, cwd, signal, onStart, onOutput, onExit, onError, timeout } = options
+    checkOptions("startProcess", options, [...commandOptions, "processId", "autoCleanup", "onOutput", "onError", "onExit", "onStart", "origin"])
+    checkText("startProcess", options.encoding)
+    const { processId, env, signal, onStart, onOutput, onExit, onError, timeout } = options
+    const cwd = options.cwd === undefined ? await this.#folder(sessionId) : await this.#path(options.cwd, sessionId)
     const line = timeout === undefined ? command : `timeout -k 5 ${String(timeout / 1000)} bash -c ${shellQuote(command)}`
     const started = await this.hutch.startProcess(line, {
       env: { ...this.#env, ...env }, signal, ...(cwd === undefined ? {} : { cwd }), ...(processId === undefined ? {} : { name: idPrefix + processId }),
@@ -186,6 +224,7 @@ export class CloudflareSandbox {
 
   /** Server-sent events: stdout, stderr, exit. */
   async streamProcessLogs(id: string, options: { signal?: AbortSignal } = {}): Promise<ReadableStream<Uint8Array>> {
+    checkOptions("streamProcessLogs", options, ["signal"])
     const process = await this.#process(id)
     async function* events(): AsyncGenerator {
       for await (const o of process.logs(options)) yield { type: o.type, timestamp: now(), data: o.data, processId: id }
@@ -196,17 +235,18 @@ export class CloudflareSandbox {
   }
 
   async createSession(options: SessionOptions = {}): Promise<CloudflareSandbox> {
+    checkOptions("createSession", options, ["id", "name", "env", "cwd", "isolation", "commandTimeoutMs"])
     const { id = `session-${crypto.randomUUID()}`, env, cwd, commandTimeoutMs } = options
     await this.hutch.createSession({ id, env: { ...this.#env, ...env }, ...(cwd === undefined ? {} : { cwd }) })
-    return this.#session(id, commandTimeoutMs)
+    return this.#session(id, commandTimeoutMs, { ...this.#env, ...env })
   }
 
   getSession(id: string): Promise<CloudflareSandbox> {
     return Promise.resolve(this.#session(id))
   }
 
-  #session(sessionId: string, commandTimeout = this.#options.commandTimeout): CloudflareSandbox {
-    return translating(new CloudflareSandbox(this.hutch, { sessionId, commandTimeout }, sessionId))
+  #session(sessionId: string, commandTimeout = this.#options.commandTimeout, env: Env = this.#env): CloudflareSandbox {
+    return translating(new CloudflareSandbox(this.hutch, { sessionId, commandTimeout, env }, sessionId), absentMethod)
   }
 
   async deleteSession(sessionId: string): Promise<{ success: boolean; sessionId: string; timestamp: string }> {
@@ -228,8 +268,10 @@ export class CloudflareSandbox {
   }
 
   async createCodeContext(options: { language?: string; cwd?: string; envVars?: Env; timeout?: number } = {}) {
-    const { language, cwd, envVars } = options
-    const c = await this.hutch.createCodeContext({ envVars: { ...this.#env, ...envVars }, ...(language === undefined ? {} : { language }), ...(cwd === undefined ? {} : { cwd }) })
+    checkOptions("createCodeContext", options, ["language", "cwd", "envVars", "timeout"])
+    const { language, cwd, envVars, timeout } = options
+    const signal = timeout === undefined ? undefined : AbortSignal.timeout(timeout)
+    const c = await this.hutch.createCodeContext({ envVars: { ...this.#env, ...envVars }, signal, ...(language === undefined ? {} : { language }), ...(cwd === undefined ? {} : { cwd }) })
     const { id, createdAt, lastUsed } = c
     return { id, language: c.language, cwd: c.cwd, createdAt, lastUsed }
   }
@@ -251,11 +293,13 @@ export class CloudflareSandbox {
   }
 
   #run(code: string, options: RunOptions): Promise<Execution> {
+    checkOptions("runCode", options, runOptions)
     return this.hutch.runCode(code, { timeout: 60_000, ...options, envVars: { ...this.#env, ...options.envVars } })
   }
 
   /** Server-sent events: stdout, stderr, result, error, execution_complete. */
   async runCodeStream(code: string, options: RunOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    checkOptions("runCodeStream", options, runOptions)
     await this.hutch.ready(options.signal)
     const events = this.hutch.runCodeStream(code, { timeout: 60_000, ...options, envVars: { ...this.#env, ...options.envVars } })
     async function* translated(): AsyncGenerator {
@@ -271,12 +315,24 @@ export class CloudflareSandbox {
   }
 
   async writeFile(path: string, content: Content, options: { encoding?: string; sessionId?: string } = {}) {
-    await this.hutch.writeFile(path, content, { encoding: options.encoding === "base64" ? "base64" : "utf-8", parents: true })
+    checkOptions("writeFile", options, fileOptions)
+    checkText("writeFile", options.encoding, "base64")
+    await this.hutch.writeFile(await this.#path(path, options.sessionId), content, { encoding: options.encoding === "base64" ? "base64" : "utf-8", parents: true })
     return { success: true, path, timestamp: now(), exitCode: 0 }
   }
 
-  async readFile(path: string, options: { encoding?: string; sessionId?: string } = {}) {
-    const bytes = await this.hutch.readFile(path, { encoding: "bytes" })
+  /** Reads a file: as text or base64 or, with the encoding "none", as a stream of bytes. */
+  readFile(path: string, options: { encoding: "none"; sessionId?: string }): Promise<ReadFileStreamResult>
+  readFile(path: string, options?: { encoding?: string; sessionId?: string }): Promise<ReadFileResult>
+  async readFile(path: string, options: { encoding?: string; sessionId?: string } = {}): Promise<ReadFileResult | ReadFileStreamResult> {
+    checkOptions("readFile", options, fileOptions)
+    checkText("readFile", options.encoding, "base64", "none")
+    const at = await this.#path(path, options.sessionId)
+    if (options.encoding === "none") {
+      const content = await this.hutch.readFile(at, { encoding: "stream" })
+      return { success: true, path, content, timestamp: now(), encoding: "none" as const, mimeType: mimeType(path, true), size: (await this.hutch.stat(at)).size, exitCode: 0 }
+    }
+    const bytes = await this.hutch.readFile(at, { encoding: "bytes" })
     const text = options.encoding === "base64" ? undefined : asText(bytes, options.encoding !== undefined)
     const binary = asText(bytes, false) === undefined
     return {
@@ -286,8 +342,9 @@ export class CloudflareSandbox {
   }
 
   /** Server-sent events: metadata, chunk, complete. */
-  async readFileStream(path: string): Promise<ReadableStream<Uint8Array>> {
-    const file = await this.readFile(path)
+  async readFileStream(path: string, options: { sessionId?: string } = {}): Promise<ReadableStream<Uint8Array>> {
+    checkOptions("readFileStream", options, ["sessionId"])
+    const file = await this.readFile(path, options)
     const { mimeType, size, isBinary, encoding, content } = file
     function* events(): Generator<FileChunk> {
       yield { type: "metadata", mimeType, size, isBinary, encoding }
@@ -301,41 +358,46 @@ export class CloudflareSandbox {
   }
 
   async mkdir(path: string, options: { recursive?: boolean; sessionId?: string } = {}) {
+    checkOptions("mkdir", options, ["recursive", "sessionId"])
     const recursive = options.recursive ?? false
-    await this.hutch.mkdir(path, { recursive })
+    await this.hutch.mkdir(await this.#path(path, options.sessionId), { recursive })
     return { success: true, path, recursive, timestamp: now(), exitCode: 0 }
   }
 
-  async deleteFile(path: string) {
-    await this.hutch.deleteFile(path)
+  async deleteFile(path: string, sessionId?: string) {
+    await this.hutch.deleteFile(await this.#path(path, sessionId))
     return { success: true, path, timestamp: now(), exitCode: 0 }
   }
 
-  async renameFile(path: string, newPath: string) {
-    await this.hutch.renameFile(path, newPath, { replace: true })
+  async renameFile(path: string, newPath: string, sessionId?: string) {
+    await this.hutch.renameFile(await this.#path(path, sessionId), await this.#path(newPath, sessionId), { replace: true })
     return { success: true, path, newPath, timestamp: now(), exitCode: 0 }
   }
 
-  async moveFile(path: string, newPath: string) {
-    await this.hutch.moveFile(path, newPath, { replace: true })
+  async moveFile(path: string, newPath: string, sessionId?: string) {
+    await this.hutch.moveFile(await this.#path(path, sessionId), await this.#path(newPath, sessionId), { replace: true })
     return { success: true, path, newPath, timestamp: now(), exitCode: 0 }
   }
 
-  async exists(path: string) {
-    return { success: true, path, exists: await this.hutch.exists(path), timestamp: now() }
+  async exists(path: string, sessionId?: string) {
+    return { success: true, path, exists: await this.hutch.exists(await this.#path(path, sessionId)), timestamp: now() }
   }
 
   async listFiles(path: string, options: { recursive?: boolean; includeHidden?: boolean; sessionId?: string } = {}) {
-    const list = await this.hutch.listFiles(path, { recursive: options.recursive ?? false, includeHidden: options.includeHidden ?? false })
-    const folder = (await this.hutch.stat(path)).path
+    checkOptions("listFiles", options, ["recursive", "includeHidden", "sessionId"])
+    const at = await this.#path(path, options.sessionId)
+    const list = await this.hutch.listFiles(at, { recursive: options.recursive ?? false, includeHidden: options.includeHidden ?? false })
+    const folder = (await this.hutch.stat(at)).path
     const files = list.map((f) => fileInfo(f, folder))
     return { success: true, path, files, count: files.length, timestamp: now(), exitCode: 0 }
   }
 
   /** Server-sent events: watching, event, stopped. It resolves as soon as every later change is reported. */
-  async watch(path: string, options: { recursive?: boolean; include?: string[]; exclude?: string[]; signal?: AbortSignal } = {}): Promise<ReadableStream<Uint8Array>> {
-    if (options.include ?? options.exclude) throw new HutchError("unsupported", "watch has no include and exclude here: choose among the events")
-    const events = this.hutch.watch(path, { recursive: options.recursive ?? true, signal: options.signal })
+  async watch(path: string, options: { recursive?: boolean; include?: string[]; exclude?: string[]; sessionId?: string; signal?: AbortSignal } = {}): Promise<ReadableStream<Uint8Array>> {
+    checkOptions("watch", options, ["recursive", "include", "exclude", "sessionId", "signal"])
+    if (options.include) refuse("watch", "include", "choose among the events")
+    if (options.exclude) refuse("watch", "exclude", "choose among the events")
+    const events = this.hutch.watch(await this.#path(path, options.sessionId), { recursive: options.recursive ?? true, signal: options.signal })
     await events.next() // ready
     async function* translated(): AsyncGenerator {
       yield { type: "watching", path, watchId: crypto.randomUUID() }
@@ -346,7 +408,9 @@ export class CloudflareSandbox {
   }
 
   async gitCheckout(repoUrl: string, options: { branch?: string; targetDir?: string; depth?: number; cloneTimeoutMs?: number; sessionId?: string } = {}) {
-    const { branch, targetDir, depth, cloneTimeoutMs } = options
+    checkOptions("gitCheckout", options, ["branch", "targetDir", "depth", "cloneTimeoutMs", "sessionId"])
+    const { branch, depth, cloneTimeoutMs } = options
+    const targetDir = options.targetDir === undefined ? undefined : await this.#path(options.targetDir, options.sessionId)
     const cloned = await this.hutch.gitCheckout(repoUrl, {
       ...(branch === undefined ? {} : { branch }), ...(targetDir === undefined ? {} : { targetDir }), ...(depth === undefined ? {} : { depth }),
       ...(cloneTimeoutMs === undefined ? {} : { timeout: cloneTimeoutMs }),
@@ -356,6 +420,7 @@ export class CloudflareSandbox {
 
   /** The URL is below the hostname, whose Worker calls proxyToSandbox. Without a hostname it is Hutch's own. */
   async exposePort(port: number, options: { hostname?: string; name?: string; token?: string } = {}) {
+    checkOptions("exposePort", options, ["hostname", "name", "token"])
     const { hostname, ...rest } = options
     const exposed = await this.hutch.exposePort(port, { ...rest, access: "public" })
     return { url: previewURL(exposed.url, hostname), port, ...(exposed.name === undefined ? {} : { name: exposed.name }) }
@@ -383,7 +448,12 @@ export class CloudflareSandbox {
   }
 
   /** Passes a request on to a port. */
-  containerFetch(request: Request, port: number): Promise<Response> {
+  containerFetch(request: Request, port: number): Promise<Response>
+  containerFetch(url: string | URL, init: RequestInit | undefined, port: number): Promise<Response>
+  async containerFetch(requestOrURL: Request | string | URL, portOrInit?: number | RequestInit, portParam?: number): Promise<Response> {
+    const port = typeof portOrInit === "number" ? portOrInit : portParam
+    if (port === undefined) throw new HutchError("invalid", "containerFetch needs a port here, as no port is the default: give it as the last argument")
+    const request = requestOrURL instanceof Request ? requestOrURL : new Request(requestOrURL, typeof portOrInit === "object" ? portOrInit : {})
     const url = new URL(request.url)
     const init: RequestInit & { duplex?: "half" } = { method: request.method, headers: request.headers, signal: request.signal }
     if (request.body) {
@@ -394,28 +464,35 @@ export class CloudflareSandbox {
   }
 
   /** Answers a WebSocket request with a terminal. On edge workers only. */
-  terminal(request: Request, options: { cols?: number; rows?: number; shell?: string } = {}): Promise<Response> {
-    return terminalResponse(this.hutch, request, options)
+  async terminal(request: Request, options: { cols?: number; rows?: number; shell?: string } = {}): Promise<Response> {
+    checkOptions("terminal", options, ["cols", "rows", "shell"])
+    return terminalResponse(this.hutch, request, { ...options, cwd: await this.#folder() })
   }
 
-  async createBackup(options: { dir: string; name?: string; ttl?: number; gitignore?: boolean; excludes?: string[] }): Promise<{ id: string; dir: string }> {
-    const { dir, name, ttl = 259_200, gitignore, excludes } = options
-    if (gitignore || (excludes?.length ?? 0) > 0) throw new HutchError("unsupported", "a backup has the whole folder here: leave out gitignore and excludes")
+  async createBackup(options: BackupOptions): Promise<{ id: string; dir: string }> {
+    checkOptions("createBackup", options, ["dir", "name", "ttl", "gitignore", "excludes", "localBucket", "compression", "multipart"])
+    const { dir, name, ttl = 259_200, gitignore, excludes, localBucket, compression } = options
+    if (gitignore) refuse("createBackup", "gitignore", "a backup has the whole folder")
+    if ((excludes?.length ?? 0) > 0) refuse("createBackup", "excludes", "a backup has the whole folder")
+    if (localBucket) refuse("createBackup", "localBucket", "the server keeps backups where its configuration says")
+    if (compression) refuse("createBackup", "compression", "the server compresses backups in its own way")
     const made = await this.hutch.createBackup({ dir, ttl, ...(name === undefined ? {} : { name }) })
     return { id: made.id, dir: made.dir }
   }
 
-  async restoreBackup(backup: { id: string; dir: string }): Promise<{ success: boolean; dir: string; id: string }> {
-    await this.hutch.restoreBackup(backup)
+  async restoreBackup(backup: { id: string; dir: string; localBucket?: boolean }): Promise<{ success: boolean; dir: string; id: string }> {
+    checkOptions("restoreBackup", backup, ["id", "dir", "localBucket"])
+    if (backup.localBucket) refuse("restoreBackup", "localBucket", "the server keeps backups where its configuration says")
+    await this.hutch.restoreBackup({ id: backup.id, dir: backup.dir })
     return { success: true, dir: backup.dir, id: backup.id }
   }
 
   mountBucket(): Promise<never> {
-    return Promise.reject(new HutchError("unsupported", "there are no buckets here: create the sandbox with a volume, by the option volumes"))
+    return Promise.reject(new HutchError("unsupported", "there is no mountBucket here: create the sandbox with a volume, by the option volumes of Hutch's own getSandbox"))
   }
 
   unmountBucket(): Promise<never> {
-    return this.mountBucket()
+    return Promise.reject(new HutchError("unsupported", "there is no unmountBucket here, as no bucket is mounted: volumes are saved by hutch.saveVolumes"))
   }
 
   setKeepAlive(keepAlive: boolean): Promise<void> {
@@ -436,6 +513,11 @@ export class CloudflareSandbox {
     return { status, lastChange: Date.parse(record.lastUsedAt), record }
   }
 
+  /** Where the sandbox runs is not shown to clients. */
+  getContainerPlacementId(): Promise<string | null> {
+    return Promise.resolve(null)
+  }
+
   async start(): Promise<void> {
     await this.hutch.resume()
   }
@@ -444,6 +526,45 @@ export class CloudflareSandbox {
     await this.hutch.destroy()
   }
 }
+
+/** The settings of a backup. */
+export interface BackupOptions {
+  dir: string
+  name?: string
+  /** Seconds; default three days. */
+  ttl?: number
+  gitignore?: boolean
+  excludes?: string[]
+  localBucket?: boolean
+  compression?: unknown
+  /** How Cloudflare's SDK sends a backup to its bucket; no effect here. */
+  multipart?: boolean
+}
+
+/** A file that was read as text or base64. */
+export interface ReadFileResult extends FileMetadata {
+  success: boolean
+  path: string
+  content: string
+  timestamp: string
+  exitCode: number
+}
+
+/** A file that is read as a stream of bytes. */
+export interface ReadFileStreamResult {
+  success: boolean
+  path: string
+  content: ReadableStream<Uint8Array>
+  timestamp: string
+  encoding: "none"
+  mimeType: string
+  size: number
+  exitCode: number
+}
+
+const fileOptions = ["encoding", "sessionId"]
+/** The options of Cloudflare's SDK, and those of Hutch. */
+const runOptions = ["context", "language", "envVars", "timeout", "signal", "onStdout", "onStderr", "onResult", "onError", "cwd", "env", "secrets", "maxOutput", "stdin"]
 
 function previewURL(url: string, hostname: string | undefined): string {
   if (hostname === undefined) return url

@@ -9,11 +9,11 @@ type Pair = new () => { 0: WebSocket; 1: WebSocket & { accept(): void } }
  * Answers a WebSocket request with a terminal. Binary messages are bytes, both ways; texts are `{type: "resize", cols, rows}` from
  * the client, and `ready`, `exit` and `error` from the server.
  */
-export async function terminalResponse(sandbox: Sandbox, request: Request, options: { cols?: number; rows?: number; shell?: string }): Promise<Response> {
+export async function terminalResponse(sandbox: Sandbox, request: Request, options: { cols?: number; rows?: number; shell?: string; cwd?: string | undefined }): Promise<Response> {
   const { WebSocketPair } = globalThis as { WebSocketPair?: Pair }
   if (!WebSocketPair) throw new HutchError("unsupported", "only edge workers can answer a request with a WebSocket: use the terminal of the entry hutch")
   if (request.headers.get("Upgrade")?.toLowerCase() !== "websocket") throw new HutchError("invalid", "a terminal needs a WebSocket request: send the header Upgrade: websocket")
-  const terminal = await sandbox.terminal({ command: options.shell ?? "bash", columns: options.cols ?? 80, rows: options.rows ?? 24 })
+  const terminal = await sandbox.terminal({ command: options.shell ?? "bash", columns: options.cols ?? 80, rows: options.rows ?? 24, ...(options.cwd === undefined ? {} : { cwd: options.cwd }) })
   const pair = new WebSocketPair()
   pair[1].accept()
   serve(terminal, pair[1])
