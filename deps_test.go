@@ -56,6 +56,7 @@ var layers = []layer{
 	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/turn", nil},
 	{"hutch/internal/delay", nil},
+	{"hutch/internal/fairqueue", nil},
 	{"hutch/internal/netaddr", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
@@ -112,7 +113,7 @@ var layers = []layer{
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/compare", []string{"hutch"}},
 	{"hutch/internal/instance", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/ledger", []string{"hutch", "hutch/internal/store"}},
@@ -124,10 +125,10 @@ var layers = []layer{
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/headtail", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
 	}},
 
-	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
@@ -160,7 +161,7 @@ var layers = []layer{
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/headtail", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "hutch/internal/pipe", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{

@@ -10,6 +10,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compare"
+	"hutch/internal/fairqueue"
 	"hutch/internal/pipe"
 	"hutch/internal/saved"
 	"hutch/internal/snapshots"
@@ -20,14 +21,22 @@ import (
 const (
 	// compareTime bounds a comparison, which reads all files of both sides.
 	compareTime = 10 * time.Minute
-	// comparisons is how many run at once: each uses a processor. An owner has one at a time.
-	comparisons = 2
+	// comparisons is how many run at once: each uses a processor. An owner has one at a time. One that takes longer than
+	// slowComparison, because it is large or its sandbox does not answer, lets one of another owner begin, up to
+	// mostComparisons.
+	comparisons     = 2
+	mostComparisons = 8
+	slowComparison  = 10 * time.Second
 )
 
 // comparing bounds how many comparisons run.
 type comparing struct {
 	owners turn.Locks
-	all    chan struct{}
+	all    *fairqueue.Queue
+}
+
+func newComparing() comparing {
+	return comparing{all: fairqueue.New(comparisons, mostComparisons, slowComparison)}
 }
 
 // begin waits until a comparison of an owner can run. The caller calls end after it.
@@ -35,16 +44,15 @@ func (c *comparing) begin(ctx context.Context, owner string) (end func(), err er
 	if err := c.owners.Take(ctx, owner); err != nil {
 		return nil, err
 	}
-	select {
-	case c.all <- struct{}{}:
-		return func() {
-			<-c.all
-			c.owners.Put(owner)
-		}, nil
-	case <-ctx.Done():
+	release, err := c.all.Take(ctx, owner)
+	if err != nil {
 		c.owners.Put(owner)
-		return nil, context.Cause(ctx)
+		return nil, err
 	}
+	return func() {
+		release()
+		c.owners.Put(owner)
+	}, nil
 }
 
 // side is one side of a comparison. The caller closes it.

@@ -154,7 +154,7 @@ func New(opt Options) *Engine {
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, hiddenNetworks{opt.Sealer}},
-		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: comparing{all: make(chan struct{}, comparisons)}, checkpointing: make(chan struct{}, 1),
+		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: newComparing(), checkpointing: make(chan struct{}, 1),
 	}
 	e.stats, e.ledger = newStatsTable(e), ledger.New(opt.Store)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))

@@ -17,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/fairqueue"
 	"hutch/internal/image"
 	"hutch/internal/pool"
 	"hutch/internal/snapshots"
@@ -44,7 +45,7 @@ type Maker struct {
 	ctx       context.Context // done when the server closes
 	pool      *pool.Pool[*Spare]
 	snaps     *snapshots.Catalog
-	starts    *starts
+	starts    *fairqueue.Queue
 	beginning atomic.Int32 // sandboxes that are being made: the pool waits until there are none
 
 	memory sync.Mutex // guards looked and scarce
@@ -52,12 +53,16 @@ type Maker struct {
 	scarce bool       // the result of that check
 }
 
+// slowStart is how long an ordinary start takes at most, on a busy machine. More starts at once than there are slots would
+// only delay each of them.
+const slowStart = 5 * time.Second
+
 // New returns a Maker that works until ctx is done.
 func New(ctx context.Context, opt Options) *Maker {
 	opt.Pool.Retry = poolEvery
 	return &Maker{
 		opt: opt, log: opt.Log, ctx: ctx, pool: pool.New[*Spare](opt.Pool, opt.Least),
-		starts: newStarts(2*runtime.NumCPU(), slowStart),
+		starts: fairqueue.New(2*runtime.NumCPU(), 0, slowStart),
 	}
 }
 
@@ -175,7 +180,7 @@ func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits)
 
 // create makes an instance within its driver's time limit, or fails.
 func (m *Maker) create(ctx context.Context, owner, runtime string, create Create, spec driver.Spec) (driver.Instance, error) {
-	end, err := m.starts.take(ctx, owner)
+	end, err := m.starts.Take(ctx, owner)
 	if err != nil {
 		return nil, err
 	}

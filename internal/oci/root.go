@@ -58,10 +58,11 @@ func (s *Store) makeRoot(ctx context.Context, image record, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.builder.Take(ctx); err != nil {
+	end, err := s.builder.Take(ctx, image.Owner)
+	if err != nil {
 		return err
 	}
-	defer s.builder.Put()
+	defer end()
 	l, left := s.o.Limits, s.roomLeft(image.Owner)
 	if left <= 0 {
 		return s.noRoom(left)

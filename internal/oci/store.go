@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/durable"
+	"hutch/internal/fairqueue"
 	"hutch/internal/oci/registry"
 	"hutch/internal/turn"
 )
@@ -62,6 +63,9 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// slowRoot is after which time the root of a large image lets one of another owner be made.
+const slowRoot = 30 * time.Second
+
 // Store is the images of a server. All methods can be called at once. Errors are [hutch.Error]s: NotFound for an image
 // that the owner cannot see, Exhausted for a limit or a full disk, Denied for a registry that is not allowed,
 // Unavailable for a registry that does not answer.
@@ -74,10 +78,10 @@ type Store struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
-	receiving turn.Locks // by name of a file in partial
-	building  turn.Locks // by name of a root
-	loading   turn.Locks // by owner: how much comes is not known before
-	builder   turn.Lock  // one root is made at a time: its names are in memory
+	receiving turn.Locks       // by name of a file in partial
+	building  turn.Locks       // by name of a root
+	loading   turn.Locks       // by owner: how much comes is not known before
+	builder   *fairqueue.Queue // limits how many roots are made at once: their names are in memory
 
 	mu       sync.Mutex
 	records  map[key]*record
@@ -92,7 +96,7 @@ type Store struct {
 func Open(dir string, o Options) (*Store, error) {
 	o.Limits = o.Limits.withDefaults()
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 30*time.Second)
-	s := &Store{dir: dir, o: o, log: o.Log, builder: turn.New(),
+	s := &Store{dir: dir, o: o, log: o.Log, builder: fairqueue.New(1, 2, slowRoot),
 		records: map[key]*record{}, uses: map[key]int{}, reserved: map[string]int64{}, pinned: map[string]int{}, flights: map[flightKey]*flight{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -15,7 +15,11 @@ import (
 
 const (
 	mostObjects = 100_000 // most objects of a bucket, which are in memory during an exchange
-	mostSyncs   = 8       // exchanges at once
+	// syncsAtOnce is how many exchanges run at once; an owner has one. One that takes longer than slowSync, because it is
+	// large or the service is slow, lets one of another owner begin, up to mostSyncs.
+	syncsAtOnce = 8
+	mostSyncs   = 32
+	slowSync    = 30 * time.Second
 	syncTime    = 30 * time.Minute
 	syncTries   = 3 // exchanges in which objects change meanwhile
 	checkTime   = 20 * time.Second
@@ -69,12 +73,11 @@ func (s *Store) Sync(ctx context.Context, owner, name string, free func() error)
 		return err
 	}
 	defer s.syncs.Put(home)
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	end, err := s.slots.Take(ctx, k.owner)
+	if err != nil {
+		return err
 	}
+	defer end()
 	for range syncTries {
 		if err = s.exchange(ctx, k, free); !errors.Is(err, bucket.ErrChanged) {
 			break

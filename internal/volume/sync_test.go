@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fairqueue"
 	"hutch/internal/hutchtest/s3"
 )
 
@@ -389,5 +391,48 @@ func TestLongETag(t *testing.T) {
 	}
 	if v, _ := s.Find("ada", "data"); !v.Unsynced {
 		t.Error("the volume is shown as synced")
+	}
+}
+
+// TestSlowBucketsOfOthers: however many owners have buckets that do not answer, that of another owner is exchanged after a
+// moment.
+func TestSlowBucketsOfOthers(t *testing.T) {
+	t.Parallel()
+	hang, arrived := make(chan struct{}), make(chan struct{}, 10*syncsAtOnce)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/eve") {
+			arrived <- struct{}{}
+			<-hang
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		io.WriteString(w, page(false))
+	}))
+	t.Cleanup(service.Close)
+	host := strings.TrimPrefix(service.URL, "http://")
+	s := openWithBuckets(t, t.TempDir(), host)
+	s.slots = fairqueue.New(syncsAtOnce, mostSyncs, 100*time.Millisecond)
+	owned := func(owner string) {
+		url := fmt.Sprintf("s3://%s/?endpoint=%s&region=r", owner, service.URL)
+		if _, err := s.Create(owner, hutch.VolumeRequest{Name: "data", Quota: 1, Bucket: &hutch.VolumeBucket{URL: url, KeyID: s3.KeyID, KeySecret: "S3_KEY"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var others sync.WaitGroup
+	for i := range syncsAtOnce {
+		owner := fmt.Sprint("eve-", i)
+		owned(owner)
+		others.Go(func() { s.Sync(t.Context(), owner, "data", always) })
+	}
+	defer others.Wait()
+	defer close(hang)
+	for range syncsAtOnce {
+		<-arrived
+	}
+	owned("ada")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Sync(ctx, "ada", "data", always); err != nil {
+		t.Errorf("while the buckets of %d other owners do not answer: %v", syncsAtOnce, err)
 	}
 }

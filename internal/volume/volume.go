@@ -39,6 +39,7 @@ import (
 	"hutch"
 	"hutch/internal/bucket"
 	"hutch/internal/durable"
+	"hutch/internal/fairqueue"
 	"hutch/internal/turn"
 )
 
@@ -77,7 +78,7 @@ type Store struct {
 
 	transport http.RoundTripper // to buckets
 	syncs     turn.Locks        // by folder of an owner: one exchange with a bucket at a time
-	slots     chan struct{}     // limits simultaneous exchanges
+	slots     *fairqueue.Queue  // limits simultaneous exchanges
 
 	mu      sync.Mutex
 	volumes map[key]*record
@@ -101,7 +102,7 @@ type record struct {
 // Open opens the volumes in a folder, which no other process uses, and removes leftover files of interrupted changes.
 func Open(dir string, opt Options) (*Store, error) {
 	opt.Room, opt.Log = cmp.Or(opt.Room, DefaultRoom), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}, transport: bucket.Transport(opt.BucketHosts), slots: make(chan struct{}, mostSyncs)}
+	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}, transport: bucket.Transport(opt.BucketHosts), slots: fairqueue.New(syncsAtOnce, mostSyncs, slowSync)}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
