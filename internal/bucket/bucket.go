@@ -63,7 +63,7 @@ func Open(at Address, keyID, key string, transport http.RoundTripper) (*Bucket, 
 // List yields the objects. It ends after an error.
 func (b *Bucket) List(ctx context.Context) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(context.WithValue(ctx, listKey{}, &list{}))
 		defer cancel()
 		owners := false
 		for o := range b.core.ListObjectsIter(ctx, b.at.Name, minio.ListObjectsOptions{Prefix: b.at.Prefix, Recursive: true, FetchOwner: &owners}) {

@@ -22,6 +22,10 @@ const (
 	mostAnswer   = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
 	mostTags     = 60_000           // most tags of XML in such an answer: a list of 1000 has a third of that
 	mostHeaders  = 64 << 10
+	// A list of 100,000 objects has 100 pages or, of services with short pages, some more. Each page takes CPU time, also
+	// one without objects.
+	mostPages = 2000
+	mostLists = 256 << 20 // bytes of all pages
 )
 
 // Transport returns the transport for services that users name, which are not trusted. It connects to public addresses
@@ -80,12 +84,23 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !slices.Contains(g.allowed, hostPort(r.URL)) {
 		return nil, hutch.Errorf(hutch.Denied, "the bucket's endpoint %s is without TLS: use https, or let the server's administrator allow it (--bucket-host)", hostPort(r.URL))
 	}
+	l, _ := r.Context().Value(listKey{}).(*list)
+	if l != nil {
+		if l.pages++; l.pages > mostPages || l.bytes > mostLists {
+			return nil, hutch.Errorf(hutch.Unavailable, "the bucket's endpoint %s lists objects without end: correct the URL", hostPort(r.URL))
+		}
+	}
 	answer, err := g.next.RoundTrip(r)
 	if err == nil && !isContent(r, answer) {
-		answer.Body = &bounded{answer.Body, mostAnswer, mostTags}
+		answer.Body = &bounded{answer.Body, mostAnswer, mostTags, l}
 	}
 	return answer, err
 }
+
+// list is what was read of a list, for the requests of its context, which come one after the other.
+type list struct{ pages, bytes int }
+
+type listKey struct{}
 
 // isContent reports whether an answer is the content of an object, which its reader bounds.
 func isContent(r *http.Request, answer *http.Response) bool {
@@ -105,6 +120,7 @@ func hostPort(u *url.URL) string {
 type bounded struct {
 	io.ReadCloser
 	left, tags int
+	list       *list // nil if it is not a page of a list
 }
 
 var errLongAnswer = errors.New("the answer of the service is too long")
@@ -116,5 +132,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	b.tags -= bytes.Count(p[:n], []byte("<"))
+	if b.list != nil {
+		b.list.bytes += n
+	}
 	return n, err
 }

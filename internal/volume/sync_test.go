@@ -317,6 +317,7 @@ func TestHostileBucket(t *testing.T) {
 			}
 			io.WriteString(w, page(true, huge...))
 		}, kind: hutch.Exhausted, text: "objects"},
+		"empty pages": {list: text(page(true)), kind: hutch.Unavailable, text: "without end"},
 		"long answer": {list: func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "<ListBucketResult><Name>")
 			for block := bytes.Repeat([]byte("x"), 1<<20); ; {
