@@ -220,26 +220,50 @@ type Preview struct {
 const PortLinkParameter = "hutch-link"
 
 // Sign returns a signature that opens the preview until end.
-func (p Preview) Sign(end time.Time) string {
+func (p Preview) Sign(end time.Time) string { return p.SignFor(end, "", nil) }
+
+// SignFor returns a signature that opens the preview until end, as long as the proof of a holder is the same. The name of
+// the holder is in the signature, and has no dot; the proof is not.
+func (p Preview) SignFor(end time.Time, holder string, proof []byte) string {
 	unix := strconv.FormatInt(end.Unix(), 10)
-	return unix + "." + base64.RawURLEncoding.EncodeToString(p.mac(unix))
+	signature := unix + "." + base64.RawURLEncoding.EncodeToString(p.mac(unix, holder, proof))
+	if holder != "" {
+		signature += "." + holder
+	}
+	return signature
 }
 
-// Signed returns until when a signature opens the preview, and whether it is valid at now.
-func (p Preview) Signed(signature string, now time.Time) (end time.Time, ok bool) {
-	unix, mac, _ := strings.Cut(signature, ".")
+// Signed returns until when a signature opens the preview, and whether it is valid at now. proofOf returns the present
+// proof of the holder that a signature of SignFor names, or nil if there is none; without proofOf such signatures are not
+// valid.
+func (p Preview) Signed(signature string, now time.Time, proofOf func(holder string) []byte) (end time.Time, ok bool) {
+	unix, rest, _ := strings.Cut(signature, ".")
+	mac, holder, _ := strings.Cut(rest, ".")
 	seconds, err := strconv.ParseInt(unix, 10, 64)
 	given, bad := base64.RawURLEncoding.DecodeString(mac)
-	if err != nil || bad != nil || !hmac.Equal(given, p.mac(unix)) {
+	var proof []byte
+	if holder != "" {
+		if proofOf == nil {
+			return time.Time{}, false
+		}
+		if proof = proofOf(holder); proof == nil {
+			return time.Time{}, false
+		}
+	}
+	if err != nil || bad != nil || !hmac.Equal(given, p.mac(unix, holder, proof)) {
 		return time.Time{}, false
 	}
 	end = time.Unix(seconds, 0)
 	return end, now.Before(end)
 }
 
-func (p Preview) mac(unix string) []byte {
+func (p Preview) mac(unix, holder string, proof []byte) []byte {
 	h := hmac.New(sha256.New, p.Key)
 	h.Write([]byte(p.Label() + " " + unix))
+	if holder != "" {
+		h.Write([]byte(" " + holder + " "))
+		h.Write(proof)
+	}
 	return h.Sum(nil)
 }
 

@@ -252,6 +252,20 @@ func (r *Registry) Holder(owner string) *caller.Principal {
 	return e.who
 }
 
+// Sum returns the SHA-256 of the present secret of an owner's live token, or nil if there is none.
+func (r *Registry) Sum(owner string) []byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := r.byID[owner]
+	if owner == "" {
+		e = r.local
+	}
+	if e == nil || !e.Live(time.Now()) {
+		return nil
+	}
+	return e.Hash
+}
+
 // coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
 const coarse = 10 * time.Minute
 

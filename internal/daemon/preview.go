@@ -45,7 +45,7 @@ func (d *Daemon) previewOptions() preview.Options {
 			_, err := d.tokens.Check(ctx, token)
 			return err == nil || !errors.Is(err, hutch.Denied)
 		},
-		May: d.maySee, Own: d.isOwn, Client: d.clientOf,
+		May: d.maySee, Named: d.stillSees, Own: d.isOwn, Client: d.clientOf,
 		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "previews "+owner) },
 	}
 }
@@ -71,12 +71,36 @@ func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 	return from.Addr().Unmap(), false
 }
 
-// maySee reports whether a token can see the sandbox of a preview: its owner's token, or one with a grant.
-func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) bool {
+// maySee returns the visitor with a token, if it can see the sandbox of a preview: its owner's token, or one with a grant.
+func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) (v preview.Visitor, ok bool) {
 	who, err := d.tokens.Check(ctx, token)
 	if err != nil {
-		return false
+		return v, false
 	}
 	mine, err := d.policy.ValidatePortToken(caller.As(ctx, who), p.SandboxID, p.Port.Port, p.Token)
-	return err == nil && mine
+	if err != nil || !mine {
+		return v, false
+	}
+	if kept := d.tokens.Holder(who.Owner); kept != nil && kept.ID == who.ID {
+		return d.visitor(kept), true
+	}
+	return preview.Visitor{Hold: who.Hold, Expires: who.Expires}, true
+}
+
+// visitorName begins the name of a visitor; the owner of the token follows, which is empty for the server's own token.
+const visitorName = "t"
+
+func (d *Daemon) visitor(who *caller.Principal) preview.Visitor {
+	return preview.Visitor{Hold: who.Hold, Name: visitorName + who.Owner, Proof: d.tokens.Sum(who.Owner), Expires: who.Expires}
+}
+
+// stillSees returns the visitor of a name, if its token can still see the sandbox of a preview. Visitors ask for every part
+// of a page, so this is no call of a verb: it is neither counted nor recorded.
+func (d *Daemon) stillSees(name string, p hutch.Preview) (v preview.Visitor, ok bool) {
+	owner, ok := strings.CutPrefix(name, visitorName)
+	who := d.tokens.Holder(owner)
+	if !ok || who == nil || who.Owner != p.Owner && !d.policy.Granted(who.ID, p.Owner, p.SandboxID) {
+		return v, false
+	}
+	return d.visitor(who), true
 }

@@ -158,7 +158,7 @@ func TestLink(t *testing.T) {
 	p, _ := b.Preview("80-sb-live")
 	_, signature, _ := strings.Cut(link.URL, hutch.PortLinkParameter+"=")
 	for after, opens := range map[time.Duration]bool{0: true, 58 * time.Second: true, time.Minute: false} {
-		if _, ok := p.Signed(signature, time.Now().Add(after)); ok != opens {
+		if _, ok := p.Signed(signature, time.Now().Add(after), nil); ok != opens {
 			t.Errorf("after %v it opens the port: %v", after, ok)
 		}
 	}

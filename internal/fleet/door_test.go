@@ -774,7 +774,7 @@ func TestPreviews(t *testing.T) {
 		if !ok || p.SandboxID != sb.ID || p.Port.Port != 8000 || p.Access != hutch.PrivatePort {
 			t.Fatalf("node %d: %+v %v", i, p, ok)
 		}
-		if _, ok := p.Signed(signature, time.Now()); !ok {
+		if _, ok := p.Signed(signature, time.Now(), nil); !ok {
 			t.Errorf("node %d does not know the link %s", i, link.URL)
 		}
 		seen = append(seen, p)

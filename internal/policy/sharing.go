@@ -166,6 +166,12 @@ func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, 
 	return caller.Owner{ID: g.Owner}, nil
 }
 
+// Granted reports whether an owner's sandbox is shared with a token.
+func (p *Policy) Granted(token, owner, sandbox string) bool {
+	g, ok := p.grants.find(token, sandbox)
+	return ok && g.Owner == owner
+}
+
 // record returns the record of an owner's sandbox, without asking the sandbox itself for anything.
 func (p *Policy) record(ctx context.Context, owner caller.Owner, id string) (hutch.Sandbox, error) {
 	list, err := p.next.Sandboxes(caller.WithOwner(ctx, owner), hutch.Filter{ID: id, Brief: true})

@@ -47,9 +47,11 @@ type Options struct {
 	// Login is the URL of the server on which people log in to private previews: its own, without a path.
 	Login string
 	// Known reports whether a token is one of this server, which is never passed to programs inside; May reports
-	// whether it can see a preview. Without these functions, no token opens a preview.
+	// whether it can see a preview, and Named whether the token that a person logged in with still can. Without these
+	// functions, no token opens a preview.
 	Known func(ctx context.Context, token string) bool
-	May   func(ctx context.Context, token string, p hutch.Preview) bool
+	May   func(ctx context.Context, token string, p hutch.Preview) (Visitor, bool)
+	Named func(name string, p hutch.Preview) (Visitor, bool)
 	// Own reports whether a host below the domain is the server's own; nil means none. Every other host below the
 	// domain is a preview or unknown.
 	Own func(host string) bool
@@ -64,6 +66,18 @@ type Options struct {
 	AnswerTimeout time.Duration
 	MaxBody       int64
 	Log           *slog.Logger
+}
+
+// Visitor is the holder of a token that can see a preview.
+type Visitor struct {
+	// Hold returns a context that ends with the token.
+	Hold func(context.Context) (context.Context, context.CancelFunc)
+	// Name identifies the token in cookies and does not give it away, and Proof changes with its secret: so a login ends
+	// with the token that was entered. The name is empty if this server does not keep the token, such as one of an issuer.
+	Name  string
+	Proof []byte
+	// Expires is when the token ends; zero for never.
+	Expires time.Time
 }
 
 // Handler serves previews, and passes all other requests on.
@@ -97,7 +111,10 @@ func New(next http.Handler, opt Options) *Handler {
 		opt.Known = func(context.Context, string) bool { return false }
 	}
 	if opt.May == nil {
-		opt.May = func(context.Context, string, hutch.Preview) bool { return false }
+		opt.May = func(context.Context, string, hutch.Preview) (Visitor, bool) { return Visitor{}, false }
+	}
+	if opt.Named == nil {
+		opt.Named = func(string, hutch.Preview) (Visitor, bool) { return Visitor{}, false }
 	}
 	if opt.Own == nil {
 		opt.Own = func(string) bool { return false }
@@ -242,9 +259,12 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 		h.page(sw, r, full)
 		return
 	}
-	if !h.enter(sw, r, v) {
+	ctx, leave := h.enter(sw, r, v)
+	if ctx == nil {
 		return
 	}
+	defer leave()
+	r = r.WithContext(ctx)
 	h.forward(sw, r, v)
 	if v.moved != nil {
 		h.forward(sw, r, &visit{label: v.label, prefix: v.prefix, Preview: *v.moved, last: true})

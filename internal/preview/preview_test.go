@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +65,8 @@ type bed struct {
 	*httptest.Server
 	handler *Handler
 	cut     context.CancelFunc
+	token   context.Context // the life of our token
+	revoke  context.CancelFunc
 }
 
 // open serves previews of inside, or of nothing if inside is nil.
@@ -70,6 +74,8 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	t.Helper()
 	life, cut := context.WithCancel(context.Background())
 	b := &bed{sandboxServer: &sandboxServer{inside: inside, dialled: make(chan caller.Owner, 1)}, cut: cut}
+	b.token, b.revoke = context.WithCancel(context.Background())
+	t.Cleanup(b.revoke)
 	if inside != nil {
 		server := httptest.NewServer(inside)
 		t.Cleanup(server.Close)
@@ -78,7 +84,10 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	opt := Options{
 		Sandboxes: b, Login: "http://daemon.example",
 		Known: func(_ context.Context, token string) bool { return token == ourKey },
-		May:   func(_ context.Context, token string, _ hutch.Preview) bool { return token == ourKey },
+		May: func(_ context.Context, token string, _ hutch.Preview) (Visitor, bool) { return b.visitor(), token == ourKey },
+		Named: func(name string, _ hutch.Preview) (Visitor, bool) {
+			return b.visitor(), name == "tk-ours" && b.token.Err() == nil
+		},
 	}
 	if change != nil {
 		change(&opt)
@@ -101,6 +110,11 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 		b.previews[p.Label()] = hutch.Preview{Port: p, Owner: "alice", Key: []byte("key of " + token), Life: life}
 	}
 	return b
+}
+
+// visitor is the holder of our token.
+func (b *bed) visitor() Visitor {
+	return Visitor{Hold: (&caller.Principal{Life: b.token}).Hold, Name: "tk-ours", Proof: []byte("present secret")}
 }
 
 // ask makes a request to a label, without following redirects.
@@ -341,6 +355,34 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestLoginEndsWithItsToken: the cookie of a login opens nothing when the token that was entered has ended or has another
+// secret.
+func TestLoginEndsWithItsToken(t *testing.T) {
+	b := open(t, dump, nil)
+	p, end := b.previews[private], time.Now().Add(time.Hour)
+	opens := func(signature string) bool {
+		resp, _ := b.ask(t, "GET", private, "/", nil, "Cookie", "hutch-preview="+signature)
+		return resp.StatusCode == 200
+	}
+	good := p.SignFor(end, "tk-ours", b.visitor().Proof)
+	if !opens(good) {
+		t.Error("the cookie of a login opens nothing")
+	}
+	plain, _, _ := strings.Cut(good, ".tk-ours")
+	for name, bad := range map[string]string{
+		"an earlier secret": p.SignFor(end, "tk-ours", []byte("earlier secret")), "another token": p.SignFor(end, "tk-other", b.visitor().Proof),
+		"no name": plain, "a link with a name": p.Sign(end) + ".tk-ours",
+	} {
+		if opens(bad) {
+			t.Errorf("a cookie with %s opens the preview", name)
+		}
+	}
+	b.revoke()
+	if opens(good) {
+		t.Error("the cookie of a login outlives its token")
+	}
+}
+
 func TestLogin(t *testing.T) {
 	b := open(t, dump, nil)
 	form := func(token string) io.Reader {
@@ -455,6 +497,67 @@ func TestEventsAndEnd(t *testing.T) {
 	b.cut()
 	if _, err := io.ReadAll(r); err == nil {
 		t.Error("the stream ended in good order")
+	}
+}
+
+// TestVisitsEndWithTheirRight: a stream or a WebSocket of a private preview ends with the token or the link that opened it.
+func TestVisitsEndWithTheirRight(t *testing.T) {
+	for name, way := range map[string]struct {
+		header func(b *bed) string
+		end    func(b *bed)
+	}{
+		"token": {func(*bed) string { return "Hutch-Token: " + ourKey }, func(b *bed) { b.revoke() }},
+		"link": {func(b *bed) string {
+			p := b.previews[private]
+			return "Cookie: hutch-preview=" + p.Sign(time.Now().Add(2*time.Second))
+		}, func(*bed) {}},
+		"login": {func(b *bed) string {
+			p := b.previews[private]
+			return "Cookie: hutch-preview=" + p.SignFor(time.Now().Add(time.Hour), "tk-ours", b.visitor().Proof)
+		}, func(b *bed) { b.revoke() }},
+	} {
+		for kind, upgrade := range map[string]string{"stream": "", "WebSocket": "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				b := open(t, talkOn, nil)
+				conn, err := net.Dial("tcp", b.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s.localhost\r\n%s\r\n%s\r\n", private, way.header(b), upgrade)
+				r := bufio.NewReader(conn)
+				if status, err := r.ReadString('\n'); err != nil || !strings.Contains(status, " 200 ") && !strings.Contains(status, " 101 ") {
+					t.Fatalf("%q, %v", status, err)
+				}
+				way.end(b)
+				if _, err := io.Copy(io.Discard, r); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("it still brings data after the right to see the preview has ended")
+				}
+			})
+		}
+	}
+}
+
+// talkOn is a server that writes without end, over a stream or a connection that it has taken over.
+func talkOn(w http.ResponseWriter, r *http.Request) {
+	out, flush := io.Writer(w), func() { http.NewResponseController(w).Flush() }
+	if r.Header.Get("Upgrade") != "" {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		out, flush = conn, func() {}
+	}
+	for {
+		if _, err := io.WriteString(out, "more\n"); err != nil {
+			return
+		}
+		flush()
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,17 +14,25 @@ import (
 const loginTime = 12 * time.Hour
 
 // enter lets authorized visitors in, and answers all others. It also answers a visitor with a link, which it replaces
-// by a cookie.
-func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) bool {
+// by a cookie. The context that it returns ends with the visitor's right, so a WebSocket or a stream ends with the token or
+// the link that opened it. The caller calls leave when the request has been answered. For a visitor who is not let in, both
+// are nil.
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) (ctx context.Context, leave context.CancelFunc) {
 	if link := linkOf(r); link != "" && v.prefix == "" {
 		h.takeLink(w, r, v, link)
-		return false
+		return nil, nil
 	}
-	if v.Access != hutch.PrivatePort || h.tokenOpens(r, v) || v.prefix == "" && cookieOpens(r, v) {
-		return true
+	if v.Access != hutch.PrivatePort {
+		return r.Context(), func() {}
+	}
+	if who, ok := h.tokenOpens(r, v); ok {
+		return who.Hold(r.Context())
+	}
+	if hold, ok := h.cookieOpens(r, v); ok && v.prefix == "" {
+		return hold(r.Context())
 	}
 	h.page(w, r, h.locked(r, v))
-	return false
+	return nil, nil
 }
 
 // linkOf is the signature in a URL.
@@ -37,7 +46,7 @@ func linkOf(r *http.Request) string {
 // takeLink sets a cookie in place of a signature and redirects, so that the signature is no longer in the URL, where
 // the page and its server could read it.
 func (h *Handler) takeLink(w http.ResponseWriter, r *http.Request, v *visit, link string) {
-	end, ok := v.Signed(link, time.Now())
+	end, _, ok := h.signed(v, link)
 	if !ok {
 		h.page(w, r, h.locked(r, v))
 		return
@@ -62,37 +71,63 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// tokenOpens reports whether the request carries a token of this server that can see the preview.
-func (h *Handler) tokenOpens(r *http.Request, v *visit) bool {
+// tokenOpens returns the visitor whose token the request carries, if it is one of this server that can see the preview.
+func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
 	for _, token := range []string{r.Header.Get(tokenHeader), bearer(r.Header.Get("Authorization"))} {
-		if token != "" && h.opt.May(r.Context(), token, v.Preview) {
-			return true
+		if token == "" {
+			continue
+		}
+		if who, ok := h.opt.May(r.Context(), token, v.Preview); ok {
+			return who, true
 		}
 	}
-	return false
+	return who, false
 }
 
+// signed returns when a signature ends, and how to hold a context to its token, if it is of a login. ok reports whether the
+// signature is valid now.
+func (h *Handler) signed(v *visit, signature string) (end time.Time, hold holding, ok bool) {
+	hold = context.WithCancel
+	end, ok = v.Signed(signature, time.Now(), func(name string) []byte {
+		who, ok := h.opt.Named(name, v.Preview)
+		if !ok {
+			return nil
+		}
+		hold = who.Hold
+		return who.Proof
+	})
+	return end, hold, ok
+}
+
+// holding returns a context that ends with a right.
+type holding = func(context.Context) (context.Context, context.CancelFunc)
+
 // cookieOpens reports whether the request has a valid cookie and comes from the preview itself, or navigates to it:
-// another page, which can be a preview of the same domain, must not act with the cookie.
-func cookieOpens(r *http.Request, v *visit) bool {
+// another page, which can be a preview of the same domain, must not act with the cookie. hold returns a context that ends
+// when the cookie is no longer valid.
+func (h *Handler) cookieOpens(r *http.Request, v *visit) (hold holding, ok bool) {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
-			return false
+			return nil, false
 		}
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	default:
 		if r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" || r.Method != http.MethodGet {
-			return false
+			return nil, false
 		}
 	}
 	for _, c := range r.CookiesNamed(cookieName) {
-		if _, ok := v.Signed(c.Value, time.Now()); ok {
-			return true
+		if end, token, ok := h.signed(v, c.Value); ok {
+			return func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, leave := token(ctx)
+				ctx, late := context.WithDeadline(ctx, end)
+				return ctx, func() { late(); leave() }
+			}, true
 		}
 	}
-	return false
+	return nil, false
 }
 
 // login is a page on the daemon's own host, where people enter their token. It is not on the preview's host: its server
@@ -115,14 +150,22 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	default:
 		token := r.PostFormValue("token")
 		p, ok := h.opt.Sandboxes.Preview(form.Label)
-		if !ok || !h.opt.May(r.Context(), token, p) {
+		var who Visitor
+		if ok {
+			who, ok = h.opt.May(r.Context(), token, p)
+		}
+		if !ok {
 			h.guesses.Wrong(addr, form.Label+" "+token)
 			form.Wrong = true
 			h.askToken(w, http.StatusForbidden, form)
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Location", p.URL+linked(form.Path, p.Sign(time.Now().Add(loginTime))))
+		end := time.Now().Add(loginTime)
+		if !who.Expires.IsZero() && who.Expires.Before(end) {
+			end = who.Expires
+		}
+		w.Header().Set("Location", p.URL+linked(form.Path, p.SignFor(end, who.Name, who.Proof)))
 		w.WriteHeader(http.StatusSeeOther)
 	}
 }

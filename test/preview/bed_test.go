@@ -52,7 +52,9 @@ func open(t testing.TB, runtime string, change func(*engine.Options)) *bed {
 	ours := func(_ context.Context, token string) bool { return token == ourToken }
 	h := preview.New(guard.New(api, guard.Options{Check: auth.Only(ourToken)}), preview.Options{
 		Sandboxes: b.Engine, Login: "http://127.0.0.1:" + b.port, Known: ours,
-		May: func(ctx context.Context, token string, _ hutch.Preview) bool { return ours(ctx, token) },
+		May: func(ctx context.Context, token string, _ hutch.Preview) (preview.Visitor, bool) {
+			return preview.Visitor{Hold: context.WithCancel}, ours(ctx, token)
+		},
 	})
 	b.daemon.Config.Handler, b.daemon.Config.Protocols = h, listen.Protocols()
 	b.daemon.Start()
