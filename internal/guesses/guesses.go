@@ -3,6 +3,7 @@
 package guesses
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"net/netip"
 	"sync"
@@ -10,15 +11,18 @@ import (
 )
 
 const (
-	// Most is how many different wrong credentials an address can send in a minute.
+	// Most is how many different wrong credentials an address can send in a minute, by default.
 	Most = 30
-	// maxAddresses bounds the memory; further addresses share one count.
-	maxAddresses = 10_000
+	// maxGuesses bounds the memory: at most that many by the highest number of an address are counted separately, and
+	// further addresses share one count.
+	maxGuesses = 10_000 * Most
 )
 
 // Counter counts guesses; the zero value works. Sending the same wrong credential again, as an open page does, is not
 // another guess.
 type Counter struct {
+	Most int // 0 for the default
+
 	mu    sync.Mutex
 	until time.Time
 	by    map[netip.Addr]map[[sha256.Size]byte]struct{}
@@ -28,7 +32,7 @@ type Counter struct {
 func (c *Counter) Over(addr netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Before(c.until) && len(c.by[c.countedLocked(addr)]) >= Most
+	return time.Now().Before(c.until) && len(c.by[c.countedLocked(addr)]) >= c.most()
 }
 
 // Wrong counts a wrong credential, and reports whether it differs from those already counted in this minute.
@@ -43,17 +47,19 @@ func (c *Counter) Wrong(addr netip.Addr, guess string) (another bool) {
 		c.by[addr] = map[[sha256.Size]byte]struct{}{}
 	}
 	before := len(c.by[addr])
-	if before < Most {
+	if before < c.most() {
 		c.by[addr][sha256.Sum256([]byte(guess))] = struct{}{}
 	}
 	return len(c.by[addr]) > before
 }
 
+func (c *Counter) most() int { return cmp.Or(c.Most, Most) }
+
 func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {
 	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
 		addr = network.Addr() // one customer of a provider has at least this many addresses
 	}
-	if c.by[addr] == nil && len(c.by) >= maxAddresses {
+	if c.by[addr] == nil && len(c.by) >= maxGuesses/c.most() {
 		return netip.Addr{}
 	}
 	return addr

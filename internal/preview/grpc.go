@@ -86,7 +86,10 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.calls.end(v.label)
-	h.hide(r)
+	if !h.hide(r) {
+		h.page(w, r, tooManyTokens)
+		return
+	}
 	v.body, v.deadline = r.Body, deadlineOf(r)
 	proxy := *h.proxy
 	proxy.Transport, proxy.BufferPool = finalOnly{h.calling}, visitBuffers{&h.buffers, v}

@@ -48,13 +48,26 @@ func (v *visit) scheme() string {
 	return scheme
 }
 
-// hide removes the daemon's credentials from a request.
-func (h *Handler) hide(r *http.Request) {
+// hide removes the daemon's credentials from a request. It returns false if the client has sent too many other tokens.
+func (h *Handler) hide(r *http.Request) bool {
 	r.Header.Del(tokenHeader)
-	credential.Strip(r, func(token string) bool { return h.known(r.Context(), token) })
+	over, addr := false, h.client(r)
+	credential.Strip(r, func(token string) bool {
+		if token == "" {
+			return false
+		}
+		if over = over || h.foreign.Over(addr); over || h.known(r.Context(), token) {
+			return true
+		}
+		h.foreign.Wrong(addr, token)
+		return false
+	})
+	if over {
+		return false
+	}
 	if visitOf(r).prefix != "" {
 		r.Header.Del("Cookie") // they belong to the daemon's host
-		return
+		return true
 	}
 	if lines := r.Header["Cookie"]; len(lines) > 0 {
 		for i, line := range lines {
@@ -65,13 +78,11 @@ func (h *Handler) hide(r *http.Request) {
 		}
 		r.Header["Cookie"] = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 	}
+	return true
 }
 
 // known reports whether a token is one of this server, in either of its forms.
 func (h *Handler) known(ctx context.Context, token string) bool {
-	if token == "" {
-		return false
-	}
 	plain, ok := credential.Decoded(token)
 	return h.opt.Known(ctx, token) || ok && h.opt.Known(ctx, plain)
 }

@@ -24,12 +24,13 @@ type notice struct {
 }
 
 var (
-	unknown  = notice{status: http.StatusNotFound, kind: hutch.NotFound, Title: "There is no such preview", Text: "The link may be old or incomplete: the port is no longer exposed, it has another token, or its sandbox is gone. Expose it again for a new link."}
-	tooMany  = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many wrong links", Text: "Many previews that do not exist were asked for from your address. Wait for a minute.", Retry: 60}
-	crowded  = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many calls at once", Text: "Others are under way through this preview. Try again when some of them have ended."}
-	full     = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many visitors at once", Text: "The previews of this owner have as many connections as they may. Try again when some of them have ended.", Retry: 5}
-	moving   = notice{status: http.StatusServiceUnavailable, kind: hutch.Unavailable, Title: "The sandbox is moving to another machine", Text: "Try again in a moment.", Retry: 1}
-	tooLarge = notice{status: http.StatusRequestEntityTooLarge, kind: hutch.Invalid, Title: "The request is too large", Text: "Send it in parts."}
+	unknown       = notice{status: http.StatusNotFound, kind: hutch.NotFound, Title: "There is no such preview", Text: "The link may be old or incomplete: the port is no longer exposed, it has another token, or its sandbox is gone. Expose it again for a new link."}
+	tooMany       = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many wrong links", Text: "Many previews that do not exist were asked for from your address. Wait for a minute.", Retry: 60}
+	tooManyTokens = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many different tokens", Text: "Many tokens that are not of this server came from your address. Wait for a minute.", Retry: 60}
+	crowded       = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many calls at once", Text: "Others are under way through this preview. Try again when some of them have ended."}
+	full          = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many visitors at once", Text: "The previews of this owner have as many connections as they may. Try again when some of them have ended.", Retry: 5}
+	moving        = notice{status: http.StatusServiceUnavailable, kind: hutch.Unavailable, Title: "The sandbox is moving to another machine", Text: "Try again in a moment.", Retry: 1}
+	tooLarge      = notice{status: http.StatusRequestEntityTooLarge, kind: hutch.Invalid, Title: "The request is too large", Text: "Send it in parts."}
 
 	nobody = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "Nothing answers on port %d yet", Text: "The sandbox %s runs, and no server listens there. This page tries again by itself.", Retry: 2}
 	silent = notice{status: http.StatusGatewayTimeout, kind: hutch.Timeout, Title: "The server on port %d does not answer", Text: "It took the request in the sandbox %s and said nothing in good time. Look at its log."}

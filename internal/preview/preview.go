@@ -90,7 +90,10 @@ type Handler struct {
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
 	guesses   guesses.Counter // guesses of labels and tokens
-	calls     calls
+	// foreign counts tokens that are not of this server. A token of this server is not passed to the program inside,
+	// which would else tell anyone with a sandbox which guesses are right, however many there are.
+	foreign guesses.Counter
+	calls   calls
 }
 
 // New puts previews in front of next.
@@ -125,7 +128,7 @@ func New(next http.Handler, opt Options) *Handler {
 	if opt.Claim == nil {
 		opt.Claim = func(context.Context, string) bool { return true }
 	}
-	h := &Handler{next: next, opt: opt, log: opt.Log}
+	h := &Handler{next: next, opt: opt, log: opt.Log, foreign: guesses.Counter{Most: mostForeign}}
 	h.transport = &http.Transport{
 		DialContext: h.dial,
 		// An HTTPS server in a sandbox has a self-signed certificate. A program that can intercept the connection can
@@ -158,6 +161,9 @@ const (
 	// handshakeTime is how long a server in a sandbox can take for the handshake of TLS.
 	handshakeTime = 20 * time.Second
 )
+
+// mostForeign is how many different tokens of other servers an address can send to previews in a minute.
+const mostForeign = 100
 
 // Close closes idle connections.
 func (h *Handler) Close() {
@@ -310,7 +316,10 @@ func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	if v.prefix != "" && answerPreflight(w, r) {
 		return
 	}
-	h.hide(r)
+	if !h.hide(r) {
+		h.page(w, r, tooManyTokens)
+		return
+	}
 	proxy := *h.proxy
 	proxy.BufferPool = visitBuffers{&h.buffers, v}
 	proxy.ServeHTTP(w, r)

@@ -84,7 +84,9 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	opt := Options{
 		Sandboxes: b, Login: "http://daemon.example",
 		Known: func(_ context.Context, token string) bool { return token == ourKey },
-		May: func(_ context.Context, token string, _ hutch.Preview) (Visitor, bool) { return b.visitor(), token == ourKey },
+		May: func(_ context.Context, token string, _ hutch.Preview) (Visitor, bool) {
+			return b.visitor(), token == ourKey
+		},
 		Named: func(name string, _ hutch.Preview) (Visitor, bool) {
 			return b.visitor(), name == "tk-ours" && b.token.Err() == nil
 		},
@@ -421,6 +423,45 @@ func TestGuessing(t *testing.T) {
 	}
 	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 429 {
 		t.Errorf("after %d guesses, and with an address of its own choice: %d", guesses.Most, resp.StatusCode)
+	}
+}
+
+// TestGuessingTokens: a private preview, and the program of a public one that sees which tokens are passed on, are no way to
+// try many tokens.
+func TestGuessingTokens(t *testing.T) {
+	b := open(t, dump, nil)
+	for i := range guesses.Most {
+		b.ask(t, "GET", private, "/", nil, "Hutch-Token", fmt.Sprint("guess ", i))
+	}
+	if resp, _ := b.ask(t, "GET", private, "/", nil, "Hutch-Token", ourKey); resp.StatusCode != 429 {
+		t.Errorf("after %d guesses of a private preview: %d", guesses.Most, resp.StatusCode)
+	}
+	for name, header := range map[string]func(guesses []string) []string{
+		"a token in each request": nil,
+		"all in one request": func(guesses []string) []string {
+			return []string{"Sec-WebSocket-Protocol", "hutch.token." + strings.Join(guesses, ",hutch.token.")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, dump, nil)
+			var all []string
+			for i := range mostForeign + 1 {
+				all = append(all, fmt.Sprint("guess-", i))
+			}
+			if header == nil {
+				for _, guess := range all {
+					b.ask(t, "GET", public, "/", nil, "Authorization", "Bearer "+guess)
+				}
+			} else if resp, text := b.ask(t, "GET", public, "/", nil, header(append(all, ourKey))...); resp.StatusCode != 429 {
+				t.Errorf("%d: %s", resp.StatusCode, text)
+			}
+			if resp, text := b.ask(t, "GET", public, "/", nil, "Authorization", "Bearer "+ourKey); resp.StatusCode != 429 {
+				t.Errorf("a right guess after %d wrong ones: %d: %s", len(all), resp.StatusCode, text)
+			}
+			if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 200 {
+				t.Errorf("without a token: %d", resp.StatusCode)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,17 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) (ctx c
 	if hold, ok := h.cookieOpens(r, v); ok && v.prefix == "" {
 		return hold(r.Context())
 	}
+	for _, token := range tokensOf(r) {
+		h.guesses.Wrong(h.client(r), token)
+	}
 	h.page(w, r, h.locked(r, v))
 	return nil, nil
+}
+
+// tokensOf returns the tokens in the headers of a request that open a preview.
+func tokensOf(r *http.Request) []string {
+	list := []string{r.Header.Get(tokenHeader), bearer(r.Header.Get("Authorization"))}
+	return slices.DeleteFunc(list, func(token string) bool { return token == "" })
 }
 
 // linkOf is the signature in a URL.
@@ -73,10 +83,7 @@ func withoutLink(query string) string {
 
 // tokenOpens returns the visitor whose token the request carries, if it is one of this server that can see the preview.
 func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
-	for _, token := range []string{r.Header.Get(tokenHeader), bearer(r.Header.Get("Authorization"))} {
-		if token == "" {
-			continue
-		}
+	for _, token := range tokensOf(r) {
 		if who, ok := h.opt.May(r.Context(), token, v.Preview); ok {
 			return who, true
 		}
