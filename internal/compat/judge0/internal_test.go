@@ -2,6 +2,7 @@ package judge0
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -98,6 +99,29 @@ func TestStoreIsBounded(t *testing.T) {
 	time.Sleep(time.Millisecond) // the clock
 	if n := st.page("many", 0, 1, func(*submission) {}); n != 0 {
 		t.Errorf("%d submissions are held after their time", n)
+	}
+}
+
+// TestQueuesAreBounded: the submissions that wait, of however many owners, are bounded together, and each owner can submit
+// some.
+func TestQueuesAreBounded(t *testing.T) {
+	t.Parallel()
+	st := newStore(time.Hour)
+	large, small := strings.Repeat("x", 15<<20), "x"
+	add := func(owner string, source *string) error {
+		_, err := st.add(owner, &submission{token: newToken(), request: request{Source: source}, outcome: outcome{status: inQueue}})
+		return err
+	}
+	for i := range 50 {
+		add(fmt.Sprint("eve", i), &large)
+	}
+	if st.bytes > allBytes {
+		t.Errorf("%d MiB of submissions wait", st.bytes>>20)
+	}
+	for i := range 50 {
+		if err := add(fmt.Sprint("ada", i), &small); err != nil {
+			t.Fatalf("a small submission, while large ones of others wait: %v", err)
+		}
 	}
 }
 

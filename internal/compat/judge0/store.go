@@ -14,7 +14,7 @@ const (
 	maxKept    = 1000      // submissions of an owner
 	maxWaiting = 100       // most of them that have not ended
 	maxBytes   = 16 << 20  // bytes of the submissions of an owner
-	allBytes   = 128 << 20 // bytes of all owners' submissions
+	allBytes   = 128 << 20 // bytes of all owners' submissions; an owner always has an equal share of them
 	atOnce     = 4         // most submissions that run at once for an owner, in addition to the submissions that a client waits for
 )
 
@@ -81,13 +81,12 @@ func (st *store) add(owner string, s *submission) (running chan struct{}, err er
 		}
 	}
 	s.size = s.request.size()
-	if waiting >= maxWaiting || !on.makeRoomLocked(st, s.size, 1) {
+	if waiting >= maxWaiting || !on.makeRoomLocked(st, s.size, 1) || !st.makeRoomLocked(on, s.size) {
 		return nil, errFull
 	}
 	st.owners[owner] = on
 	on.list = append(on.list, s)
 	on.noteLocked(st, s.size)
-	st.trimLocked()
 	return on.running, nil
 }
 
@@ -117,19 +116,21 @@ func (on *submissions) dropLocked(st *store) bool {
 	return true
 }
 
-// trimLocked drops ended submissions of the owners that have most, until all are within the limit.
-func (st *store) trimLocked() {
-	for st.bytes > allBytes {
+// makeRoomLocked drops ended submissions of the owners that have most, until n more bytes are within the limit of all. If
+// none is left to drop, because submissions of many owners wait, it returns whether the bytes are within an owner's share.
+func (st *store) makeRoomLocked(on *submissions, n int) bool {
+	for st.bytes+n > allBytes {
 		var most *submissions
-		for _, on := range st.owners {
-			if slices.ContainsFunc(on.list, (*submission).ended) && (most == nil || on.bytes > most.bytes) {
-				most = on
+		for _, other := range st.owners {
+			if slices.ContainsFunc(other.list, (*submission).ended) && (most == nil || other.bytes > most.bytes) {
+				most = other
 			}
 		}
 		if most == nil || !most.dropLocked(st) {
-			return
+			return on.bytes+n <= allBytes/(len(st.owners)+1)
 		}
 	}
+	return true
 }
 
 // expireLocked drops the submissions that ended long ago.
@@ -166,7 +167,7 @@ func (st *store) finish(owner string, s *submission, o outcome) {
 	s.size += n
 	on.noteLocked(st, n)
 	on.makeRoomLocked(st, 0, 0)
-	st.trimLocked()
+	st.makeRoomLocked(on, 0)
 }
 
 // get calls f with the submission of a token, and reports whether it exists.
