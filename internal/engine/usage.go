@@ -67,6 +67,8 @@ func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
 // maxUsageRows limits the answer of UsageHistory.
 const maxUsageRows = 10_000
 
+var errUsageRows = hutch.Errorf(hutch.Invalid, "the answer would have more than %d rows: ask for fewer days, or for fewer groups in by", maxUsageRows)
+
 // UsageHistory implements hutch.Accounts.
 func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
 	if err := q.Check(); err != nil {
@@ -78,7 +80,15 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 	if owner, ok := caller.OwnerOf(ctx); ok {
 		only = &owner.ID
 	}
-	list, err := e.ledger.Between(ctx, from, to, only)
+	var list []hutch.Usage
+	err := e.ledger.Between(ctx, from, to, only, func(u hutch.Usage) error {
+		if list = append(list, u); len(list) >= 2*maxUsageRows { // there can be many more than in the answer
+			if list = q.Grouped(list); len(list) > maxUsageRows {
+				return errUsageRows
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +100,7 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 	}
 	list = q.Grouped(list)
 	if len(list) > maxUsageRows {
-		return nil, hutch.Errorf(hutch.Invalid, "the answer would have %d rows, of at most %d: ask for fewer days, or for fewer groups in by", len(list), maxUsageRows)
+		return nil, errUsageRows
 	}
 	for i := range list {
 		list[i].Cost = e.opt.Prices.Of(list[i])

@@ -12,7 +12,6 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ func (i images) add(image string, more hutch.Usage) {
 type Ledger struct {
 	store *store.Store // nil: sums stay in memory
 
-	saving sync.Mutex
+	saving sync.RWMutex // to read while nothing is saved, or to save
 	mu     sync.Mutex
 	waits  map[page]images // increases that no document has
 	swept  string          // the month in which expired months were removed
@@ -145,56 +144,87 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 
 // empty deletes all documents of a collection.
 func empty(ctx context.Context, c *store.Collection) error {
-	docs, err := c.All(ctx)
-	if err != nil || len(docs) == 0 {
+	keys, err := c.Keys(ctx)
+	if err != nil || len(keys) == 0 {
 		return err
 	}
 	return c.Change(ctx, func(d *store.Draft) error {
-		for key := range docs {
+		for _, key := range keys {
 			d.Delete(key)
 		}
 		return nil
 	})
 }
 
-// Between returns the sums of the days from one to another, each with its day, owner and image. Without an owner, it
-// returns those of all.
-func (l *Ledger) Between(ctx context.Context, from, to time.Time, owner *string) ([]hutch.Usage, error) {
-	var list []hutch.Usage
+// Between calls f with the sums of the days from one to another, each with its day, owner and image. Without an owner, it
+// calls f with those of all. Owners ask for their own, so only the documents of that owner are read.
+func (l *Ledger) Between(ctx context.Context, from, to time.Time, owner *string, f func(hutch.Usage) error) error {
 	first, last := from.Format(dayForm), to.Format(dayForm)
 	wanted := func(p page) bool { return p.day >= first && p.day <= last && (owner == nil || p.owner == *owner) }
-	add := func(p page, sums images) {
-		for image, u := range sums {
-			u.Day, u.Owner, u.Image = p.day, p.owner, image
-			list = append(list, u)
-		}
-	}
-	l.saving.Lock() // what waits is in memory or in a document, not between
-	defer l.saving.Unlock()
+	l.saving.RLock() // what waits is in memory or in a document, not between
+	defer l.saving.RUnlock()
 	l.mu.Lock()
+	var waits []hutch.Usage
 	for p, sums := range l.waits {
 		if wanted(p) {
-			add(p, sums)
+			waits = append(waits, sums.of(p)...)
 		}
 	}
 	l.mu.Unlock()
-	if l.store == nil {
-		return list, nil
+	if err := each(waits, f); err != nil || l.store == nil {
+		return err
+	}
+	read := func(key string, doc []byte) error {
+		p := pageOf(key)
+		if !wanted(p) {
+			return nil
+		}
+		sums, err := parse(doc)
+		if err != nil {
+			return err
+		}
+		return each(sums.of(p), f)
 	}
 	for month := time.Date(from.Year(), from.Month(), 1, 0, 0, 0, 0, time.UTC); !month.After(to); month = month.AddDate(0, 1, 0) {
-		docs, err := l.month(month.Format(monthForm)).Where(ctx, func(key string) bool { return wanted(pageOf(key)) })
-		if err != nil {
-			return nil, err
+		c := l.month(month.Format(monthForm))
+		var err error
+		if owner == nil {
+			err = c.Each(ctx, read)
+		} else {
+			err = c.Some(ctx, keysOf(month, *owner), read)
 		}
-		for key, doc := range docs {
-			sums, err := parse(doc)
-			if err != nil {
-				return nil, fmt.Errorf("read the use of %s: %w", key, err)
-			}
-			add(pageOf(key), sums)
+		if err != nil {
+			return err
 		}
 	}
-	return list, nil
+	return nil
+}
+
+func each(list []hutch.Usage, f func(hutch.Usage) error) error {
+	for _, u := range list {
+		if err := f(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// of returns the sums of a page, each with its day, owner and image.
+func (i images) of(p page) []hutch.Usage {
+	var list []hutch.Usage
+	for image, u := range i {
+		u.Day, u.Owner, u.Image = p.day, p.owner, image
+		list = append(list, u)
+	}
+	return list
+}
+
+// keysOf are the keys of an owner's documents of a month, which begins at a time.
+func keysOf(month time.Time, owner string) (keys []string) {
+	for day := month; day.Month() == month.Month(); day = day.AddDate(0, 0, 1) {
+		keys = append(keys, page{day.Format(dayForm), owner}.key())
+	}
+	return keys
 }
 
 // month is the collection of a month.

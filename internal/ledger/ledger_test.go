@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -24,9 +25,12 @@ func open(t *testing.T, path string) *store.Store {
 	return s
 }
 
-func between(t *testing.T, l *ledger.Ledger, from, to time.Time, owner *string) []hutch.Usage {
+func between(t *testing.T, l *ledger.Ledger, from, to time.Time, owner *string) (list []hutch.Usage) {
 	t.Helper()
-	list, err := l.Between(t.Context(), from, to, owner)
+	err := l.Between(t.Context(), from, to, owner, func(u hutch.Usage) error {
+		list = append(list, u)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +116,39 @@ func TestManyImages(t *testing.T) {
 	save(t, l)
 	if got := between(t, l, noon, noon, nil); executions(got) != 250 || len(got) > 110 {
 		t.Errorf("%d executions in %d sums", executions(got), len(got))
+	}
+}
+
+// An owner's question reads only that owner's documents, however many others there are.
+func TestOtherOwners(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	err := s.Collection("usage-2026-11").Change(t.Context(), func(d *store.Draft) error {
+		for i := range 10_000 {
+			d.Put(fmt.Sprintf("2026-11-%02d/eve-%d", i%30+1, i), []byte(`{"host":{"executions":1}}`))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(s)
+	for _, day := range []int{1, 30} {
+		l.Add(time.Date(2026, 11, day, 12, 0, 0, 0, time.UTC), "ada", "host", hutch.Usage{Executions: 1})
+	}
+	save(t, l)
+	ada, from, to := "ada", noon.AddDate(0, -1, 0), noon.AddDate(0, 0, 2)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := between(t, l, from, to, &ada)
+	runtime.ReadMemStats(&after)
+	if executions(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+	if n := after.Mallocs - before.Mallocs; n > 5000 {
+		t.Errorf("%d allocations, beside 10000 documents of other owners", n)
+	}
+	if got := between(t, l, from, to, nil); executions(got) != 10_002 {
+		t.Errorf("of all owners: %d", executions(got))
 	}
 }
 

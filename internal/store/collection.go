@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -127,29 +128,66 @@ func (s *Collection) label(key string) string { return "shelf " + s.name + " " +
 
 // All returns every document by its key.
 func (s *Collection) All(ctx context.Context) (map[string][]byte, error) {
-	return s.Where(ctx, func(string) bool { return true })
-}
-
-// Where returns the documents with the keys that are wanted.
-func (s *Collection) Where(ctx context.Context, wanted func(key string) bool) (map[string][]byte, error) {
 	all := map[string][]byte{}
-	err := s.store.read(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, func(rows *sql.Rows) error {
-		var key string
-		var doc []byte
-		if err := rows.Scan(&key, &doc); err != nil || !wanted(key) {
-			return err
-		}
-		doc, err := s.store.opened(s.label(key), doc)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
+	err := s.Each(ctx, func(key string, doc []byte) error {
 		all[key] = doc
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read %s from the store: %w", s.name, err)
+	return all, err
+}
+
+// Each calls f with every document, one after the other, so that they are not in memory together.
+func (s *Collection) Each(ctx context.Context, f func(key string, doc []byte) error) error {
+	return s.each(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, f)
+}
+
+// Some calls f with the documents that have one of some keys. Other documents are not read.
+func (s *Collection) Some(ctx context.Context, keys []string, f func(key string, doc []byte) error) error {
+	if len(keys) == 0 {
+		return nil
 	}
-	return all, nil
+	args := []any{s.name}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	return s.each(ctx, `select key, doc from shelves where shelf = ? and doc is not null and key in (?`+strings.Repeat(", ?", len(keys)-1)+`)`, args, f)
+}
+
+// each calls f with the documents of a query.
+func (s *Collection) each(ctx context.Context, query string, args []any, f func(key string, doc []byte) error) error {
+	err := s.store.read(ctx, query, args, func(rows *sql.Rows) error {
+		var key string
+		var doc []byte
+		err := rows.Scan(&key, &doc)
+		if err != nil {
+			return err
+		}
+		if doc, err = s.store.opened(s.label(key), doc); err == nil {
+			err = f(key, doc)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s from the store: %w", s.name, err)
+	}
+	return nil
+}
+
+// Keys returns the key of every document.
+func (s *Collection) Keys(ctx context.Context) (keys []string, err error) {
+	err = s.store.read(ctx, `select key from shelves where shelf = ? and doc is not null`, []any{s.name}, func(rows *sql.Rows) error {
+		var key string
+		err := rows.Scan(&key)
+		keys = append(keys, key)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the keys of %s from the store: %w", s.name, err)
+	}
+	return keys, nil
 }
 
 // Document is a document of a collection; Doc is nil if it was deleted.
