@@ -2,11 +2,11 @@ package worker
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -218,9 +218,14 @@ func (s *session) withhold(req *http.Request, next option.MiddlewareNext) (*http
 	if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/events") || !s.withheld.Load() {
 		return next(req)
 	}
+	return refusal(req, http.StatusConflict, "conflict_error", "the session was handed back"), nil
+}
+
+// refusal is an error of the API that this worker makes itself. The SDK does not repeat the request.
+func refusal(req *http.Request, status int, kind, message string) *http.Response {
+	body := fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, kind, message)
 	return &http.Response{
-		Status: "409 Conflict", StatusCode: http.StatusConflict, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}, "X-Should-Retry": {"false"}},
-		Body:   io.NopCloser(bytes.NewReader([]byte(`{"type":"error","error":{"type":"conflict_error","message":"the session was handed back"}}`))),
-	}, nil
+		Status: fmt.Sprint(status, " ", http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Should-Retry": {"false"}}, Body: io.NopCloser(strings.NewReader(body)),
+	}
 }

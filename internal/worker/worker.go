@@ -128,7 +128,7 @@ func (w *worker) check() error {
 // clientOptions are the options of the SDK's client: it reads nothing from the environment of the process, which can
 // have another key.
 func (w *worker) clientOptions() []option.RequestOption {
-	list := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithAuthToken(w.Key)}
+	list := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithAuthToken(w.Key), option.WithMiddleware(boundAnswer)}
 	if w.URL != "" {
 		list = append(list, option.WithBaseURL(w.URL))
 	}
@@ -181,7 +181,7 @@ func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWo
 	runner := environments.NewEnvironmentWorker(w.client, environments.EnvironmentWorkerOptions{
 		EnvironmentID: w.Environment, EnvironmentKey: w.Key, WorkerID: w.Name, Workdir: s.downloads,
 		ToolsFunc: s.tools, MaxIdle: &w.Idle, Logger: w.Log,
-		RequestOptions: []option.RequestOption{option.WithMiddleware(s.withhold)},
+		RequestOptions: []option.RequestOption{option.WithMiddleware(s.withhold, s.boundSkills)},
 	})
 	log.Info("session begins", "sandbox", s.sandbox)
 	err = runner.HandleItem(ctx, environments.HandleItemOptions{WorkID: work.ID, EnvironmentID: work.EnvironmentID, SessionID: work.Data.ID, EnvironmentKey: w.Key})

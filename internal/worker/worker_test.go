@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -105,6 +106,28 @@ func TestToolsOfASession(t *testing.T) {
 			t.Errorf("a worker that is told to stop: %v", err)
 		}
 	})
+}
+
+// TestLargeSkills: skills, which third parties can have written, fill neither the disk of the worker's machine nor its
+// memory. The session works without those that are too large.
+func TestLargeSkills(t *testing.T) {
+	worker.BoundSkills(t, 64<<10)
+	api, svc := managedagents.New(t), hutchtest.Engine(t, "native", nil)
+	noise := func(n int) string {
+		var b strings.Builder
+		for b.Len() < n {
+			b.WriteString(rand.Text())
+		}
+		return b.String()
+	}
+	api.Start("sesn_A", map[string]string{"huge": noise(1 << 20)})
+	api.Start("sesn_B", map[string]string{"one": noise(60 << 10), "two": noise(60 << 10), "three": noise(60 << 10)})
+	start(t, api, svc, nil)
+	for session, want := range map[string]string{"sesn_A": "0", "sesn_B": "1"} {
+		if got := api.Do(t, session, "bash", map[string]any{"command": "ls skills 2>/dev/null | wc -l"}); strings.TrimSpace(got.Text) != want {
+			t.Errorf("%s has %q skills, want %s", session, got.Text, want)
+		}
+	}
 }
 
 // eachRuntime runs a test with an engine on each runtime.

@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go/option"
+)
+
+// maxAnswer is the most bytes of an answer in JSON, which the SDK reads into memory.
+const maxAnswer = 64 << 20
+
+// maxSkills is the most bytes of the archive of a skill, and of the unpacked skills of a session before the next one is
+// downloaded. The SDK bounds what one archive unpacks to. The skills of an agent can be those of a third party.
+var maxSkills int64 = 256 << 20
+
+var errLongAnswer = errors.New("the answer of the API is too long")
+
+// boundAnswer bounds the answers of the API. Streams of events have no end; the SDK bounds each event.
+func boundAnswer(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	answer, err := next(req)
+	switch {
+	case err != nil || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream"):
+	case isSkill(req):
+		answer.Body = &boundedBody{answer.Body, maxSkills}
+	default:
+		answer.Body = &boundedBody{answer.Body, maxAnswer}
+	}
+	return answer, err
+}
+
+// isSkill reports whether a request downloads a skill.
+func isSkill(req *http.Request) bool {
+	return strings.Contains(req.URL.Path, "/skills/") && strings.HasSuffix(req.URL.Path, "/content")
+}
+
+// boundedBody fails after a number of bytes.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errLongAnswer
+	}
+	return n, err
+}
+
+// boundSkills downloads no further skill when those of the session take too much of this machine's disk.
+func (s *session) boundSkills(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	if isSkill(req) && sizeOf(s.downloads) > maxSkills {
+		return refusal(req, http.StatusRequestEntityTooLarge, "request_too_large", "the skills of this session are too large for this worker"), nil
+	}
+	return next(req)
+}
+
+// sizeOf is the size of the files in a folder, in bytes.
+func sizeOf(dir string) (sum int64) {
+	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += max(info.Size(), 4096) // a file takes a block, and so does a folder
+		}
+		return err
+	})
+	return sum
+}
