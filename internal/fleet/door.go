@@ -158,15 +158,8 @@ func peerOf(s *tls.ConnectionState) (node, print string) {
 	return node, printOf(leaf.Raw)
 }
 
-// join admits a new node.
+// join admits a new node. A stranger can send its request slowly, so the request is read before it counts.
 func (d *door) join(w http.ResponseWriter, r *http.Request) {
-	select {
-	case d.joins <- struct{}{}:
-		defer func() { <-d.joins }()
-	default:
-		problem.Write(w, hutch.Errorf(hutch.Unavailable, "several machines join just now: try again in a moment"))
-		return
-	}
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, joinBody))
 	var j joining
@@ -175,6 +168,13 @@ func (d *door) join(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		problem.Write(w, hutch.Errorf(hutch.Invalid, "this is not what `hutch node join` sends").Because(err))
+		return
+	}
+	select {
+	case d.joins <- struct{}{}:
+		defer func() { <-d.joins }()
+	default:
+		problem.Write(w, hutch.Errorf(hutch.Unavailable, "several machines join just now: try again in a moment"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -57,6 +58,27 @@ func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status 
 
 // server is the header of a call of the server itself, which sees the sandboxes of every owner.
 var server = base64.RawURLEncoding.EncodeToString([]byte("{}"))
+
+// TestSlowStrangersKeepNoMachineOut: strangers whose requests to join never end do not keep a machine with a token out.
+func TestSlowStrangersKeepNoMachineOut(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 1)
+	for range 40 {
+		conn, err := tls.Dial("tcp", b.nodes[0].addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "POST /fleet/join HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
+		// The server answers 100 when it waits for the body.
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	if _, err := b.join(t, "node-b"); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestStrangers: a client without a certificate, or with one of another authority or of a removed node, gets nothing.
 func TestStrangers(t *testing.T) {
