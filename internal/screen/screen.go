@@ -101,7 +101,7 @@ func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 		width, height = hutch.DefaultScreenWidth, hutch.DefaultScreenHeight
 	}
 	size := strconv.Itoa(width) + "x" + strconv.Itoa(height)
-	if err := d.checkProgram(ctx); err != nil {
+	if err := d.find(ctx, "command -v Xtigervnc", noScreen); err != nil {
 		return err
 	}
 	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{
@@ -123,14 +123,22 @@ func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 	return hutch.Errorf(hutch.Conflict, "the screen of the sandbox %q did not start; its last words: %s", d.sandbox, d.words(ctx, p.ID))
 }
 
-// checkProgram refuses a sandbox without the program of screens, before a process exists that could not start.
-func (d Screen) checkProgram(ctx context.Context) error {
-	res, err := d.verbs.Exec(ctx, d.sandbox, hutch.ExecRequest{Command: "command -v Xtigervnc", Dir: "/"}, nil)
+// find refuses a sandbox without a program, before a process exists that could not start. The command fails if the
+// program is missing.
+func (d Screen) find(ctx context.Context, command string, missing string) error {
+	res, err := d.verbs.Exec(ctx, d.sandbox, hutch.ExecRequest{Command: command, Dir: "/", Env: map[string]string{scriptVariable: openScript}}, nil)
 	if err != nil || res.Success() {
 		return err
 	}
-	return hutch.Errorf(hutch.Unsupported, "the sandbox %q has no Xtigervnc, the program that shows a screen. With the image host, run on the server: apt-get install tigervnc-standalone-server openbox xclip, and try again. Otherwise use an image with these packages, such as templates/desktop", d.sandbox)
+	return hutch.Errorf(hutch.Unsupported, missing, d.sandbox)
 }
+
+// The errors for missing programs.
+const (
+	noScreen    = "the sandbox %q has no Xtigervnc, the program that shows a screen. With the image host, run on the server: apt-get install tigervnc-standalone-server openbox xclip, and try again. Otherwise use an image with these packages, such as templates/desktop"
+	noClipboard = "the image of the sandbox %q has no xclip, which the clipboard needs: use an image with Debian's xclip"
+	noBrowser   = "the image of the sandbox %q has no browser: use an image with Debian's chromium"
+)
 
 // words returns the end of a process's output.
 func (d Screen) words(ctx context.Context, process string) string {
@@ -270,7 +278,7 @@ func (d Screen) ReadClipboard(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case res.ExitCode == 127:
-		return "", d.noClipboard()
+		return "", hutch.Errorf(hutch.Unsupported, noClipboard, d.sandbox)
 	case res.ExitCode != 0: // no text was copied, or a program has copied something else
 		return "", nil
 	case res.Truncated || len(res.Stdout) > hutch.MaxClipboard:
@@ -293,6 +301,9 @@ func (d Screen) WriteClipboard(ctx context.Context, text string) error {
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return err
 	}
+	if err := d.find(ctx, "command -v xclip", noClipboard); err != nil {
+		return err
+	}
 	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{Name: "clipboard", Dir: "/", Env: display, Stdin: true, Command: clipCommand})
 	if err != nil {
 		return err
@@ -301,11 +312,8 @@ func (d Screen) WriteClipboard(ctx context.Context, text string) error {
 		return err // a process that has ended says why below
 	}
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Text: "Waiting for selection request", Timeout: 20})
-	switch {
-	case err != nil || done.Met:
+	if err != nil || done.Met {
 		return err
-	case done.Process.ExitCode != nil && *done.Process.ExitCode == 127:
-		return d.noClipboard()
 	}
 	return hutch.Errorf(hutch.Conflict, "the clipboard of the sandbox %q cannot be written; the last words of xclip: %s", d.sandbox, d.words(ctx, p.ID))
 }
@@ -314,10 +322,6 @@ func (d Screen) WriteClipboard(ctx context.Context, text string) error {
 const clipCommand = "exec xclip -verbose -selection clipboard -in"
 
 var display = map[string]string{"DISPLAY": ":0"}
-
-func (d Screen) noClipboard() error {
-	return hutch.Errorf(hutch.Unsupported, "the image of the sandbox %q has no xclip, which the clipboard needs: use an image with Debian's xclip", d.sandbox)
-}
 
 // exec runs a command on the screen.
 func (d Screen) exec(ctx context.Context, command string) (hutch.ExecResult, error) {
@@ -329,6 +333,9 @@ func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error)
 	if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
 		return hutch.Process{}, err
 	}
+	if err := d.find(ctx, runScript, noBrowser); err != nil {
+		return hutch.Process{}, err
+	}
 	p, err := d.verbs.StartProcess(ctx, d.sandbox, hutch.ProcessRequest{
 		Name: "browser", Env: map[string]string{"DISPLAY": display["DISPLAY"], scriptVariable: openScript},
 		Command: hutch.CommandLine("sh", "-c", runScript, "open", address),
@@ -336,13 +343,9 @@ func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error)
 	if err != nil {
 		return p, err
 	}
-	// Whether there is a browser shows at once: the script ends, or is replaced by the browser.
+	// Whether the browser works shows at once: the script is replaced by it.
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Timeout: openTime})
-	switch code := done.Process.ExitCode; {
-	case err != nil || code == nil || *code == 0: // it runs, or has passed the page to a browser that runs
-	case *code == 127:
-		err = hutch.Errorf(hutch.Unsupported, "the image of the sandbox %q has no browser: use an image with Debian's chromium", d.sandbox)
-	default:
+	if code := done.Process.ExitCode; err == nil && code != nil && *code != 0 { // otherwise it runs, or has passed the page to a browser that runs
 		err = hutch.Errorf(hutch.Conflict, "the browser of the sandbox %q ended at once; its last words: %s", d.sandbox, d.words(ctx, p.ID))
 	}
 	return done.Process, err

@@ -142,12 +142,23 @@ func (d bareSandbox) StartProcess(context.Context, string, hutch.ProcessRequest)
 	return hutch.Process{}, errors.New("started")
 }
 
-// TestMissingProgram: a sandbox without the program of screens gets an error that says how to get it, and no process.
+// TestMissingProgram: a sandbox without a program of screens gets an error that says how to get it, and no process.
 func TestMissingProgram(t *testing.T) {
 	started := 0
-	_, err := Of(bareSandbox{started: &started}, "s").Start(t.Context(), hutch.ScreenRequest{})
-	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "apt-get install tigervnc-standalone-server") || started != 0 {
-		t.Errorf("%v, after %d processes", err, started)
+	bare := bareSandbox{started: &started}
+	_, err := Of(bare, "s").Start(t.Context(), hutch.ScreenRequest{})
+	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "apt-get install tigervnc-standalone-server") {
+		t.Errorf("a screen: %v", err)
+	}
+	bare.f = func(c net.Conn) { c.Close() }
+	if err := Of(bare, "s").WriteClipboard(t.Context(), "text"); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "xclip") {
+		t.Errorf("a clipboard: %v", err)
+	}
+	if _, err := Of(bare, "s").Open(t.Context(), "https://example.com"); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "chromium") {
+		t.Errorf("a browser: %v", err)
+	}
+	if started != 0 {
+		t.Errorf("%d processes were started", started)
 	}
 }
 
