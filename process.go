@@ -126,7 +126,8 @@ type ExecResult struct {
 	// CompileError says that the source text did not compile: no program ran,
 	// Stderr has the compiler's messages and ExitCode is the compiler's.
 	CompileError bool
-	// Limit names the sandbox limit that killed the command ("memory"), or is empty.
+	// Limit names the limit of the sandbox that killed the command ("memory"), or that made it fail: "disk" if the command
+	// says that no space is left, and the disk is full; "pids" if it says that it cannot fork. Otherwise it is empty.
 	Limit string
 	// Denied holds the rules that would have allowed the attempts that the sandbox's network denied while the command
 	// ran, such as "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the

@@ -171,7 +171,7 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	defer cancel()
 	var kept error
 	res.Files, kept = s.keep(keep, at, box)
-	if err == nil && res.Limit == "" { // otherwise the reason why files were not kept is known already
+	if err == nil && res.Limit != "memory" { // otherwise the reason why files were not kept is known already
 		err = kept
 	}
 	return res, err

@@ -232,7 +232,8 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 	}
 	began := time.Now()
 	kept, cursor := headtail.For(req, caller.From(ctx).Budget.Take), int64(0)
-	pass := kept.Tee(out)
+	words := lastOutput{}
+	pass := words.tee(kept.Tee(out))
 	show := func(stream hutch.Stream, data []byte) error {
 		if len(data) == 0 {
 			return nil
@@ -266,6 +267,10 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 	}
 	if err != nil {
 		result.ExitCode = noExit
+	} else if result.ExitCode != 0 && !result.TimedOut && result.Limit == "" {
+		if s, err := e.find(ctx, id); err == nil {
+			result.Limit = e.reached(ctx, s, &words)
+		}
 	}
 	kept.Fill(&result)
 	return result, err

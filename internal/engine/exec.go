@@ -55,7 +55,8 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	start.Env = append(start.Env, instance.Environ(env)...)
 	kept := headtail.For(req, caller.From(ctx).Budget.Take)
 	began, denials := time.Now(), s.Denials()
-	exit, err := agent.Run(ctx, start, req.Stdin, kept.Tee(out))
+	words := lastOutput{}
+	exit, err := agent.Run(ctx, start, req.Stdin, words.tee(kept.Tee(out)))
 	result := hutch.ExecResult{
 		SandboxID: id, Command: req.Command, ExitCode: exit.Code, TimedOut: exit.TimedOut,
 		Timestamp: began.UTC(), Duration: time.Since(began),
@@ -71,6 +72,8 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	}
 	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
 		result.Limit = "memory"
+	} else if exit.Code != 0 && !exit.TimedOut {
+		result.Limit = e.reached(ctx, s, &words)
 	}
 	result.CompileError = exit.Compile && !exit.TimedOut && result.Limit == ""
 	return result, nil

@@ -196,7 +196,7 @@ func (s *session) exec(ctx context.Context, command string) (int, error) {
 	case res.TimedOut:
 		fmt.Fprintf(s.ch.Stderr(), "hutch: the command was ended after %v, which is the longest\n", s.server.opt.MaxTimeout)
 	case res.Limit != "":
-		fmt.Fprintf(s.ch.Stderr(), "hutch: the command was ended by the sandbox's limit of %s\n", res.Limit)
+		fmt.Fprintf(s.ch.Stderr(), "hutch: the sandbox reached its limit of %s\n", res.Limit)
 	}
 	return res.ExitCode, nil
 }

@@ -130,6 +130,29 @@ import os; os._exit(3)`},
 		},
 	},
 	{
+		name: "a disk that is full at the end", limits: hutch.Limits{Disk: 64},
+		req: hutch.ExecRequest{Timeout: 60, Command: `head -c 10G /dev/zero > /workspace/big; e=$?; (sleep 1; rm /workspace/big) >/dev/null 2>&1 & exit $e`},
+		ends: func(r hutch.ExecResult, err error, _ int64) string {
+			return unless(err == nil && r.ExitCode == 1 && r.Limit == "disk", "a result that names the limit")
+		},
+	},
+	{
+		name: "more processes than the limit", limits: hutch.Limits{PIDs: 64},
+		req: hutch.ExecRequest{Timeout: 60, Language: "python", Command: `
+import os, sys, time
+children = []
+while len(children) < 1000:
+    try: child = os.fork()
+    except OSError as e:
+        for c in children: os.kill(c, 9)
+        sys.exit("fork: " + e.strerror)
+    if child == 0: time.sleep(1000)
+    children.append(child)`},
+		ends: func(r hutch.ExecResult, err error, _ int64) string {
+			return unless(err == nil && r.ExitCode == 1 && r.Limit == "pids", "a result that names the limit")
+		},
+	},
+	{
 		name: "a full disk", limits: hutch.Limits{Disk: 64},
 		req: hutch.ExecRequest{Timeout: 60, Command: `head -c 10G /dev/zero > /workspace/big; e=$?; ls -s /workspace/big | cut -d' ' -f1; rm /workspace/big; exit $e`},
 		ends: func(r hutch.ExecResult, err error, _ int64) string {

@@ -169,8 +169,8 @@ func (o *outcome) verdict(q request, res hutch.ExecResult, out *output) {
 		say(timeLimit, int(unix.SIGKILL), "Time limit exceeded (wall clock)")
 	case o.time != nil && *o.time > limit || signal == int(unix.SIGXCPU):
 		say(timeLimit, signal, "Time limit exceeded")
-	case res.Limit != "":
-		say(otherSignal, int(unix.SIGKILL), "Caught fatal signal %d: the %s limit is reached", unix.SIGKILL, res.Limit)
+	case res.Limit == "memory":
+		say(otherSignal, int(unix.SIGKILL), "Caught fatal signal %d: the memory limit is reached", unix.SIGKILL)
 	case signal > 0:
 		say(byNumber(unix.Signal(signal)), signal, "Caught fatal signal %d", signal)
 	case res.ExitCode != 0:

@@ -145,8 +145,8 @@ func (o *output) stage(res hutch.ExecResult) stage {
 		say("OL", "SIGKILL", "stdout length exceeded")
 	case res.TimedOut:
 		say("TO", "SIGKILL", "Time limit exceeded (wall clock)")
-	case res.Limit != "":
-		say("SG", "SIGKILL", "Caught fatal signal 9: the "+res.Limit+" limit is reached")
+	case res.Limit == "memory":
+		say("SG", "SIGKILL", "Caught fatal signal 9: the memory limit is reached")
 	case unix.SignalName(signal) != "":
 		say("SG", unix.SignalName(signal), fmt.Sprintf("Caught fatal signal %d", signal))
 	case res.ExitCode != 0:

@@ -3430,6 +3430,7 @@ export interface components {
             compileError?: boolean;
             /** @description Rules that would have allowed what the network of the sandbox denied while this ran: at most 10, the newest last. */
             denied?: string[];
+            /** @description The limit of the sandbox that killed the command, memory, or made it fail: disk, if it says that no space is left and the disk is full; pids, if it says that it cannot fork. */
             limitExceeded?: string;
             sandboxId: string;
         };
