@@ -1,12 +1,16 @@
-/** A table as CSV (RFC 4180). A text that a spreadsheet would take for a formula begins with an apostrophe. */
+/**
+ * A table as CSV (RFC 4180). An apostrophe is before each part of a text that a spreadsheet would take for a formula: at its
+ * beginning, and after a character that separates cells in spreadsheets of some languages.
+ */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n"
 }
 
 function cell(value: string | number): string {
   if (typeof value === "number") return String(value)
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+  const inner = value.replace(/[;\t\r\n](?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g, "$&'")
+  const safe = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(inner) ? `'${inner}` : inner
+  return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }
 
 /** Saves a text as a file of the browser's user. */
