@@ -185,7 +185,7 @@ var layers = []layer{
 	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/text"}},
 	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
-	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/history", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
+	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/turn", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},

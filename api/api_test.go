@@ -200,6 +200,8 @@ var types = map[string]any{
 	"NetworkState":         hutch.NetworkState{},
 	"Connection":           hutch.Connection{},
 	"ConnectionLog":        hutch.ConnectionLog{},
+	"StatsHistory":         hutch.StatsHistory{},
+	"StatsSample":          hutch.StatsSample{},
 	"TimelineEntry":        hutch.TimelineEntry{},
 	"TimelinePage":         hutch.TimelinePage{},
 	"Traffic":              hutch.Traffic{},
@@ -512,7 +514,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}, Histories: fixedRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -524,7 +526,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Links: links, Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Nodes: p, SSH: p, Pools: p, Checkpoints: p, Examiner: p, Audit: p, Timelines: p})
+	h := rest.NewHandler(p, rest.Options{Links: links, Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Nodes: p, SSH: p, Pools: p, Checkpoints: p, Examiner: p, Audit: p, Timelines: p, Histories: p})
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
@@ -963,6 +965,10 @@ func (fixedRecords) UsageHistory(context.Context, hutch.UsageQuery) ([]hutch.Usa
 
 func (fixedRecords) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	return out(hutch.StatsReport{Time: time.Unix(1, 0).UTC(), Full: true, Sandboxes: []hutch.Stats{{SandboxID: "user-42", Status: hutch.Running, Health: hutch.Healthy, Runtime: "gvisor"}}})
+}
+
+func (fixedRecords) StatsHistory(context.Context, string, hutch.StatsQuery) (hutch.StatsHistory, error) {
+	return hutch.StatsHistory{Step: 5, Samples: []hutch.StatsSample{{Time: time.Now(), CPU: 12.5, Memory: 64}}}, nil
 }
 
 func (fixedRecords) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {

@@ -20,6 +20,7 @@ type AuditRecord = audit.Record
 
 var (
 	_ hutch.Accounts    = (*Client)(nil)
+	_ hutch.Histories   = (*Client)(nil)
 	_ hutch.Pools       = (*Client)(nil)
 	_ hutch.Checkpoints = (*Client)(nil)
 	_ hutch.Examiner    = (*Client)(nil)
@@ -64,6 +65,25 @@ func (c *Client) Stats(ctx context.Context, req hutch.StatsRequest, out func(hut
 		return err
 	}
 	return out(report)
+}
+
+// StatsHistory implements hutch.Histories.
+func (c *Client) StatsHistory(ctx context.Context, sandbox string, q hutch.StatsQuery) (hutch.StatsHistory, error) {
+	values := url.Values{}
+	for name, value := range map[string]string{"since": timeOrEmpty(q.Since), "until": timeOrEmpty(q.Until)} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if q.Step > 0 {
+		values.Set("step", q.Step.String())
+	}
+	return call[hutch.StatsHistory](ctx, c, at("StatsHistory", sandbox).check(q.Check()).with(values), nil)
+}
+
+// StatsHistory returns what the sandbox used over time.
+func (s *Sandbox) StatsHistory(ctx context.Context, q hutch.StatsQuery) (hutch.StatsHistory, error) {
+	return s.client.StatsHistory(ctx, s.ID, q)
 }
 
 // Version returns the version of the server. Any valid token can read it.

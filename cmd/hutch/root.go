@@ -66,7 +66,7 @@ func newRoot(std streams) *cobra.Command {
 	for _, command := range []func(*home, streams) *cobra.Command{
 		newLogin, newContext, newDown, newCreate, newUpdate, newInspect, newServe, newConfig,
 		newConversation, newRun, newAsk, newMonitor, newMCP, newDoctor, newExec, newCode, newList,
-		newRemove, newGit, newVersion, newAudit, newTimeline, newUsage, newTop, newPool, newShell, newPs,
+		newRemove, newGit, newVersion, newAudit, newTimeline, newUsage, newTop, newStats, newPool, newShell, newPs,
 		newStart, newLogs, newKill, newLanguages, newToken, newOwner, newShare, newSecret, newAuthority,
 		newStore, newInstallation, newNode, newBackup, newVolume, newImage, newBuild, newCopy, newFS,
 		newWatch, newWatchLink, newExpose, newUnexpose, newPorts, newForward, newScreen, newSSH,

@@ -19,7 +19,7 @@ var groups = []struct {
 }{
 	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
-	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share timeline top monitor usage"},
+	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share timeline top stats monitor usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill watch-link screen"},
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
@@ -49,7 +49,6 @@ var foreignWords = map[string]string{
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
 	"load": "`hutch image load FILE` reads an image", "save": "`hutch image save IMAGE` writes an image", "tag": "`hutch image tag IMAGE NAME` names an image",
 	"logout": "`hutch context rm NAME` forgets a server",
-	"stats":  "`hutch top` shows what sandboxes use",
 	"cat":    "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch timeline SANDBOX` shows what happened in it, and `hutch audit` what was done on the server",
 	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",
 	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",

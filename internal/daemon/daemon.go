@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"hutch"
 	"hutch/internal/ask"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
@@ -88,6 +89,7 @@ type Daemon struct {
 	tls            *tls.Config // nil for none
 	audit          *audit.Log
 	timeline       *timeline.Timelines
+	history        hutch.Histories // nil on a server of conversations
 	metrics        *metrics.Metrics
 	traffic        *metrics.Traffic
 	answers        *metrics.Answers
@@ -146,6 +148,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"start the engine", d.startEngine},
 		{"remove unused images", d.keepImagesSwept},
 		{"end broken builds", d.sweepBuilds},
+		{"continue the history of use", d.openHistory},
 		{"open the metrics and traces", d.openMonitors},
 		{"join the fleet", d.openFleet},
 		{"open the backups", d.openBackups},

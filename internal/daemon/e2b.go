@@ -11,8 +11,6 @@ import (
 	"hutch/internal/compat/e2b/envd"
 	"hutch/internal/compat/e2b/interpreter"
 	"hutch/internal/compat/e2b/seam"
-	"hutch/internal/datadir"
-	"hutch/internal/history"
 	"hutch/internal/preview"
 )
 
@@ -29,11 +27,9 @@ func (d *Daemon) openE2B(context.Context) error {
 	if err != nil {
 		return err
 	}
-	past := history.New(d.engine, datadir.Metrics(d.dir), d.log)
-	d.runs(past.Run)
 	opt := e2b.Options{
 		Uploads: uploads, MaxTimeout: d.cfg.Sandboxes.MaxTimeout,
-		Service: d.policy, Images: d.policy, Accounts: d.policy, Timelines: d.policy, Volumes: d.policy, Secrets: d.policy, History: past, Records: d.everywhere().service.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
+		Service: d.policy, Images: d.policy, Accounts: d.policy, Timelines: d.policy, Volumes: d.policy, Secrets: d.policy, Histories: d.everywhere().histories, Records: d.everywhere().service.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
 		Domain: strings.ToLower(d.cfg.E2B), Log: d.log, Services: d.e2bServices(),
 	}
 	if opt.Domain != "" {

@@ -93,7 +93,7 @@ func (d *Daemon) openFleet(ctx context.Context) error {
 	d.log.Info("a node of a fleet", "node", d.identity.Node, "address", address)
 	return d.fleet.Open(l, rest.Options{
 		Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Pools: d.engine, Timelines: d.timeline,
-		Version: d.cfg.Version,
+		Histories: d.history, Version: d.cfg.Version,
 	}, forCallers(pressure.Total()))
 }
 
@@ -216,13 +216,14 @@ type scope struct {
 	volumes   hutch.Volumes
 	accounts  hutch.Accounts
 	timelines hutch.Timelines
+	histories hutch.Histories
 	record    wrap.Hook // record of timelines, where the node of the sandbox does not do it
 }
 
 func (d *Daemon) everywhere() scope {
-	s := scope{d.redacted, d.engine, d.images, d.volumeVerbs(), d.engine, d.timeline, d.timeline.Around}
+	s := scope{d.redacted, d.engine, d.images, d.volumeVerbs(), d.engine, d.timeline, d.history, d.timeline.Around}
 	if f := d.fleet; f != nil {
-		s = scope{f, f, f.Images(s.images), f.Volumes(s.volumes), f.Accounts(s.accounts), f.Timelines(s.timelines), nil}
+		s = scope{f, f, f.Images(s.images), f.Volumes(s.volumes), f.Accounts(s.accounts), f.Timelines(s.timelines), f.Histories(s.histories), nil}
 	}
 	return s
 }

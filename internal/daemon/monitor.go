@@ -13,6 +13,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/fleet"
+	"hutch/internal/history"
 	"hutch/internal/metrics"
 	"hutch/internal/problem"
 	"hutch/internal/secret"
@@ -63,6 +64,17 @@ func (d *Daemon) openTimelines(context.Context) (err error) {
 		d.runs(d.timeline.Run)
 	}
 	return err
+}
+
+// openHistory continues what is known about the past use of sandboxes. A server of conversations has no API that shows it.
+func (d *Daemon) openHistory(context.Context) error {
+	if d.cfg.Conversations.Only {
+		return nil
+	}
+	past := history.New(history.Options{Accounts: d.engine, Sandbox: d.engine.Sandbox, File: datadir.Metrics(d.dir), Log: d.log})
+	d.runs(past.Run)
+	d.history = past
+	return nil
 }
 
 // redactFor removes the secrets of an owner from a text that the owner reads.

@@ -112,7 +112,7 @@ func (d *Daemon) openPolicy(ctx context.Context) (err error) {
 		Volumes: all.volumes, Accounts: all.accounts, Owners: d.ownerVerbs(), Nodes: nodes, SSH: d.sshKeys,
 		Pools: d.engine, Checkpoints: d.engine, Examiner: d.newExaminer(), Questions: d.questions, Audit: d.audit,
 		Observer: d.observers, Operations: d.operations, Grants: d.store.Collection("grants"),
-		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: all.timelines, Record: all.record, Log: d.log,
+		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: all.timelines, Histories: all.histories, Record: all.record, Log: d.log,
 	})
 	return err
 }

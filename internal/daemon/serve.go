@@ -127,7 +127,7 @@ func (d *Daemon) surfaces() surfaces {
 		rest: rest.NewHandler(d.policy, rest.Options{
 			Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy,
 			Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Nodes: d.policy, SSH: d.policy, Pools: d.policy,
-			Checkpoints: d.policy, Examiner: d.policy, Audit: d.policy, Timelines: d.policy, Links: d.links,
+			Checkpoints: d.policy, Examiner: d.policy, Audit: d.policy, Timelines: d.policy, Histories: d.policy, Links: d.links,
 			Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins,
 		}),
 	}

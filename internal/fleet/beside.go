@@ -51,6 +51,28 @@ func (t timelines) Timeline(ctx context.Context, sandbox string, q hutch.Timelin
 	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
 }
 
+// Histories returns what the sandboxes of all nodes used: the samples are on the node of the sandbox.
+func (f *Fleet) Histories(here hutch.Histories) hutch.Histories { return histories{f, here} }
+
+type histories struct {
+	f    *Fleet
+	here hutch.Histories
+}
+
+// StatsHistory implements hutch.Histories.
+func (h histories) StatsHistory(ctx context.Context, sandbox string, q hutch.StatsQuery) (past hutch.StatsHistory, err error) {
+	type key struct{}
+	err = h.f.lead(ctx, verb.Call{Verb: "StatsHistory", Sandbox: sandbox, Request: q}, func(ctx context.Context) (err error) {
+		if p, ok := ctx.Value(key{}).(*peer); ok {
+			past, err = p.StatsHistory(ctx, sandbox, q)
+		} else {
+			past, err = h.here.StatsHistory(ctx, sandbox, q)
+		}
+		return err
+	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
+	return past, err
+}
+
 // Accounts returns the use of the sandboxes of all nodes.
 func (f *Fleet) Accounts(here hutch.Accounts) hutch.Accounts { return accounts{f, here} }
 

@@ -8,6 +8,7 @@ package history
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -24,19 +25,20 @@ const (
 	retry = time.Second
 )
 
-// Sample is what a sandbox used at a moment, or on average from then until the next sample.
-type Sample struct {
-	Time   time.Time
-	CPU    float64 // percent of one core
-	Memory float64 // MiB
-	Disk   float64 // MiB
+// Options configure a history. Accounts and Sandbox are required.
+type Options struct {
+	// Accounts reports what all sandboxes use.
+	Accounts hutch.Accounts
+	// Sandbox finds a sandbox of the caller without waking it.
+	Sandbox func(ctx context.Context, id string) (hutch.Sandbox, error)
+	// File is where the history is stored, and continued from; empty stores nothing.
+	File string
+	Log  *slog.Logger
 }
 
 // History has the samples of all sandboxes that exist.
 type History struct {
-	accounts hutch.Accounts
-	file     string
-	log      *slog.Logger
+	opt Options
 
 	mu   sync.Mutex
 	rows map[name]*row
@@ -47,6 +49,7 @@ type name struct{ owner, sandbox string }
 // row is one sandbox: its current use, and its past use.
 type row struct {
 	now     hutch.Stats
+	before  hutch.Stats // at the last reading: network traffic is the difference
 	samples []reading
 	each    int // readings in a full sample
 }
@@ -54,14 +57,16 @@ type row struct {
 // reading is a sample in a few bytes. The file has the same form.
 type reading struct {
 	Unix              int64
-	CPU, Memory, Disk float32 // averages of as many readings
+	CPU, Memory, Disk float32 // averages of as many readings, as are the rates
+	Sent, Received    float32 // bytes per second
 	Of                int32
 }
 
-// New returns a history of the use that accounts reports. It continues the history in the file, if the file exists;
-// with an empty name nothing is stored.
-func New(accounts hutch.Accounts, file string, log *slog.Logger) *History {
-	h := &History{accounts: accounts, file: file, log: log, rows: map[name]*row{}}
+var _ hutch.Histories = (*History)(nil)
+
+// New returns a history. It continues the history in the file, if the file exists.
+func New(opt Options) *History {
+	h := &History{opt: opt, rows: map[name]*row{}}
 	h.load()
 	return h
 }
@@ -90,11 +95,11 @@ func (h *History) Run(ctx context.Context) {
 // follow keeps the current use of sandboxes up to date.
 func (h *History) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := h.accounts.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: hutch.InSeconds(Step)}, h.take)
+		err := h.opt.Accounts.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: hutch.InSeconds(Step)}, h.take)
 		if ctx.Err() != nil {
 			return
 		}
-		h.log.Warn("follow what sandboxes use", "err", err)
+		h.opt.Log.Warn("follow what sandboxes use", "err", err)
 		select {
 		case <-time.After(retry):
 		case <-ctx.Done():
@@ -115,8 +120,10 @@ func (h *History) take(report hutch.StatsReport) error {
 			delete(h.rows, key)
 			continue
 		case r == nil || r.now.CreatedAt.UnixMilli() != s.CreatedAt.UnixMilli(): // an id can be used again
-			r = &row{each: 1}
+			r = &row{each: 1, before: s}
 			h.rows[key] = r
+		case r.before.SandboxID == "": // from the file
+			r.before = s
 		}
 		r.now = s
 		there[key] = true
@@ -135,9 +142,19 @@ func (h *History) read(at time.Time) {
 	defer h.mu.Unlock()
 	for _, r := range h.rows {
 		if r.now.Status == hutch.Running {
-			r.add(reading{at.Unix(), float32(r.now.CPU), float32(r.now.Memory), float32(r.now.Disk), 1})
+			r.add(r.reading(at))
 		}
 	}
+}
+
+func (r *row) reading(at time.Time) reading {
+	rate := func(now, before int64) float32 { return float32(max(0, now-before)) / float32(Step.Seconds()) }
+	x := reading{
+		Unix: at.Unix(), CPU: float32(r.now.CPU), Memory: float32(r.now.Memory), Disk: float32(r.now.Disk),
+		Sent: rate(r.now.NetworkSent, r.before.NetworkSent), Received: rate(r.now.NetworkReceived, r.before.NetworkReceived), Of: 1,
+	}
+	r.before = r.now
+	return x
 }
 
 func (r *row) add(x reading) {
@@ -165,23 +182,61 @@ func (r *row) halve() {
 func (x reading) with(y reading) reading {
 	n := float32(x.Of + y.Of)
 	mean := func(a, b float32) float32 { return (a*float32(x.Of) + b*float32(y.Of)) / n }
-	return reading{x.Unix, mean(x.CPU, y.CPU), mean(x.Memory, y.Memory), mean(x.Disk, y.Disk), x.Of + y.Of}
+	return reading{x.Unix, mean(x.CPU, y.CPU), mean(x.Memory, y.Memory), mean(x.Disk, y.Disk), mean(x.Sent, y.Sent), mean(x.Received, y.Received), x.Of + y.Of}
 }
 
-// Of returns the samples of a sandbox from one moment to another, both included, oldest first. While a sandbox sleeps,
-// it has no samples.
-func (h *History) Of(owner, sandbox string, from, to time.Time) []Sample {
+// StatsHistory implements hutch.Histories. While a sandbox sleeps, it has no samples.
+func (h *History) StatsHistory(ctx context.Context, sandbox string, q hutch.StatsQuery) (hutch.StatsHistory, error) {
+	if err := q.Check(); err != nil {
+		return hutch.StatsHistory{}, err
+	}
+	sb, err := h.opt.Sandbox(ctx, sandbox)
+	if err != nil {
+		return hutch.StatsHistory{}, err
+	}
+	readings, step := h.between(sb, q.Since, q.Until)
+	if q.Step.Duration() > step {
+		step = q.Step.Duration()
+		readings = merged(readings, step)
+	}
+	past := hutch.StatsHistory{Step: hutch.InSeconds(step), Samples: []hutch.StatsSample{}}
+	for _, x := range readings {
+		past.Samples = append(past.Samples, hutch.StatsSample{
+			Time: time.Unix(x.Unix, 0).UTC(), CPU: tenths(x.CPU), Memory: tenths(x.Memory), Disk: tenths(x.Disk), SendRate: tenths(x.Sent), ReceiveRate: tenths(x.Received),
+		})
+	}
+	return past, nil
+}
+
+func tenths(x float32) float64 { return math.Round(float64(x)*10) / 10 }
+
+// between returns the readings of a sandbox in a time, and the time between two of them.
+func (h *History) between(sb hutch.Sandbox, since, until time.Time) (found []reading, step time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rows[name{owner, sandbox}]
-	if r == nil {
-		return nil
+	r := h.rows[name{sb.Owner, sb.ID}]
+	if r == nil || r.now.CreatedAt.UnixMilli() != sb.CreatedAt.UnixMilli() {
+		return nil, Step
 	}
-	var found []Sample
 	for _, x := range r.samples {
-		if x.Unix >= from.Unix() && x.Unix <= to.Unix() {
-			found = append(found, Sample{time.Unix(x.Unix, 0).UTC(), float64(x.CPU), float64(x.Memory), float64(x.Disk)})
+		at := time.Unix(x.Unix, 0)
+		if !at.Before(since.Truncate(time.Second)) && (until.IsZero() || !at.After(until)) {
+			found = append(found, x)
 		}
 	}
-	return found
+	return found, time.Duration(r.each) * Step
+}
+
+// merged merges the readings of each step. Steps begin at multiples of their length in Unix time, so that each call gets
+// the same ones.
+func merged(list []reading, step time.Duration) (all []reading) {
+	number := func(x reading) int64 { return x.Unix * int64(time.Second) / int64(step) }
+	for _, x := range list {
+		if last := len(all) - 1; last >= 0 && number(all[last]) == number(x) {
+			all[last] = all[last].with(x)
+			continue
+		}
+		all = append(all, x)
+	}
+	return all
 }

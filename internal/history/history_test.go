@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 // meter is a hutch.Accounts that reports the figures of a test.
@@ -42,7 +43,7 @@ func stats(owner, id string, cpu float64, status hutch.Status) hutch.Stats {
 func run(t *testing.T, test func(t *testing.T, h *History, m meter)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter{reports: make(chan hutch.StatsReport), fails: make(chan error)}
-		h := New(m, "", slog.New(slog.DiscardHandler))
+		h := open(m, "", slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan bool)
 		go func() { h.Run(ctx); close(ended) }()
@@ -52,8 +53,24 @@ func run(t *testing.T, test func(t *testing.T, h *History, m meter)) {
 	})
 }
 
-func all(h *History, owner, id string) []Sample {
-	return h.Of(owner, id, time.Time{}, time.Now().Add(time.Hour))
+// open opens a history of the sandboxes that m reports. Each was created when stats says.
+func open(m meter, file string, log *slog.Logger) *History {
+	return New(Options{Accounts: m, File: file, Log: log, Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) {
+		owner, _ := caller.OwnerOf(ctx)
+		return hutch.Sandbox{ID: id, Owner: owner.ID, CreatedAt: time.Unix(1, 0)}, nil
+	}})
+}
+
+func of(h *History, owner, id string, q hutch.StatsQuery) []hutch.StatsSample {
+	past, err := h.StatsHistory(caller.WithOwner(context.Background(), caller.Owner{ID: owner}), id, q)
+	if err != nil {
+		panic(err)
+	}
+	return past.Samples
+}
+
+func all(h *History, owner, id string) []hutch.StatsSample {
+	return of(h, owner, id, hutch.StatsQuery{})
 }
 
 // pass lets time pass, and a little more, so that a reading at its end is done.
@@ -72,7 +89,7 @@ func TestReadings(t *testing.T) {
 		if len(got) != 3 || got[0].CPU != 10 || got[2].CPU != 50 || got[2].Memory != 100 || got[2].Disk != 3 || got[1].Time.Sub(got[0].Time) != Step {
 			t.Errorf("%+v", got)
 		}
-		if got := h.Of("ada", "a", began.Add(2*Step), began.Add(2*Step)); len(got) != 1 || !got[0].Time.Equal(began.Add(2*Step)) {
+		if got := of(h, "ada", "a", hutch.StatsQuery{Since: began.Add(2 * Step), Until: began.Add(2 * Step)}); len(got) != 1 || !got[0].Time.Equal(began.Add(2*Step)) {
 			t.Errorf("of one moment: %+v", got)
 		}
 		if got := len(all(h, "eve", "a")); got != 2 {
@@ -94,13 +111,16 @@ func TestGone(t *testing.T) {
 		next.CreatedAt = time.Unix(2, 0)
 		m.reports <- hutch.StatsReport{Sandboxes: []hutch.Stats{stats("ada", "a", 0, hutch.Destroyed), next}}
 		pass(Step)
-		if got := all(h, "ada", "c"); len(all(h, "ada", "a")) > 0 || len(got) != 1 || got[0].CPU != 7 {
+		if got := h.rows[name{"ada", "c"}].samples; len(all(h, "ada", "a")) > 0 || len(got) != 1 || got[0].CPU != 7 {
 			t.Errorf("%+v, and %+v of a later sandbox of the id", all(h, "ada", "a"), got)
+		}
+		if got := all(h, "ada", "c"); len(got) > 0 { // the sandbox that open knows is the earlier one
+			t.Errorf("%+v of another sandbox of the id", got)
 		}
 		m.fails <- errors.New("the engine is busy")
 		m.reports <- hutch.StatsReport{Full: true, Sandboxes: []hutch.Stats{next}}
 		synctest.Wait()
-		if len(h.rows) != 1 || len(all(h, "ada", "c")) != 1 {
+		if len(h.rows) != 1 || len(h.rows[name{"ada", "c"}].samples) != 1 {
 			t.Errorf("%d sandboxes have samples after a full report of one", len(h.rows))
 		}
 	})
@@ -128,5 +148,50 @@ func TestBounded(t *testing.T) {
 	}
 	if n != readings || r.samples[0].Unix != 0 || len(r.samples) < maxSamples/2 || math.Abs(total-sum) > sum/1000 {
 		t.Errorf("%d samples of %d readings, average %v, not %v", len(r.samples), n, total/readings, sum/readings)
+	}
+}
+
+// Steps merge samples, and each call has the same steps. Network traffic is shown as its rate.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, h *History, m meter) {
+		x := stats("ada", "a", 10, hutch.Running)
+		x.NetworkSent, x.NetworkReceived = 1000, 1<<40 // before it was followed
+		m.reports <- hutch.StatsReport{Full: true, Sandboxes: []hutch.Stats{x}}
+		pass(Step)
+		x.CPU, x.NetworkSent = 30, 1000+100*int64(Step.Seconds())
+		m.reports <- hutch.StatsReport{Sandboxes: []hutch.Stats{x}}
+		pass(11 * Step)
+		ctx := caller.WithOwner(t.Context(), caller.Owner{ID: "ada"})
+		fine, err := h.StatsHistory(ctx, "a", hutch.StatsQuery{})
+		if err != nil || fine.Step.Duration() != Step || len(fine.Samples) != 12 || fine.Samples[0].SendRate != 0 || fine.Samples[1].SendRate != 100 || fine.Samples[2].SendRate != 0 || fine.Samples[1].ReceiveRate != 0 {
+			t.Fatalf("%+v, %v", fine, err)
+		}
+		coarse, err := h.StatsHistory(ctx, "a", hutch.StatsQuery{Step: 30})
+		if err != nil || coarse.Step != 30 || len(coarse.Samples) > 3 || len(coarse.Samples) < 2 {
+			t.Fatalf("%+v, %v", coarse, err)
+		}
+		last := coarse.Samples[len(coarse.Samples)-1]
+		if last.CPU != 30 || last.Time.Unix()%30 >= 5 {
+			t.Errorf("the last step is %+v", last)
+		}
+		if again, _ := h.StatsHistory(ctx, "a", hutch.StatsQuery{Step: 30, Since: last.Time}); len(again.Samples) != 1 || again.Samples[0] != last {
+			t.Errorf("asked again: %+v, not %+v", again.Samples, last)
+		}
+		for _, q := range []hutch.StatsQuery{{Step: -1}, {Step: hutch.Seconds(math.NaN())}, {Step: 1e9}, {Since: time.Unix(5, 0), Until: time.Unix(4, 0)}} {
+			if _, err := h.StatsHistory(ctx, "a", q); !errors.Is(err, hutch.Invalid) {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	})
+}
+
+// A sandbox that the caller does not have has no history, and the error is that of the sandbox.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	missing := hutch.Errorf(hutch.NotFound, "there is no sandbox")
+	h := New(Options{Accounts: meter{}, Log: slog.New(slog.DiscardHandler), Sandbox: func(context.Context, string) (hutch.Sandbox, error) { return hutch.Sandbox{}, missing }})
+	if _, err := h.StatsHistory(t.Context(), "a", hutch.StatsQuery{}); err != missing {
+		t.Error(err)
 	}
 }

@@ -26,16 +26,16 @@ type savedRow struct {
 
 // save writes the file.
 func (h *History) save() {
-	if h.file == "" {
+	if h.opt.File == "" {
 		return
 	}
 	var b bytes.Buffer
 	err := gob.NewEncoder(&b).Encode(h.export())
 	if err == nil {
-		err = durable.Replace(h.file, b.Bytes())
+		err = durable.Replace(h.opt.File, b.Bytes())
 	}
 	if err != nil {
-		h.log.Warn("keep what sandboxes used", "err", err)
+		h.opt.Log.Warn("keep what sandboxes used", "err", err)
 	}
 }
 
@@ -51,10 +51,10 @@ func (h *History) export() []savedRow {
 
 // load reads the file. Unreadable samples are dropped, so that the server can start without them.
 func (h *History) load() {
-	if h.file == "" {
+	if h.opt.File == "" {
 		return
 	}
-	content, err := os.ReadFile(h.file)
+	content, err := os.ReadFile(h.opt.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -63,7 +63,7 @@ func (h *History) load() {
 		err = gob.NewDecoder(bytes.NewReader(content)).Decode(&rows)
 	}
 	if err != nil {
-		h.log.Warn("read what sandboxes used before", "err", err)
+		h.opt.Log.Warn("read what sandboxes used before", "err", err)
 		return
 	}
 	for _, s := range rows {

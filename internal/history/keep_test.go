@@ -21,7 +21,7 @@ func TestKept(t *testing.T) {
 	lives := func(t *testing.T, test func(t *testing.T, h *History, m meter)) {
 		synctest.Test(t, func(t *testing.T) {
 			m := meter{reports: make(chan hutch.StatsReport), fails: make(chan error)}
-			h := New(m, file, slog.New(slog.DiscardHandler))
+			h := open(m, file, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan bool)
 			go func() { h.Run(ctx); close(ended) }()
@@ -33,7 +33,7 @@ func TestKept(t *testing.T) {
 	lives(t, func(t *testing.T, h *History, m meter) {
 		m.reports <- hutch.StatsReport{Full: true, Sandboxes: []hutch.Stats{stats("ada", "a", 10, hutch.Running), stats("ada", "b", 10, hutch.Running)}}
 		pass(saveEvery)
-		killed := New(m, file, slog.New(slog.DiscardHandler))
+		killed := open(m, file, slog.New(slog.DiscardHandler))
 		if got := all(killed, "ada", "a"); len(got) < int(saveEvery/Step)-1 {
 			t.Errorf("after it is killed: %d samples", len(got))
 		}
@@ -62,12 +62,12 @@ func TestBadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	h := New(meter{}, file, slog.New(slog.NewTextHandler(&log, nil)))
+	h := open(meter{}, file, slog.New(slog.NewTextHandler(&log, nil)))
 	if len(h.rows) > 0 || !strings.Contains(log.String(), "read what sandboxes used before") {
 		t.Errorf("%d rows, log %q", len(h.rows), log.String())
 	}
 	h.save()
-	if again := New(meter{}, file, slog.New(slog.NewTextHandler(&log, nil))); len(again.rows) > 0 || strings.Count(log.String(), "\n") != 1 {
+	if again := open(meter{}, file, slog.New(slog.NewTextHandler(&log, nil))); len(again.rows) > 0 || strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("%d rows, log %q", len(again.rows), log.String())
 	}
 }

@@ -58,6 +58,8 @@ type Options struct {
 	// Timelines show what happened in sandboxes. Record writes each call that policy allows to them; nil for none.
 	Timelines hutch.Timelines
 	Record    wrap.Hook
+	// Histories show what sandboxes used over time.
+	Histories hutch.Histories
 	// Observer gets every call; nil for none.
 	Observer audit.Observer
 	// Redact removes secrets from a call's target before the observer sees it; nil changes nothing.
@@ -103,6 +105,7 @@ var (
 
 	_ hutch.Questions = (*Policy)(nil)
 	_ hutch.Timelines = (*Policy)(nil)
+	_ hutch.Histories = (*Policy)(nil)
 )
 
 // New returns a policy that wraps next.

@@ -109,7 +109,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
 	opt.Backups, opt.Images, opt.Volumes, opt.Owners, opt.Nodes = noBackups{}, noImages{}, noVolumes{}, noOwners{}, noNodes{}
-	opt.Questions, opt.Timelines, opt.SSH = noQuestions{}, noTimelines{}, noSSH{}
+	opt.Questions, opt.Timelines, opt.Histories, opt.SSH = noQuestions{}, noTimelines{}, noHistories{}, noSSH{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -171,6 +171,12 @@ type noTimelines struct{}
 
 func (noTimelines) Timeline(context.Context, string, hutch.TimelineQuery, func(hutch.TimelineEntry) error) error {
 	return nil
+}
+
+type noHistories struct{}
+
+func (noHistories) StatsHistory(context.Context, string, hutch.StatsQuery) (hutch.StatsHistory, error) {
+	return hutch.StatsHistory{}, nil
 }
 
 type noOwners struct{}
@@ -240,7 +246,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Histories](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -258,7 +264,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Histories](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -274,10 +280,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts DiffSnapshot GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadClipboard ReadFile ReadVolume Sandbox Sandboxes Screen Screenshot SearchFiles Snapshots Stat Timeline ValidatePortToken ViewScreen Volume Volumes Wait Watch WatchPorts",
+		hutch.ScopeRead: "Backups Connections Contexts DiffSnapshot GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadClipboard ReadFile ReadVolume Sandbox Sandboxes Screen Screenshot SearchFiles Snapshots Stat StatsHistory Timeline ValidatePortToken ViewScreen Volume Volumes Wait Watch WatchPorts",
 		hutch.ScopeExec: "AddSSHKey Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts ControlScreen Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network OpenURL Pause Ports Process Processes PruneImages PullImage PushImage " +
-			"ReadClipboard Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Screen Screenshot Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess StartScreen TagImage TagSnapshot Timeline Unshare Update ValidatePortToken ViewScreen Volume Volumes Wait WatchPorts WriteClipboard",
-		hutch.ScopeFiles: "AddSSHKey Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume DiffSnapshot EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
+			"ReadClipboard Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Screen Screenshot Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess StartScreen StatsHistory TagImage TagSnapshot Timeline Unshare Update ValidatePortToken ViewScreen Volume Volumes Wait WatchPorts WriteClipboard",
+		hutch.ScopeFiles: "AddSSHKey Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume DiffSnapshot EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat StatsHistory SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CordonNode CreateToken DeleteOwner DrainNode Node Nodes Owners RemoveNode RevokeToken RotateToken Token Tokens UncordonNode",
 	}
@@ -286,7 +292,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, fakeengine.Start(t), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Histories](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

@@ -54,6 +54,13 @@ func (p *Policy) Timeline(ctx context.Context, sandbox string, q hutch.TimelineQ
 	})
 }
 
+// StatsHistory implements hutch.Histories.
+func (p *Policy) StatsHistory(ctx context.Context, sandbox string, q hutch.StatsQuery) (hutch.StatsHistory, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "StatsHistory", Sandbox: sandbox, Request: q}, func(ctx context.Context) (hutch.StatsHistory, error) {
+		return p.opt.Histories.StatsHistory(ctx, sandbox, q)
+	})
+}
+
 // Pool implements hutch.Pools.
 func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)

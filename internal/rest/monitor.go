@@ -82,6 +82,16 @@ func (h *Handler) stats(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(report, err)
 }
 
+func (h *Handler) statsHistory(w http.ResponseWriter, r *http.Request) {
+	p := paramsOf(r, "since", "until", "step")
+	q := hutch.StatsQuery{Since: p.moment("since"), Until: p.moment("until"), Step: p.seconds("step")}
+	if p.err != nil {
+		h.fail(w, r, p.err)
+		return
+	}
+	reply(h, w, r)(h.histories.StatsHistory(r.Context(), r.PathValue("id"), q))
+}
+
 func (h *Handler) followStats(w http.ResponseWriter, r *http.Request, req hutch.StatsRequest) {
 	es := h.events(w, r)
 	defer es.Close()

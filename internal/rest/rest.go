@@ -34,7 +34,7 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Checkpoints, Examiner, Timelines and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Checkpoints, Examiner, Timelines, Histories and Audit.
 	Backups     hutch.Backups
 	Images      hutch.Images
 	Volumes     hutch.Volumes
@@ -48,6 +48,7 @@ type Options struct {
 	Audit       audit.Reader
 
 	Timelines hutch.Timelines
+	Histories hutch.Histories
 	// Links share terminals; without them, their requests are Unsupported.
 	Links *watchlink.Links
 	// Version is the answer of GET /v1/version.
@@ -74,6 +75,7 @@ type Handler struct {
 	examiner    hutch.Examiner
 	audit       audit.Reader
 	timeline    hutch.Timelines
+	histories   hutch.Histories
 	links       *watchlink.Links
 	version     hutch.Version
 	log         *slog.Logger
@@ -97,7 +99,7 @@ const closeTimeout = 3 * time.Second
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, nodes: opt.Nodes, ssh: opt.SSH, pools: opt.Pools, checkpoints: opt.Checkpoints, examiner: opt.Examiner, audit: opt.Audit, timeline: opt.Timelines, links: opt.Links, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, nodes: opt.Nodes, ssh: opt.SSH, pools: opt.Pools, checkpoints: opt.Checkpoints, examiner: opt.Examiner, audit: opt.Audit, timeline: opt.Timelines, histories: opt.Histories, links: opt.Links, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}

@@ -84,6 +84,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	add(h.sharing != nil, map[string]http.HandlerFunc{"Share": posts(h, t.share), "Unshare": t.unshare, "Grants": t.grants})
 	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
 	add(h.timeline != nil, map[string]http.HandlerFunc{"Timeline": h.readTimeline})
+	add(h.histories != nil, map[string]http.HandlerFunc{"StatsHistory": h.statsHistory})
 	add(h.owners != nil, map[string]http.HandlerFunc{"Owners": h.listOwners, "DeleteOwner": h.deleteOwner})
 	n := nodeRoutes{h}
 	add(h.nodes != nil, map[string]http.HandlerFunc{

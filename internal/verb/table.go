@@ -214,6 +214,9 @@ var table = []Verb{
 	// Timelines. Only the owner may see the calls of other callers.
 	owning("Timeline", follow, "GET "+sandbox+"/timeline").looks(),
 
+	// Histories
+	looking("StatsHistory", see, "GET "+sandbox+"/stats"),
+
 	// SSH. A key has the rights of its owner's token, so the verbs accept any token that has a right there.
 	serving("SSHServer", byKey, "GET "+ssh).looks(),
 	keeping("AddSSHKey", byKey, "POST "+ssh+"/keys"),

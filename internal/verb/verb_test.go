@@ -19,7 +19,7 @@ func TestTableIsTheInterfaces(t *testing.T) {
 	var methods, rows []string
 	for _, i := range []reflect.Type{
 		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Sharing](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Accounts](),
-		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Images](), reflect.TypeFor[hutch.Volumes](), reflect.TypeFor[hutch.Pools](), reflect.TypeFor[hutch.Checkpoints](), reflect.TypeFor[hutch.Examiner](), reflect.TypeFor[hutch.Owners](), reflect.TypeFor[hutch.Nodes](), reflect.TypeFor[hutch.Timelines](), reflect.TypeFor[hutch.Questions](), reflect.TypeFor[hutch.SSH](),
+		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Images](), reflect.TypeFor[hutch.Volumes](), reflect.TypeFor[hutch.Pools](), reflect.TypeFor[hutch.Checkpoints](), reflect.TypeFor[hutch.Examiner](), reflect.TypeFor[hutch.Owners](), reflect.TypeFor[hutch.Nodes](), reflect.TypeFor[hutch.Timelines](), reflect.TypeFor[hutch.Histories](), reflect.TypeFor[hutch.Questions](), reflect.TypeFor[hutch.SSH](),
 	} {
 		for m := range i.Methods() {
 			methods = append(methods, m.Name)

@@ -325,6 +325,16 @@ func TestAnyNode(t *testing.T) {
 	if err := c.Timeline(t.Context(), id, hutch.TimelineQuery{}, func(hutch.TimelineEntry) error { entries++; return nil }); err != nil || entries == 0 {
 		t.Errorf("%d entries of the timeline, %v", entries, err)
 	}
+	// Samples of what a sandbox used are on its node, and can be read on each.
+	for _, n := range []*node{a, b, c} {
+		eventually(t, "node "+n.name+" returns what the sandbox used", func() bool {
+			past, err := n.StatsHistory(t.Context(), id, hutch.StatsQuery{})
+			return err == nil && len(past.Samples) > 0
+		})
+	}
+	if _, err := other.StatsHistory(t.Context(), id, hutch.StatsQuery{}); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("what another owner's sandbox used: %v", err)
+	}
 }
 
 // WriteFileString writes a small file.

@@ -211,6 +211,9 @@ var table = map[string]call{
 	"readStats": on(func(c calls, ctx context.Context, _ arguments) (hutch.StatsReport, error) {
 		return c.stats(ctx, hutch.StatsRequest{})
 	}),
+	"readStatsHistory": on(func(c calls, ctx context.Context, a arguments) (hutch.StatsHistory, error) {
+		return c.StatsHistory(ctx, a.id(), hutch.StatsQuery{Step: request[hutch.StatsQuery](a).Step})
+	}),
 	"watchStats": on(func(c calls, ctx context.Context, a arguments) (hutch.StatsReport, error) {
 		return c.stats(ctx, hutch.StatsRequest{Follow: true, Interval: request[hutch.StatsRequest](a).Interval})
 	}),

@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -40,6 +41,7 @@ import (
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
+	"hutch/internal/history"
 	"hutch/internal/hutchtest"
 	"hutch/internal/image"
 	"hutch/internal/images"
@@ -100,6 +102,16 @@ func open(t *testing.T) *testServer {
 	})
 }
 
+// followUse begins to keep what the sandboxes of e use.
+func followUse(t *testing.T, e *engine.Engine) hutch.Histories {
+	past := history.New(history.Options{Accounts: e, Sandbox: e.Sandbox, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { past.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return past
+}
+
 func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Engine) *testServer {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,14 +154,14 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		Questions: asks,
 		Tokens:    tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
 			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, Keys: keys.DeleteKeys, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
-		}), SSH: keys, Pools: e, Audit: record, Observer: record, Timelines: times, Record: times.Around,
+		}), SSH: keys, Pools: e, Audit: record, Observer: record, Timelines: times, Record: times.Around, Histories: followUse(t, e),
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
 	links, err := watchlink.Open(t.Context(), watchlink.Options{Processes: p, Holder: tokens.Holder})
 	must(t, err)
-	h := &testServer{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p, Links: links})}
+	h := &testServer{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p, Histories: p, Links: links})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)

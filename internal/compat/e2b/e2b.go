@@ -34,7 +34,6 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
-	"hutch/internal/history"
 )
 
 // Options are the settings of a server. Fields that can be nil or empty say so.
@@ -47,8 +46,8 @@ type Options struct {
 	Timelines hutch.Timelines
 	Volumes   hutch.Volumes
 	Secrets   hutch.Secrets
-	// History has past metrics; it can be nil.
-	History *history.History
+	// Histories has past metrics, of the owner in the context; it can be nil.
+	Histories hutch.Histories
 	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. The server itself
 	// uses it to find the sandbox of an address; no client sees its answer.
 	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)

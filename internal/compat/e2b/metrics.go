@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -8,7 +9,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/history"
+	"hutch/internal/caller"
 )
 
 // metric is one sample.
@@ -41,9 +42,12 @@ func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, erro
 	if err != nil {
 		return 0, nil, err
 	}
-	samples := s.samples(sb, from, to)
+	samples, err := s.samples(r.Context(), sb, from, to)
+	if err != nil {
+		return 0, nil, err
+	}
 	if len(samples) == 0 && stateOf(sb) == running && !now.Before(from) && !now.After(to.Add(bucket)) {
-		samples = []history.Sample{present(sb, s.disks(r), now)}
+		samples = []hutch.StatsSample{present(sb, s.disks(r), now)}
 	}
 	list := make([]metric, len(samples))
 	for i, x := range samples {
@@ -52,19 +56,22 @@ func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusOK, list, nil
 }
 
-func (s *Server) samples(sb hutch.Sandbox, from, to time.Time) []history.Sample {
-	if s.opt.History == nil {
-		return nil
+// samples returns what a sandbox used in the past. The caller has read the sandbox, so it can read this too: it is not
+// another call.
+func (s *Server) samples(ctx context.Context, sb hutch.Sandbox, from, to time.Time) ([]hutch.StatsSample, error) {
+	if s.opt.Histories == nil || to.Before(from) {
+		return nil, nil
 	}
-	return s.opt.History.Of(sb.Owner, sb.ID, from, to)
+	past, err := s.opt.Histories.StatsHistory(caller.WithOwner(ctx, caller.Owner{ID: sb.Owner}), sb.ID, hutch.StatsQuery{Since: from, Until: to})
+	return past.Samples, err
 }
 
 // present is the current use of a sandbox.
-func present(sb hutch.Sandbox, disks map[place]float64, now time.Time) history.Sample {
-	return history.Sample{Time: now, CPU: sb.Resources.CPU, Memory: sb.Resources.Memory, Disk: disks[place{sb.Owner, sb.ID}]}
+func present(sb hutch.Sandbox, disks map[place]float64, now time.Time) hutch.StatsSample {
+	return hutch.StatsSample{Time: now, CPU: sb.Resources.CPU, Memory: sb.Resources.Memory, Disk: disks[place{sb.Owner, sb.ID}]}
 }
 
-func metricOf(sb hutch.Sandbox, x history.Sample) metric {
+func metricOf(sb hutch.Sandbox, x hutch.StatsSample) metric {
 	return metric{
 		Timestamp: x.Time, Unix: x.Time.Unix(), CPUCount: list(sb).CPUCount, CPUUsed: x.CPU / max(sb.Limits.CPU, 1),
 		MemUsed: int64(x.Memory * mebi), MemTotal: int64(sb.Limits.Memory) * mebi,

@@ -34,18 +34,26 @@ func TestMetricsOfThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		sb := hutch.Sandbox{ID: "a", Status: hutch.Running, CreatedAt: began, Limits: hutch.Limits{CPU: 2, Memory: 512, Disk: 1024}}
-		s := New(Options{History: history.New(fixedAccounts{stats: hutch.Stats{SandboxID: "a", Status: hutch.Running, CPU: 100, Memory: 64, Disk: 8, CreatedAt: began}}, "", slog.New(slog.DiscardHandler))})
+		past := history.New(history.Options{
+			Accounts: fixedAccounts{stats: hutch.Stats{SandboxID: "a", Status: hutch.Running, CPU: 100, Memory: 64, Disk: 8, CreatedAt: began}},
+			Sandbox:  func(context.Context, string) (hutch.Sandbox, error) { return sb, nil }, Log: slog.New(slog.DiscardHandler),
+		})
+		s := New(Options{Histories: past})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan bool)
-		go func() { s.opt.History.Run(ctx); close(ended) }()
+		go func() { past.Run(ctx); close(ended) }()
 		time.Sleep(4*history.Step + time.Millisecond)
 		synctest.Wait()
-		ask := func(query string) []history.Sample {
+		ask := func(query string) []hutch.StatsSample {
 			from, to, err := span(httptest.NewRequest("GET", "/"+query, nil), sb, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.samples(sb, from, to)
+			samples, err := s.samples(t.Context(), sb, from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return samples
 		}
 		if got := ask(""); len(got) != 4 || metricOf(sb, got[0]).CPUUsed != 50 || metricOf(sb, got[0]).MemUsed != 64*mebi || metricOf(sb, got[3]).DiskUsed != 8*mebi {
 			t.Errorf("of its life: %+v", got)

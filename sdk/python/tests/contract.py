@@ -492,6 +492,9 @@ class Calls:
     async def read_stats(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.hutch.stats()
 
+    async def read_stats_history(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).stats_history(**snake(a))
+
     async def watch_stats(self, a: dict[str, Any], stop: str | None) -> Any:
         async with self.hutch.watch_stats(**a) as reports:
             async for report in reports:

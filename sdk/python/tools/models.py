@@ -67,6 +67,7 @@ classes = {
             "NodeList",
             "RemovedNode",
             "PortEvent",
+            "StatsHistory",
             "TimelineEntry",
             "TimelinePage",
             "PortLink",

@@ -9,7 +9,7 @@ import { CodeRun } from "./run.js"
 import { Screen } from "./screen.js"
 import { Terminal, type TerminalOptions } from "./terminal.js"
 import type {
-  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink, TimelineEntry, TimelineFilter, TimelinePage,
+  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink, StatsFilter, StatsHistory, TimelineEntry, TimelineFilter, TimelinePage,
   ProcessRecord, ProcessRequest, RunRequest, SandboxRecord, Snapshot, SnapshotRequest, UpdateRequest, Volume,
 } from "./types.js"
 
@@ -333,6 +333,12 @@ export class Sandbox extends SandboxFiles {
   timeline(options: Abortable & TimelineFilter & { id?: number } = {}): Promise<TimelinePage> {
     const { signal, kinds, since, until, ...query } = options
     return this.json("GET", ["timeline"], { query: { ...query, kind: kinds?.join(","), since: since?.toISOString(), until: until?.toISOString() }, signal })
+  }
+
+  /** What the sandbox used since it was created, or in a part of that time. It wakes nothing. step is the shortest time between two samples. */
+  statsHistory(options: Abortable & StatsFilter = {}): Promise<StatsHistory> {
+    const { signal, since, until, step } = options
+    return this.json("GET", ["stats"], { query: { since: since?.toISOString(), until: until?.toISOString(), step: step === undefined ? undefined : inSeconds(step) }, signal })
   }
 
   /**

@@ -720,6 +720,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Return what a sandbox used over time.
+         * @description Samples of CPU, memory, disk and network, since the sandbox was created. The server takes one every 5 seconds while the sandbox runs, and keeps at most 360: it then merges each two neighbours, and doubles the step. A sandbox that sleeps has no samples meanwhile. After a crash of the server the last 5 minutes can be missing, and in a fleet the time before the sandbox came to its node. No sandbox wakes for it, and none stays awake.
+         */
+        get: operations["readStatsHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/ports": {
         parameters: {
             query?: never;
@@ -4800,6 +4826,28 @@ export interface components {
             /** @description Oldest first. */
             sandboxes: components["schemas"]["Stats"][];
         };
+        /** @description What a sandbox used over time. */
+        StatsHistory: {
+            /** @description Seconds between two samples. A longer gap means that the sandbox did not run, or the server did not. */
+            step: number;
+            /** @description Oldest first. */
+            samples: components["schemas"]["StatsSample"][];
+        };
+        /** @description What a sandbox used on average from a moment until the next sample. A value that the runtime does not know is 0. */
+        StatsSample: {
+            /** Format: date-time */
+            time: string;
+            /** @description Percent of one core. */
+            cpu: number;
+            /** @description MiB. */
+            memory: number;
+            /** @description MiB of written files. */
+            disk: number;
+            /** @description Bytes per second to the network, without previews. */
+            sendRate: number;
+            /** @description Bytes per second from the network, without previews. */
+            receiveRate: number;
+        };
         UsageReport: {
             sandboxes: components["schemas"]["Usage"][];
             /** @description Sums over all that an owner ever had, also what was destroyed. */
@@ -7005,6 +7053,66 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["TimelinePage"];
                     "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    readStatsHistory: {
+        parameters: {
+            query?: {
+                /** @description Only samples since then. */
+                since?: string;
+                /** @description Only samples until then. */
+                until?: string;
+                /**
+                 * @description The shortest time between two samples, in seconds; default the shortest that the server has.
+                 * @example 60
+                 */
+                step?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The samples, oldest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "step": 5,
+                     *       "samples": [
+                     *         {
+                     *           "time": "2026-11-22T08:21:55Z",
+                     *           "cpu": 87.8,
+                     *           "memory": 71.7,
+                     *           "disk": 0.2,
+                     *           "sendRate": 442.2,
+                     *           "receiveRate": 9624.6
+                     *         },
+                     *         {
+                     *           "time": "2026-11-22T08:22:00Z",
+                     *           "cpu": 3.1,
+                     *           "memory": 70.2,
+                     *           "disk": 0.2,
+                     *           "sendRate": 0,
+                     *           "receiveRate": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StatsHistory"];
                 };
             };
             default: components["responses"]["Problem"];

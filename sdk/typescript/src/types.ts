@@ -90,6 +90,14 @@ export type Stats = Schemas["Stats"]
 export type StatsReport = Schemas["StatsReport"]
 export type TimelineEntry = Schemas["TimelineEntry"]
 export type TimelinePage = Schemas["TimelinePage"]
+export type StatsHistory = Schemas["StatsHistory"]
+export type StatsSample = Schemas["StatsSample"]
+/** Which samples to read: from a moment to another, and the shortest time between two samples. */
+export interface StatsFilter {
+  since?: Date
+  until?: Date
+  step?: Duration
+}
 
 /** Which entries of a timeline to read. after and before are cursors. */
 export interface TimelineFilter {

@@ -299,6 +299,7 @@ export const calls = {
   forkSandbox: async (h, { id, ...a }) => Promise.all((await h.sandbox(id).fork(a)).map((c) => c.info())),
   pauseSandbox: (h, a) => h.sandbox(a.id).pause(),
   readStats: (h) => h.stats(),
+  readStatsHistory: (h, { id, ...a }) => h.sandbox(id).statsHistory(a),
   watchStats: async (h, a) => {
     for await (const report of h.watchStats(a)) return report
   },

@@ -172,6 +172,45 @@ test("charts show what a sandbox uses", async ({ page, makeSandbox }) => {
   await checkAccessibility(page)
 })
 
+test("charts show what a sandbox used before the page was opened, also while it sleeps", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox()
+  await api("POST", `/v1/sandboxes/${id}/processes`, { command: "while :; do :; done" })
+  await expect.poll(async () => {
+    const { samples } = await api<{ samples: { cpu: number }[] }>("GET", `/v1/sandboxes/${id}/stats`)
+    return Math.max(0, ...samples.map(({ cpu }) => cpu))
+  }, { timeout: 60_000 }).toBeGreaterThan(1)
+  await api("POST", `/v1/sandboxes/${id}/hibernate`)
+  await open(page, `/sandboxes/${id}/usage`)
+  await expect(page.getByRole("img", { name: /^Memory\. Memory: [1-9].*MiB/ })).toBeVisible()
+  await expect(page.getByText("CPU time")).toBeVisible()
+  await checkAccessibility(page)
+  await page.getByLabel("Time").selectOption("Since it was created")
+  await expect(page.getByRole("img", { name: /^CPU\. CPU: / })).toBeVisible()
+  const { status } = await api<{ status: string }>("GET", `/v1/sandboxes/${id}`)
+  expect(["hibernated", "stopped"]).toContain(status) // looking has not woken it
+})
+
+test("a sandbox is paused and destroyed on its page, which says when it is gone", async ({ page, makeSandbox, expected }) => {
+  expected.push(/404 \(Not Found\)/) // of the sandbox that is gone
+  const id = await makeSandbox(), other = await makeSandbox()
+  await open(page, `/sandboxes/${id}`)
+  await expect(page.getByLabel("Terminal", { exact: true })).toHaveValue(`hutch shell ${id}`)
+  await expect(page.getByText("the server must be started with --ssh")).toBeVisible()
+  await page.getByRole("button", { name: `Actions on ${id}` }).click()
+  await page.getByRole("menuitem", { name: "Pause" }).click()
+  await expect(page.getByRole("main").getByText("Paused")).toBeVisible()
+  await checkAccessibility(page)
+  await page.getByRole("button", { name: `Actions on ${id}` }).click()
+  await page.getByRole("menuitem", { name: "Destroy…" }).click()
+  await page.getByRole("alertdialog").getByRole("button", { name: "Destroy" }).click()
+  await expect(page.getByRole("heading", { name: "There is no such sandbox" })).toBeVisible()
+
+  await page.goto(`/sandboxes/${other}`)
+  await expect(page.getByRole("main").getByText("Running")).toBeVisible()
+  await api("DELETE", `/v1/sandboxes/${other}?force=true`) // by somebody else
+  await expect(page.getByRole("heading", { name: "There is no such sandbox" })).toBeVisible()
+})
+
 test("what a token may not do is not offered", async ({ page, makeToken }) => {
   const reader = await makeToken("read")
   await open(page, "/operating/images", reader)

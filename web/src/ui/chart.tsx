@@ -5,7 +5,8 @@ import { useTheme } from "../theme"
 
 export interface Series {
   title: string
-  values: readonly (number | null)[]
+  /** null is a gap in the line; undefined is not known, and no gap. */
+  values: readonly (number | null | undefined)[]
   /** Which color of the theme: 1 to 4; default by its order. */
   color?: number
 }
@@ -51,11 +52,18 @@ export default function Chart({ title, x, labels, series, format, least = 0, bar
   }, [shape])
   useEffect(() => plot.current?.setData(data))
 
-  const now = series.map((s) => `${s.title}: ${format(s.values.findLast((v) => v !== null) ?? 0)}`).join(", ")
+  const now = series.map((s) => `${s.title}: ${format(s.values.findLast((v) => typeof v === "number") ?? 0)}`).join(", ")
   return <figure className="chart" role="img" aria-label={`${title}. ${now}`}><div ref={place} /></figure>
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" })
+const minutes = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
+
+/** The names of times on an axis: with the day where it has more than half of one. */
+function timeNames(times: readonly number[]): string[] {
+  const long = (times.at(-1) ?? 0) - (times[0] ?? 0) > 43_200
+  return times.map((at) => (long ? minutes : clock).format(at * 1000))
+}
 
 /** The shortest time that a chart shows, in seconds, so that the first readings do not fill it. */
 const leastSpan = 60
@@ -89,7 +97,7 @@ function options({ labels, series, bars, height, width, latest }: Shape): UPlot.
     width, height, padding: [8, 8, 0, 0], cursor: { points: { size: 6 }, y: false },
     scales: { x: labels ? { time: false, range: (_, min, max) => [min - 0.5, max + 0.5] } : { range: span }, y: { range: (_, __, max) => [0, Math.max(latest.current.least, max * 1.1, 1e-6)] } },
     axes: [
-      labels ? { ...axis, grid: { show: false }, splits: (plot) => named(labels.length, plot.width), values: (_, splits) => splits.map(name), space: 60 } : { ...axis, space: 90, values: (_, splits) => splits.map((at) => clock.format(at * 1000)) },
+      labels ? { ...axis, grid: { show: false }, splits: (plot) => named(labels.length, plot.width), values: (_, splits) => splits.map(name), space: 60 } : { ...axis, space: 90, values: (_, splits) => timeNames(splits) },
       { ...axis, size: 64, values: (_, splits) => splits.map(value) },
     ],
     series: [

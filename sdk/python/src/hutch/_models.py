@@ -2379,6 +2379,32 @@ class Stats:
 
 
 @dataclass
+class StatsHistory:
+    """What a sandbox used over time."""
+
+    #: Seconds between two samples. A longer gap means that the sandbox did not run, or the server did not.
+    step: float
+    #: Oldest first.
+    samples: list[StatsSample]
+
+    @classmethod
+    def from_json(cls, v: Any) -> StatsHistory:
+        return cls(
+            step=v['step'],
+            samples=[StatsSample.from_json(x) for x in v['samples'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'step': self.step,
+                'samples': self.samples,
+            }
+        )
+        return made
+
+
+@dataclass
 class StatsReport:
     """What sandboxes use at one moment."""
 
@@ -2402,6 +2428,47 @@ class StatsReport:
                 'time': self.time,
                 'full': self.full,
                 'sandboxes': self.sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
+class StatsSample:
+    """What a sandbox used on average from a moment until the next sample. A value that the runtime does not know is 0."""
+
+    time: datetime
+    #: Percent of one core.
+    cpu: float
+    #: MiB.
+    memory: float
+    #: MiB of written files.
+    disk: float
+    #: Bytes per second to the network, without previews.
+    send_rate: float
+    #: Bytes per second from the network, without previews.
+    receive_rate: float
+
+    @classmethod
+    def from_json(cls, v: Any) -> StatsSample:
+        return cls(
+            time=time_of(v['time']),
+            cpu=v['cpu'],
+            memory=v['memory'],
+            disk=v['disk'],
+            send_rate=v['sendRate'],
+            receive_rate=v['receiveRate'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'time': self.time,
+                'cpu': self.cpu,
+                'memory': self.memory,
+                'disk': self.disk,
+                'sendRate': self.send_rate,
+                'receiveRate': self.receive_rate,
             }
         )
         return made
@@ -3174,7 +3241,9 @@ __all__ = [
     'SnapshotDiff',
     'SnapshotInfo',
     'Stats',
+    'StatsHistory',
     'StatsReport',
+    'StatsSample',
     'TemplateInfo',
     'TerminalLink',
     'TerminalSize',

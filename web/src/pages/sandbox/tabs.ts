@@ -13,5 +13,5 @@ export const tabs: readonly Tab[] = [
   { path: "snapshots", title: "Snapshots", verb: "Snapshots", load: () => import("./snapshots") },
   { path: "timeline", title: "Timeline", verb: "Timeline", load: () => import("./timeline") },
   { path: "environment", title: "Environment", verb: "Update", load: () => import("./environment") },
-  { path: "usage", title: "Usage", verb: "Stats", load: () => import("./usage") },
+  { path: "usage", title: "Usage", verb: "StatsHistory", load: () => import("./usage") },
 ]

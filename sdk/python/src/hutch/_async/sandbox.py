@@ -21,6 +21,7 @@ from .._models import (
     PortLink,
     SandboxInfo,
     SnapshotInfo,
+    StatsHistory,
     TimelinePage,
     VolumeInfo,
 )
@@ -234,6 +235,12 @@ class AsyncSandbox(Commands, Processes, Files):
         """The timeline of the sandbox: past entries, and then new ones."""
         query = query_of(after=after, kind=",".join(kinds) or None, text=text, limit=limit)
         return AsyncTimelineWatch(self._transport, self._request("GET", "/timeline", query=query))
+
+    async def stats_history(self, *, since: datetime | None = None, until: datetime | None = None, step: float | None = None) -> StatsHistory:
+        """What the sandbox used since it was created, or in a part of that time. It does not wake the sandbox. `step` is the shortest time
+        between two samples, in seconds."""
+        query = query_of(since=since.astimezone().isoformat() if since else None, until=until.astimezone().isoformat() if until else None, step=step)
+        return StatsHistory.from_json(await self._call("GET", "/stats", query=query))
 
     # Backups, volumes, sharing.
 

@@ -1,59 +1,103 @@
-import { useCallback, useSyncExternalStore } from "react"
-import type { Stats } from "hutch"
+import { useEffect, useState } from "react"
+import type { Sandbox, Stats, StatsHistory } from "hutch"
 import { hutch } from "../../../session"
-import { Store } from "../../../store"
 import { pause } from "../../../ui/use-stream"
 
-// The usage of a sandbox since this page began to watch it. The stream of the server has only the present usage and the sums.
+// What a sandbox uses over time: the past samples that the server keeps, and then its live stream.
 
-/** The usage of a sandbox at one moment. */
-export interface Reading extends Stats {
+/** What a sandbox used at one moment. null is a gap: it slept, or the server did not run. undefined is not known, and no gap. */
+export interface Point {
   /** Unix time in seconds. */
   at: number
+  cpu: number | null
+  memory: number | null
+  disk: number | null
+  /** Bytes in a second. */
+  sent: number | null | undefined
+  received: number | null | undefined
 }
 
-const most = 1800 // an hour of readings, one each two seconds
-const kept = new Map<string, Store<readonly Reading[]>>()
-let watchers = 0
-let stop: AbortController | undefined
+export interface History {
+  points: readonly Point[]
+  /** The newest report of the stream; absent for a sandbox that another owner shares, which the stream does not have. */
+  now: Stats | undefined
+  loaded: boolean
+  error: unknown
+}
 
-/** The readings of a sandbox, which grow while the component is there. */
-export function useHistory(id: string): readonly Reading[] {
-  const store = storeOf(id)
-  const follow = useCallback((changed: () => void) => { // the same function in each render, else the stream would begin again
-    const leave = store.subscribe(changed)
-    if (watchers++ === 0) void watch()
-    return () => {
-      leave()
-      if (--watchers === 0) stop?.abort()
+const interval = 2 // seconds between two reports
+const most = 900 // reports, after which the past is read again, which has fewer samples of that time
+const again = 3000 // milliseconds, after an error and where a stream ends
+const withoutStream = 30_000 // milliseconds between two looks at a sandbox that the stream does not have
+
+/** What a sandbox used in the last seconds, or since it was created (0), and uses while the component is there. */
+export function useHistory(sandbox: Sandbox, owner: string, seconds: number): History {
+  const [history, setHistory] = useState<History>({ points: [], now: undefined, loaded: false, error: undefined })
+  useEffect(() => {
+    const abort = new AbortController()
+    setHistory((before) => ({ ...before, loaded: false }))
+    void follow(sandbox, owner, seconds, abort.signal, (change) => {
+      if (!abort.signal.aborted) setHistory((before) => ({ ...before, ...change(before) }))
+    })
+    return () => abort.abort()
+    // The handle of a sandbox is another one in each render.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [sandbox.id, owner, seconds])
+  return history
+}
+
+type Change = (change: (before: History) => Partial<History>) => void
+
+async function follow(sandbox: Sandbox, owner: string, seconds: number, signal: AbortSignal, change: Change): Promise<void> {
+  while (!signal.aborted) {
+    let wait = again
+    try {
+      const since = seconds === 0 ? {} : { since: new Date(Date.now() - seconds * 1000) }
+      const points = pointsOf(await sandbox.statsHistory({ ...since, signal }))
+      change(() => ({ points, loaded: true, error: undefined }))
+      if (!await read(sandbox.id, owner, seconds, signal, change)) wait = withoutStream
+    } catch (error) {
+      change(() => ({ loaded: true, error }))
     }
-  }, [store])
-  return useSyncExternalStore(follow, store.get)
-}
-
-function storeOf(id: string): Store<readonly Reading[]> {
-  let store = kept.get(id)
-  if (!store) kept.set(id, store = new Store<readonly Reading[]>([]))
-  return store
-}
-
-async function watch(): Promise<void> {
-  const abort = new AbortController()
-  stop = abort
-  while (!abort.signal.aborted) {
-    await read(abort.signal).catch(() => undefined) // the frame says that the server does not answer
-    await pause(3000, abort.signal).catch(() => undefined) // also after a stream that has ended well
+    await pause(wait, signal).catch(() => undefined)
   }
 }
 
-/** Adds each report. A sandbox that is not in a report has not changed: it gets its last reading again, so that lines continue. */
-async function read(signal: AbortSignal): Promise<void> {
-  for await (const report of hutch.watchStats({ interval: 2, signal })) {
+/** The samples of the server, with a point without values in each gap. */
+function pointsOf({ step, samples }: StatsHistory): Point[] {
+  const points: Point[] = []
+  let last: number | undefined
+  for (const s of samples) {
+    const at = Date.parse(s.time) / 1000
+    if (last !== undefined && at - last > step * 2) points.push(gap(last + step))
+    points.push({ at, cpu: s.cpu, memory: s.memory, disk: s.disk, sent: s.sendRate, received: s.receiveRate })
+    last = at
+  }
+  return points
+}
+
+const gap = (at: number): Point => ({ at, cpu: null, memory: null, disk: null, sent: null, received: null })
+
+/** Adds the reports of the stream until there are many. Returns false if they do not have the sandbox. */
+async function read(id: string, owner: string, seconds: number, signal: AbortSignal, change: Change): Promise<boolean> {
+  let last: { at: number; stats: Stats } | undefined
+  let count = 0
+  for await (const report of hutch.watchStats({ interval, signal })) {
     const at = Date.parse(report.time) / 1000
-    const changed = new Map(report.sandboxes.map((s) => [s.sandboxId, s]))
-    for (const [id, store] of kept) {
-      const now = changed.get(id) ?? store.value.at(-1)
-      if (now) store.set([...store.value, { ...now, at }].slice(-most))
-    }
+    // An administrator gets the reports of all owners, whose sandboxes can have the same id. A sandbox that is not in a report has not changed.
+    const stats = report.sandboxes.find((s) => s.sandboxId === id && (s.owner ?? "") === owner) ?? last?.stats
+    if (stats === undefined) return false
+    const point = pointAt(at, stats, last)
+    last = { at, stats }
+    change(({ points }) => ({ now: stats, points: [...points.filter((p) => p.at < at && (seconds === 0 || p.at >= at - seconds)), point] }))
+    if (++count === most) return true
   }
+  return true
+}
+
+function pointAt(at: number, now: Stats, before: { at: number; stats: Stats } | undefined): Point {
+  if (now.status !== "running") return gap(at)
+  const rate = (field: "networkSent" | "networkReceived") =>
+    before === undefined || at <= before.at ? undefined : Math.max(0, now[field] - before.stats[field]) / (at - before.at)
+  return { at, cpu: now.cpu, memory: now.memory, disk: now.disk, sent: rate("networkSent"), received: rate("networkReceived") }
 }

@@ -1,25 +1,33 @@
-import { lazy, Suspense, useMemo } from "react"
+import { Gauge } from "lucide-react"
+import { lazy, Suspense, useMemo, useState } from "react"
 import { hutch } from "../../../session"
-import { ErrorNote, Facts, format, Loading, Section, useCall } from "../../../ui"
+import { Empty, ErrorNote, Facts, format, Loading, Section, Select, useCall } from "../../../ui"
 import type { TabProps } from "../tab"
-import { useHistory, type Reading } from "./history"
+import { useHistory, type Point } from "./history"
 
 const Chart = lazy(() => import("../../../ui/chart"))
 
-/** The usage of a sandbox: now, since the page was opened, and since the sandbox was made. */
-export default function UsageTab({ sandbox }: TabProps) {
-  const history = useHistory(sandbox.id)
-  const sums = useCall(sandbox.id, async (signal) => (await hutch.usage({ signal })).sandboxes.find((u) => u.sandboxId === sandbox.id))
-  const now = history.at(-1)
+/** What a sandbox used over time and uses now, and the sums since it was created. */
+export default function UsageTab({ sandbox, record }: TabProps) {
+  const [seconds, setSeconds] = useState(3600)
+  const { points, now, loaded, error } = useHistory(sandbox, record.owner ?? "", seconds)
+  const ran = points.some((p) => p.cpu !== null)
+  const sums = useCall(sandbox.id, async (signal) => (await hutch.usage({ signal })).sandboxes.find((u) => u.sandboxId === sandbox.id && (u.owner ?? "") === (record.owner ?? "")))
   return (
     <>
-      <Section title="Now">
-        {now
-          ? <Suspense fallback={<Loading />}><Charts history={history} now={now} /></Suspense>
-          : <Loading label="Waiting for the first reading" />}
+      <Section title="Over time" actions={(
+        <Select aria-label="Time" value={seconds} onChange={(event) => setSeconds(Number(event.target.value))}>
+          {times.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
+        </Select>
+      )}>
+        {error !== undefined && <ErrorNote error={error} />}
+        {ran && <Suspense fallback={<Loading />}><Charts points={points} limits={record.limits} /></Suspense>}
+        {!ran && !loaded && error === undefined && <Loading label="Reading what it used" />}
+        {!ran && loaded && error === undefined && <Empty icon={Gauge} title="It did not run in this time">Choose a longer time to see when it ran.</Empty>}
       </Section>
-      <Section title="Since it was made">
+      <Section title="Since it was created">
         {sums.error !== undefined && <ErrorNote error={sums.error} onRetry={sums.reload} />}
+        {!sums.loading && sums.error === undefined && sums.data === undefined && <p className="muted">Only the owner of this sandbox sees its sums.</p>}
         {sums.data && (
           <Facts items={[
             ["Cost", format.cost(now?.cost ?? sums.data.cost)], ["CPU time", format.duration(now?.cpuSeconds ?? sums.data.cpuSeconds)], ["Ran for", format.duration(sums.data.wallTime)],
@@ -32,24 +40,34 @@ export default function UsageTab({ sandbox }: TabProps) {
   )
 }
 
-function Charts({ history, now }: { history: readonly Reading[]; now: Reading }) {
-  const x = useMemo(() => history.map((r) => r.at), [history])
+const times = [[900, "Last 15 minutes"], [3600, "Last hour"], [86_400, "Last day"], [0, "Since it was created"]] as const
+
+function Charts({ points, limits }: { points: readonly Point[]; limits: TabProps["record"]["limits"] }) {
+  const x = useMemo(() => points.map((p) => p.at), [points])
+  const { cpu, memory, disk, sent, received } = newest(points)
+  const most = { cpu: (limits.cpu ?? 1) * 100, memory: limits.memory ?? 0, disk: limits.disk ?? 0 }
   return (
     <div className="charts">
-      <Panel title="CPU" value={`${format.percent(now.cpu)} of ${now.cpuLimit * 100}%`}>
-        <Chart title="CPU" x={x} series={[{ title: "CPU", values: history.map((r) => r.cpu), color: 1 }]} format={format.percent} least={now.cpuLimit * 100} />
+      <Panel title="CPU" value={`${format.percent(cpu)} of ${most.cpu}%`}>
+        <Chart title="CPU" x={x} series={[{ title: "CPU", values: points.map((p) => p.cpu), color: 1 }]} format={format.percent} least={most.cpu} />
       </Panel>
-      <Panel title="Memory" value={`${format.mebibytes(now.memory)} of ${format.mebibytes(now.memoryLimit)}`}>
-        <Chart title="Memory" x={x} series={[{ title: "Memory", values: history.map((r) => r.memory), color: 2 }]} format={format.mebibytes} least={now.memoryLimit} />
+      <Panel title="Memory" value={`${format.mebibytes(memory)} of ${format.mebibytes(most.memory)}`}>
+        <Chart title="Memory" x={x} series={[{ title: "Memory", values: points.map((p) => p.memory), color: 2 }]} format={format.mebibytes} least={most.memory} />
       </Panel>
-      <Panel title="Disk" value={`${format.mebibytes(now.disk)} of ${format.mebibytes(now.diskLimit)}`}>
-        <Chart title="Disk" x={x} series={[{ title: "Disk", values: history.map((r) => r.disk), color: 3 }]} format={format.mebibytes} least={now.diskLimit} />
+      <Panel title="Disk" value={`${format.mebibytes(disk)} of ${format.mebibytes(most.disk)}`}>
+        <Chart title="Disk" x={x} series={[{ title: "Disk", values: points.map((p) => p.disk), color: 3 }]} format={format.mebibytes} least={most.disk} />
       </Panel>
-      <Panel title="Network" value={`${format.bytes(now.networkSent + now.networkReceived)} in all`}>
-        <Chart title="Network" x={x} series={[{ title: "Sent", values: rates(history, "networkSent"), color: 1 }, { title: "Received", values: rates(history, "networkReceived"), color: 2 }]} format={format.rate} least={1024} />
+      <Panel title="Network" value={`${format.rate(sent)} out, ${format.rate(received)} in`}>
+        <Chart title="Network" x={x} series={[{ title: "Sent", values: points.map((p) => p.sent), color: 1 }, { title: "Received", values: points.map((p) => p.received), color: 2 }]} format={format.rate} least={1024} />
       </Panel>
     </div>
   )
+}
+
+/** The newest value of each kind. */
+function newest(points: readonly Point[]): Record<"cpu" | "memory" | "disk" | "sent" | "received", number> {
+  const last = points.at(-1)
+  return { cpu: last?.cpu ?? 0, memory: last?.memory ?? 0, disk: last?.disk ?? 0, sent: last?.sent ?? 0, received: last?.received ?? 0 }
 }
 
 function Panel({ title, value, children }: { title: string; value: string; children: React.ReactNode }) {
@@ -59,12 +77,4 @@ function Panel({ title, value, children }: { title: string; value: string; child
       {children}
     </section>
   )
-}
-
-/** Bytes in a second, of a sum of bytes. */
-function rates(history: readonly Reading[], field: "networkSent" | "networkReceived"): (number | null)[] {
-  return history.map((r, i) => {
-    const before = history[i - 1]
-    return before === undefined || r.at <= before.at ? null : Math.max(0, r[field] - before[field]) / (r.at - before.at)
-  })
 }
