@@ -238,3 +238,38 @@ func TestOwnHost(t *testing.T) {
 		t.Errorf("the API: %d", w.Code)
 	}
 }
+
+// TestLost: a browser without a token that opens a path that the server lacks gets a page. The page has no scripts, and
+// nothing of the request.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	h, _ := open(t, console.Options{})
+	lost := func(r *http.Request) bool { return console.IsLost(r) && strings.HasPrefix(r.URL.Path, "/nothing") }
+	all := h.Lost(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), lost)
+	const attack = "/nothing%3Cscript%3Ealert(1)%3C/script%3E?call=%22+1%22%3E%3Cimg"
+	w := get(all, "GET", attack, "Accept", browser, "Referer", "http://evil.example/<b>", "User-Agent", "<b>")
+	page := w.Body.String()
+	if w.Code != 404 || !strings.Contains(page, `<a href="/">Open the console</a>`) || page != get(all, "GET", "/nothing", "Accept", browser).Body.String() {
+		t.Errorf("%d %s", w.Code, page)
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	for name, want := range map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Vary": "Accept", "Referrer-Policy": "no-referrer"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(page, "<script") {
+		t.Errorf("%s: %s", policy, page)
+	}
+	if w := get(all, "HEAD", "/nothing", "Accept", browser); w.Code != 404 || w.Body.Len() > 0 {
+		t.Errorf("HEAD: %d %q", w.Code, w.Body)
+	}
+	for name, c := range map[string][]string{
+		"a program": {"GET", "/nothing", "Accept", "*/*"}, "a client of the API": {"GET", "/nothing", "Accept", "application/json"}, "a form": {"POST", "/nothing", "Accept", browser},
+		"a token": {"GET", "/nothing", "Accept", browser, "Authorization", "Bearer x"}, "a token in the URL": {"GET", "/nothing?access_token=x", "Accept", browser}, "a known path": {"GET", "/v1", "Accept", browser},
+	} {
+		if w := get(all, c[0], c[1], c[2:]...); w.Code != http.StatusTeapot {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+}

@@ -100,6 +100,17 @@ func (d *Daemon) isProxiedTLS(r *http.Request) bool {
 // other products, which know only tokens.
 var consoleRoutes = []string{"/v1/", "/v1", coding.Prefix, coding.Prefix + "/", execute.Path, "GET /conversations", "DELETE /conversations/{conversation}"}
 
+// isLost returns the function that reports whether a browser opens a path that the server does not have.
+func isLost(mux *http.ServeMux) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		if !console.IsLost(r) || e2b.Ours(r) {
+			return false
+		}
+		_, pattern := mux.Handler(r)
+		return pattern == "/"
+	}
+}
+
 // sessions returns the function with which the guard finds the principal of a browser's session.
 func (d *Daemon) sessions(mux *http.ServeMux) func(http.ResponseWriter, *http.Request) (*caller.Principal, error) {
 	return func(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {

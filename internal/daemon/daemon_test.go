@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -154,4 +155,47 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 	}
 	_, svc, _ := start(t, cfg)
 	output(t, svc, "true")
+}
+
+// A browser that opens a path that the server does not have gets a page that leads to the console. Programs, paths of the
+// API and requests with a token get the errors that they know.
+func TestUnknownPaths(t *testing.T) {
+	t.Parallel()
+	d, _, _ := start(t, config(t, &fake.Driver{}))
+	token, _ := d.Token()
+	ask := func(method, path string, header ...string) (status int, kind, body string) {
+		req, _ := http.NewRequestWithContext(t.Context(), method, d.URL()+path, nil)
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, resp.Header.Get("Content-Type"), string(b)
+	}
+	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+	for _, path := range []string{"/nothing", "/sandboxesx", "/admin/login", "//evil.example/x"} {
+		if status, kind, body := ask("GET", path, "Accept", browser); status != 404 || !strings.HasPrefix(kind, "text/html") || !strings.Contains(body, `href="/"`) {
+			t.Errorf("%s: %d %s %s", path, status, kind, body)
+		}
+	}
+	for _, c := range []struct {
+		method, path string
+		header       []string
+		status       int
+	}{
+		{"GET", "/nothing", nil, 401}, {"GET", "/nothing", []string{"Accept", "application/json"}, 401}, {"POST", "/nothing", []string{"Accept", browser}, 401},
+		{"GET", "/nothing", []string{"Accept", browser, "Authorization", "Bearer " + token}, 404}, {"GET", "/nothing", []string{"Accept", browser, "Authorization", "Bearer wrong"}, 401},
+		{"GET", "/v1/nothing", []string{"Accept", browser}, 401}, {"GET", "/mcp", []string{"Accept", browser}, 401},
+	} {
+		if status, kind, body := ask(c.method, c.path, c.header...); status != c.status || !strings.Contains(kind, "json") {
+			t.Errorf("%s %s %q: %d %s %s", c.method, c.path, c.header, status, kind, body)
+		}
+	}
+	if status, kind, body := ask("GET", "/", "Accept", browser); status != 200 || !strings.HasPrefix(kind, "text/html") || strings.Contains(body, "no such page") {
+		t.Errorf("the console: %d %s", status, kind)
+	}
 }

@@ -155,7 +155,9 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 	}
 	inside := d.described(mux)
 	if d.console != nil {
-		opt.Session, inside = d.sessions(mux), d.console.Inside(inside)
+		lost := isLost(mux)
+		opt.Session, inside = d.sessions(mux), d.console.Inside(d.console.Lost(inside, lost))
+		opt.Open = func(r *http.Request) bool { return d.isOpen(r) || lost(r) }
 	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named

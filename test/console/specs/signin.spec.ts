@@ -87,6 +87,17 @@ test("a link to the page of the sign-in shows no text of its own", async ({ page
   await expect(page.getByRole("alert")).toContainText("ten minutes")
 })
 
+test("an address that the server does not have is a page that leads to the console", async ({ page, expected }) => {
+  expected.push(/40[14] \((Unauthorized|Not Found)\)/)
+  const answer = await page.goto("/no/such/page?text=%3Cb%3Eattack%3C/b%3E")
+  expect(answer?.status()).toBe(404)
+  await expect(page.getByRole("heading", { name: "There is no such page" })).toBeVisible()
+  await expect(page.getByText("attack")).toBeHidden()
+  await checkAccessibility(page)
+  await page.getByRole("link", { name: "Open the console" }).click()
+  await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
+})
+
 test("signing out removes what the browser kept of the person, in every tab, and nothing of others", async ({ page, makeSandbox, expected }) => {
   expected.push(/401 \(Unauthorized\)/)
   const id = await makeSandbox()
