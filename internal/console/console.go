@@ -59,7 +59,9 @@ type Options struct {
 	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
 	Previews string
 	// Model is the name of the model that answers questions; "" for none.
-	Model   string
+	Model string
+	// SSH reports that the server answers SSH.
+	SSH     bool
 	Version hutch.Version
 	// Stall is how long a client can leave data unread before it is disconnected; default 1 minute.
 	Stall time.Duration

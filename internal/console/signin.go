@@ -48,6 +48,7 @@ type signedIn struct {
 	Version   hutch.Version     `json:"version"`
 	Previews  string            `json:"previews"`
 	Model     string            `json:"model"` // model that answers questions; "" for none
+	SSH       bool              `json:"ssh"`   // whether the server answers SSH
 }
 
 // serveSession answers at sessionPath.
@@ -105,7 +106,7 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) answer(w http.ResponseWriter, c cookie, x *session, who *caller.Principal) {
 	a := signedIn{
 		Kind: "token", TokenID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, CSRF: c.csrf(),
-		CreatedAt: x.Created, ExpiresAt: who.Expires, Idle: int(idle / time.Second), Version: h.opt.Version, Previews: h.opt.Previews, Model: h.opt.Model,
+		CreatedAt: x.Created, ExpiresAt: who.Expires, Idle: int(idle / time.Second), Version: h.opt.Version, Previews: h.opt.Previews, Model: h.opt.Model, SSH: h.opt.SSH,
 	}
 	if h.sessions.isPerson(x) {
 		a.Kind = "person"

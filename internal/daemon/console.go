@@ -29,7 +29,7 @@ func (d *Daemon) openConsole(ctx context.Context) (err error) {
 	}
 	d.console, err = console.Open(ctx, console.Options{
 		People: people, Person: d.person, Host: d.cfg.Console,
-		Tokens: d.tokens, Collection: d.store.Collection("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log, Model: d.cfg.Questions.model(),
+		Tokens: d.tokens, Collection: d.store.Collection("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log, Model: d.cfg.Questions.model(), SSH: d.ssh != nil,
 		News:   d.newsOf("sessions"),
 		Count:  d.countRequest,
 		Client: func(r *http.Request) netip.Addr { addr, _ := d.clientOf(r); return addr },

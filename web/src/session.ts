@@ -28,6 +28,8 @@ export interface Session {
   previews: string
   /** The model that answers questions; empty for a server that has none. */
   model: string
+  /** Whether the server answers SSH. */
+  ssh: boolean
 }
 
 /** How people can sign in. */
@@ -65,6 +67,13 @@ export function can(verb: string): boolean {
 export function owner(): string {
   const now = signIn.value
   return "session" in now ? now.session.owner : ""
+}
+
+/** Whether the caller can use SSH. People of an issuer cannot have keys. */
+export function sshAccess(): "yes" | "server has none" | "needs a token" {
+  const now = signIn.value
+  if (!("session" in now) || !now.session.ssh) return "server has none"
+  return now.session.kind === "token" ? "yes" : "needs a token"
 }
 
 /** Whether the token has a scope. */

@@ -1,11 +1,12 @@
-import { Moon, Play } from "lucide-react"
-import { lazy, Suspense, useEffect, useMemo } from "react"
+import { Moon, MoreHorizontal, Play } from "lucide-react"
+import { lazy, Suspense, useEffect, useMemo, useRef } from "react"
 import { Link } from "wouter"
 import { HutchError, type Sandbox, type SandboxRecord } from "hutch"
 import { useMember } from "../../fleet"
 import { can, hutch } from "../../session"
-import { Button, Empty, ErrorNote, Loading, Page, State, TabLinks, sleeps, useAction, useCall } from "../../ui"
+import { Button, Empty, ErrorNote, Loading, Menu, Page, State, TabLinks, sleeps, useAction, useCall } from "../../ui"
 import { NotFound } from "../not-found"
+import { actionItems, useActions } from "../sandboxes/actions"
 import { tabs } from "./tabs"
 
 const loaded = new Map(tabs.map((tab) => [tab.path, { ...tab, Content: lazy(tab.load) }]))
@@ -16,16 +17,21 @@ export function SandboxPage({ id, tab }: { id: string; tab: string }) {
   const { data: read, error, reload } = useCall(id, (signal) => sandbox.info({ signal }))
   const live = useMember(id)?.stats
   const status = live?.status
-  useEffect(() => { if (status !== undefined) reload() }, [status, reload])
+  const listed = useRef(false)
+  useEffect(() => {
+    if (status !== undefined || listed.current) reload() // also when it is no longer listed
+    listed.current = status !== undefined
+  }, [status, reload])
   const record = useMemo(() => (read === undefined ? undefined : { ...read, status: status ?? read.status, health: live?.health ?? read.health }), [read, status, live?.health])
-  if (error !== undefined && record === undefined) return <Page title={id}>{HutchError.is(error, "not_found") ? <Gone /> : <ErrorNote error={error} onRetry={reload} />}</Page>
+  if (HutchError.is(error, "not_found")) return <Page title={id}><Gone /></Page>
+  if (error !== undefined && record === undefined) return <Page title={id}><ErrorNote error={error} onRetry={reload} /></Page>
   if (record === undefined) return <Page title={id}><Loading /></Page>
   const current = loaded.get(tab)
   if (!current || !can(current.verb)) return <NotFound />
   const offered = tabs.filter((t) => can(t.verb))
   const path = (t: string) => (t === "" ? `/sandboxes/${id}` : `/sandboxes/${id}/${t}`)
   return (
-    <Page title={id} fill={current.fill ?? false} badge={<State status={record.status} unhealthy={record.health === "unhealthy"} />} actions={<Actions sandbox={sandbox} record={record} onChange={reload} />}>
+    <Page title={id} fill={current.fill ?? false} badge={<State status={record.status} unhealthy={record.health === "unhealthy"} />} actions={<Actions record={record} onChange={reload} />}>
       {offered.length > 1 && <TabLinks label="Sandbox" current={path(tab)} tabs={offered.map((t) => ({ href: path(t.path), title: t.title }))} />}
       {current.awake && sleeps(record.status)
         ? <Asleep sandbox={sandbox} record={record} onWake={reload} />
@@ -38,10 +44,18 @@ function Gone() {
   return <Empty icon={Moon} title="There is no such sandbox" action={<Link href="/sandboxes">All sandboxes</Link>}>It was destroyed, or it never was.</Empty>
 }
 
-function Actions({ sandbox, record, onChange }: { sandbox: Sandbox; record: SandboxRecord; onChange: () => void }) {
-  const { busy, run } = useAction()
-  if (!sleeps(record.status) || !can("Resume")) return null
-  return <Button icon={Play} busy={busy} onClick={() => void run(async () => { await wake(sandbox); onChange() })}>Wake</Button>
+/** What can be done with the sandbox as a whole, as in the list. */
+function Actions({ record, onChange }: { record: SandboxRecord; onChange: () => void }) {
+  const { act, dialogs, progress } = useActions(onChange)
+  const busy = progress !== undefined
+  const items = actionItems(record.sandboxId, record.status, act)
+  return (
+    <>
+      {sleeps(record.status) && can("Resume") && <Button icon={Play} busy={busy} onClick={() => act("wake", [record.sandboxId])}>Wake</Button>}
+      {items.length > 0 && <Menu items={items} trigger={<Button icon={MoreHorizontal} className="button-icon" disabled={busy} aria-label={`Actions on ${record.sandboxId}`} />} />}
+      {dialogs}
+    </>
+  )
 }
 
 /** Shown in place of a tab that needs a running sandbox. */

@@ -1,6 +1,7 @@
 import { useMember } from "../../fleet"
 import { Badge, Facts, Section, format, plainLine, sleeps } from "../../ui"
 import { Spark } from "../../ui/spark"
+import { Connect } from "./connect"
 import type { TabProps } from "./tab"
 
 /** The facts of the record. */
@@ -18,6 +19,7 @@ export default function Overview({ record }: TabProps) {
           ...(record.reason === undefined ? [] : [["Reason", plainLine(record.reason)] as const]),
         ]} />
       </Section>
+      <Connect id={record.sandboxId} />
       <Section title="Limits">
         <Facts items={[
           ["CPU", format.count(limits.cpu ?? 1, "core")], ["Memory", format.mebibytes(limits.memory ?? 0)], ["Disk", format.mebibytes(limits.disk ?? 0)],

@@ -1,6 +1,8 @@
+import { MoonStar, Pause, Play, Trash2 } from "lucide-react"
 import { useState } from "react"
-import { hutch } from "../../session"
-import { Confirm, Dialog, DialogActions, Button, explain, format } from "../../ui"
+import type { SandboxRecord } from "hutch"
+import { can, hutch } from "../../session"
+import { Confirm, Dialog, DialogActions, Button, explain, format, sleeps, type MenuItem } from "../../ui"
 
 /** The actions on one or many sandboxes. */
 export type Action = "wake" | "pause" | "hibernate" | "destroy"
@@ -10,6 +12,16 @@ const actions: Readonly<Record<Action, (id: string) => Promise<unknown>>> = {
   pause: (id) => hutch.sandbox(id).pause(),
   hibernate: (id) => hutch.sandbox(id).hibernate(),
   destroy: (id) => hutch.sandbox(id).destroy({ force: true }),
+}
+
+/** The entries of a menu with the actions that a sandbox in a state allows, and the token. */
+export function actionItems(id: string, status: SandboxRecord["status"], act: (action: Action, ids: string[]) => void): (MenuItem | null)[] {
+  const items: (MenuItem | null)[] = []
+  if (sleeps(status) && can("Resume")) items.push({ label: "Wake", icon: Play, onSelect: () => act("wake", [id]) })
+  if (status === "running" && can("Pause")) items.push({ label: "Pause", icon: Pause, onSelect: () => act("pause", [id]) })
+  if ((status === "running" || status === "paused") && can("Hibernate")) items.push({ label: "Hibernate", icon: MoonStar, onSelect: () => act("hibernate", [id]) })
+  if (can("Destroy")) items.push(...(items.length > 0 ? [null] : []), { label: "Destroy…", icon: Trash2, danger: true, onSelect: () => act("destroy", [id]) })
+  return items
 }
 
 const atOnce = 4

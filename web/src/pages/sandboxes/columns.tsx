@@ -1,10 +1,10 @@
-import { MoonStar, MoreHorizontal, Pause, Play, Trash2 } from "lucide-react"
+import { MoreHorizontal } from "lucide-react"
 import { Link } from "wouter"
 import type { Member } from "../../fleet"
 import { can } from "../../session"
-import { Button, Menu, State, format, plainLine, sleeps, type Column, type MenuItem } from "../../ui"
+import { Button, Menu, State, format, plainLine, sleeps, type Column } from "../../ui"
 import { Spark } from "../../ui/spark"
-import type { Action } from "./actions"
+import { actionItems, type Action } from "./actions"
 
 /** The columns of the list. The cost is shown only if the server has prices, owners only if there are several. */
 export function columnsOf(more: { cost: boolean; owners: boolean; act: (action: Action, ids: string[]) => void }): readonly Column<Member>[] {
@@ -67,11 +67,7 @@ function Meter({ member: { status, stats, history }, series, text, top, color }:
 }
 
 function RowMenu({ member: { id, status }, tabIndex, act }: { member: Member; tabIndex: 0 | -1; act: (action: Action, ids: string[]) => void }) {
-  const items: (MenuItem | null)[] = []
-  if (sleeps(status) && can("Resume")) items.push({ label: "Wake", icon: Play, onSelect: () => act("wake", [id]) })
-  if (status === "running" && can("Pause")) items.push({ label: "Pause", icon: Pause, onSelect: () => act("pause", [id]) })
-  if ((status === "running" || status === "paused") && can("Hibernate")) items.push({ label: "Hibernate", icon: MoonStar, onSelect: () => act("hibernate", [id]) })
-  if (can("Destroy")) items.push(...(items.length > 0 ? [null] : []), { label: "Destroy…", icon: Trash2, danger: true, onSelect: () => act("destroy", [id]) })
+  const items = actionItems(id, status, act)
   if (items.length === 0) return null
   return <Menu items={items} trigger={<Button look="quiet" className="button-icon" icon={MoreHorizontal} tabIndex={tabIndex} aria-label={`Actions on ${id}`} />} />
 }
