@@ -24,3 +24,32 @@ test("the timeline shows what happens as it happens, can be filtered, and leads 
   await page.getByRole("button", { name: "Fork from here" }).click()
   await expect(page.getByRole("dialog")).toBeVisible()
 })
+
+test("the search finds entries that the page has not loaded", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox()
+  await api("POST", `/v1/sandboxes/${id}/exec`, { command: "echo needle" })
+  const { entries, next } = await api<{ entries: object[]; next: number }>("GET", `/v1/sandboxes/${id}/timeline`)
+  await page.route(/\/timeline\?limit=1000$/, (route) => route.fulfill({ // 1,000 newer entries
+    json: { next, entries: Array.from({ length: 1000 }, (_, i) => ({ ...entries[0], id: 5000 + i, cursor: 5000 + i, event: "Exec", kind: "command", target: `echo ${i}` })) },
+  }))
+  await open(page, `/sandboxes/${id}/timeline`)
+  const table = page.getByRole("grid", { name: "Timeline" })
+  await expect(table.getByRole("row", { name: "echo 999" })).toBeVisible()
+  await expect(table.getByRole("row", { name: "needle" })).toBeHidden()
+  await page.getByLabel("Search the timeline").fill("needle")
+  await expect(table.getByRole("row", { name: "needle" })).toBeVisible()
+})
+
+test("a link leads to an entry that the page has not loaded, and says when there is none", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox()
+  await api("POST", `/v1/sandboxes/${id}/exec`, { command: "echo long ago" })
+  const { entries, next } = await api<{ entries: { id: number; event: string }[]; next: number }>("GET", `/v1/sandboxes/${id}/timeline`)
+  const old = entries.find(({ event }) => event === "Exec")?.id ?? 0
+  await page.route(/\/timeline\?limit=1000$/, (route) => route.fulfill({ json: { entries: [], next } })) // as if the others were newer
+  await open(page, `/sandboxes/${id}/timeline?entry=${old}`)
+  await expect(page.getByRole("heading", { name: `Exec, number ${old}` })).toBeVisible()
+  await expect(page.getByText("echo long ago")).toBeVisible()
+  await page.goto(`/sandboxes/${id}/timeline?entry=987654321`)
+  await expect(page.getByText("There is no entry 987654321")).toBeVisible()
+  await checkAccessibility(page)
+})

@@ -1,9 +1,9 @@
 import { Activity, Camera, Code, File, GitBranch, Globe, HeartPulse, Link2, MessageCircleQuestion, Plug, Terminal, type LucideIcon } from "lucide-react"
-import { useCallback, useMemo, useState } from "react"
+import { useCallback, useEffect, useMemo, useState } from "react"
 import { useSearchParams } from "wouter"
 import type { Sandbox, Snapshot, TimelineEntry } from "hutch"
 import { can, hutch } from "../../../session"
-import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, plainLine, SearchBox, Section, Select, Table, useAction, type Column } from "../../../ui"
+import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, plainLine, SearchBox, Section, Select, Table, useAction, useCall, type Column } from "../../../ui"
 import { Copyable } from "../../../ui/copyable"
 import { useStream } from "../../../ui/use-stream"
 import { RestoreSnapshot } from "../snapshots/dialogs"
@@ -11,6 +11,7 @@ import type { TabProps } from "../tab"
 import { fits, look, merge, outcome, who } from "./entries"
 
 const most = 1000
+const longestSearch = 200 // of the server
 /** The most entries that the page keeps. The server keeps fewer, but a page can be open for days. */
 const mostKept = 10_000
 
@@ -20,17 +21,20 @@ const icons: Readonly<Record<TimelineEntry["kind"], LucideIcon>> = {
 
 /** What happened in a sandbox, as it happens; the newest is first. Reading it wakes nothing. */
 export default function TimelineTab({ sandbox }: TabProps) {
-  const { entries, error, older } = useTimeline(sandbox)
   const [params, setParams] = useSearchParams()
   const [drawn, setDrawn] = useState(200) // each entry that comes moves all rows
   const kind = params.get("kind") ?? "all", text = params.get("text") ?? ""
+  const { entries, error, older } = useTimeline(sandbox, kind, text)
   const set = useCallback((name: string, value: string) => setParams((before) => {
     if (value === "" || value === "all") before.delete(name)
     else before.set(name, value)
     return before
   }, { replace: true }), [setParams])
   const shown = useMemo(() => (entries ?? []).filter((e) => fits(e, kind, text)), [entries, kind, text])
-  const chosen = entries?.find((e) => String(e.id) === params.get("entry"))
+  const wanted = params.get("entry")
+  const loaded = entries?.find((e) => String(e.id) === wanted)
+  const found = useEntry(sandbox, wanted !== null && entries !== undefined && loaded === undefined ? Number(wanted) : undefined)
+  const chosen = loaded ?? found.data
 
   if (entries === undefined) return error === undefined ? <Loading /> : <ErrorNote error={error} />
   return (
@@ -43,6 +47,8 @@ export default function TimelineTab({ sandbox }: TabProps) {
         <SearchBox label="Search the timeline" value={text} onChange={(value) => set("text", value)} />
       </div>
       {error !== undefined && <ErrorNote error={error} />}
+      {found.error !== undefined && <ErrorNote error={found.error} />}
+      {chosen === undefined && found.missing && <p className="muted">There is no entry {plainLine(wanted ?? "")}. Entries are removed when they are as old as the server keeps its audit log.</p>}
       {chosen && <Chosen key={chosen.id} sandbox={sandbox} entry={chosen} />}
       <Table label="Timeline" rows={shown.slice(0, drawn)} columns={columns} rowKey={(e) => String(e.id)} onOpen={(e) => set("entry", String(e.id))}
         empty={<Empty icon={Activity} title={entries.length === 0 ? "Nothing yet" : "No entry fits the filter"}>Commands, code, files, connections and what becomes of the sandbox appear here at once.</Empty>} />
@@ -53,25 +59,63 @@ export default function TimelineTab({ sandbox }: TabProps) {
   )
 }
 
-/** The newest entries as they come, and older ones when they are asked for. */
-function useTimeline(sandbox: Sandbox): { entries: readonly TimelineEntry[] | undefined; error: unknown; older: (() => void) | undefined } {
-  const [state, setState] = useState<{ id: string; entries: TimelineEntry[]; whole: boolean }>()
+/** An entry that is not among the loaded ones, such as an old one that a link leads to. */
+function useEntry(sandbox: Sandbox, id: number | undefined): { data: TimelineEntry | undefined; error: unknown; missing: boolean } {
+  const wanted = id !== undefined && Number.isSafeInteger(id) && id > 0 ? id : undefined
+  const { data, error, loading } = useCall(`${sandbox.id} ${wanted ?? ""}`, async (signal) => (wanted === undefined ? undefined : (await sandbox.timeline({ id: wanted, signal })).entries[0]))
+  return { data, error, missing: id !== undefined && !loading && error === undefined && data === undefined }
+}
+
+interface Timeline {
+  id: string
+  entries: TimelineEntry[]
+  /** The cursor before which entries are missing; 0 if none are. Search adds some of them. */
+  oldest: number
+}
+
+/** The newest entries as they come, older ones when they are asked for, and those that a search of the server finds. */
+function useTimeline(sandbox: Sandbox, kind: string, text: string): { entries: readonly TimelineEntry[] | undefined; error: unknown; older: (() => void) | undefined } {
+  const [state, setState] = useState<Timeline>()
   const { error: failed, run } = useAction()
-  const add = useCallback((more: readonly TimelineEntry[], whole: boolean) => setState((before) => {
-    const known = before?.id === sandbox.id ? before : { entries: [], whole: false }
-    return { id: sandbox.id, entries: merge(known.entries, more).slice(0, mostKept), whole: known.whole || whole }
+  const add = useCallback((more: readonly TimelineEntry[], oldest?: number) => setState((before) => {
+    const known = before?.id === sandbox.id ? before : { entries: [], oldest: 0 }
+    return { id: sandbox.id, entries: merge(known.entries, more).slice(0, mostKept), oldest: oldest ?? known.oldest }
   }), [sandbox.id])
   const error = useStream(sandbox.id, async (signal) => {
     const page = await sandbox.timeline({ limit: most, signal })
-    add(page.entries, page.entries.length < most)
-    for await (const e of sandbox.watchTimeline({ after: page.next, signal })) add([e], false)
+    add(page.entries, oldestOf(page.entries))
+    for await (const e of sandbox.watchTimeline({ after: page.next, signal })) add([e])
   })
   const now = state?.id === sandbox.id ? state : undefined
+  const before = now?.oldest ?? 0
+  useEffect(() => {
+    if (before === 0 || (kind === "all" && text === "")) return
+    const abort = new AbortController()
+    const timer = setTimeout(() => void run(async () => {
+      const kinds = kind === "all" ? {} : { kinds: [kind as TimelineEntry["kind"]] }
+      try {
+        add((await sandbox.timeline({ limit: most, before, ...kinds, text: text.slice(0, longestSearch), signal: abort.signal })).entries)
+      } catch (err) {
+        if (!abort.signal.aborted) throw err
+      }
+    }), 300)
+    return () => {
+      clearTimeout(timer)
+      abort.abort()
+    }
+    // The handle of a sandbox is another one in each render.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [sandbox.id, kind, text, before, add, run])
   const older = () => void run(async () => {
-    const page = await sandbox.timeline({ limit: most, before: Math.min(...(now?.entries ?? []).map((e) => e.cursor)) })
-    add(page.entries, page.entries.length < most)
+    const page = await sandbox.timeline({ limit: most, before })
+    add(page.entries, oldestOf(page.entries))
   })
-  return { entries: now?.entries, error: error ?? failed, older: now === undefined || now.whole ? undefined : older }
+  return { entries: now?.entries, error: error ?? failed, older: before === 0 ? undefined : older }
+}
+
+/** The cursor before which there can be more entries than those of a page; 0 if there are none. */
+function oldestOf(page: readonly TimelineEntry[]): number {
+  return page.length < most ? 0 : Math.min(...page.map((e) => e.cursor))
 }
 
 const columns: Column<TimelineEntry>[] = [
