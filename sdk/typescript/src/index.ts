@@ -7,7 +7,7 @@
  * @module
  */
 export { Hutch, getSandbox, type ListSandboxesOptions, type SnapshotDiffOptions } from "./client.js"
-export { Operations, type AuditOptions, type PullOptions } from "./operations.js"
+export { Operations, type AuditOptions, type BuildOptions, type PullOptions } from "./operations.js"
 export { Sandbox, Session, shellQuote, type ContextOptions, type ExecCallbacks, type ExecOptions, type ExecStreamOptions, type ProcessOptions } from "./sandbox.js"
 export type { SandboxOptions } from "./base.js"
 export type { GitCheckoutOptions, ListOptions, ReadOptions, WriteOptions } from "./files.js"

@@ -1,8 +1,8 @@
 import type { Connection } from "./connection.js"
-import { readLines } from "./events.js"
-import { HutchError } from "./error.js"
+import { readEvents, readLines } from "./events.js"
+import { HutchError, problemError } from "./error.js"
 import { follow } from "./output.js"
-import type { Abortable, AuditRecord, AuditVerification, Examination, ImageRecord, Node, NodeList, Owned, PoolState, Pruned, PullRequest, RemovedNode, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
+import type { Abortable, AuditRecord, AuditVerification, BuildEvent, BuildRequest, Examination, ImageRecord, Node, NodeList, Owned, PoolState, Pruned, PullRequest, RemovedNode, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
 
 /** Which records of the audit log are read. */
 export interface AuditOptions extends Abortable {
@@ -32,6 +32,14 @@ export interface AuditOptions extends Abortable {
 export interface PullOptions extends Abortable, Omit<PullRequest, "image"> {
   /** Is called each time that the state of a layer changes. */
   onProgress?: (transfer: Transfer) => unknown
+}
+
+/** How an image is built. */
+export interface BuildOptions extends Abortable, BuildRequest {
+  /** A tar archive of the files that the Dockerfile copies, plain or compressed with gzip or zstd. */
+  context?: Blob
+  /** Is called with each step, its output and its end. */
+  onProgress?: (event: BuildEvent) => unknown
 }
 
 /** The part of a server's handle for its operators: tokens, nodes, audit, images, pool. */
@@ -149,6 +157,23 @@ export class Operations {
       if (e.event === "progress") await onProgress(JSON.parse(e.data) as Transfer)
     }
     throw new HutchError("unavailable", `the pull of ${image} has no end: the connection was lost; pull it again`)
+  }
+
+  /** Makes an image of a Dockerfile, which is in the context, or the text `dockerfile`. Each RUN is a command in a sandbox. */
+  async buildImage(options: BuildOptions): Promise<ImageRecord> {
+    const { signal, context, onProgress, ...request } = options
+    const form = new FormData()
+    form.set("request", JSON.stringify(request))
+    if (context) form.set("context", context)
+    const { body } = await this.connection.send("POST", "/v1/images/build", { form, signal, accept: "text/event-stream" })
+    if (body) {
+      for await (const e of readEvents(body)) {
+        if (e.event === "end") return JSON.parse(e.data) as ImageRecord
+        if (e.event === "error") throw problemError(JSON.parse(e.data), 500)
+        if (e.event === "progress") await onProgress?.(JSON.parse(e.data) as BuildEvent)
+      }
+    }
+    throw new HutchError("unavailable", "the build has no end: the connection was lost, and the build with it; start it again")
   }
 
   /** Gives an image another name. */

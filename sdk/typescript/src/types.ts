@@ -13,6 +13,8 @@ export type Answer = Schemas["Answer"]
 export type AnswerOutput = Schemas["AnswerOutput"]
 export type AuditRecord = Schemas["AuditRecord"]
 export type BackupRecord = Schemas["Backup"]
+export type BuildEvent = Schemas["BuildEvent"]
+export type BuildRequest = Schemas["BuildRequest"]
 export type CodeContextRecord = Schemas["CodeContext"]
 export type CodeError = Schemas["CodeError"]
 export type CodeResult = Schemas["CodeResult"]
@@ -88,8 +90,6 @@ export type TemplateRequest = Schemas["TemplateRequest"]
 export type UpdateRequest = Schemas["UpdateRequest"]
 export type Stats = Schemas["Stats"]
 export type StatsReport = Schemas["StatsReport"]
-export type TimelineEntry = Schemas["TimelineEntry"]
-export type TimelinePage = Schemas["TimelinePage"]
 export type StatsHistory = Schemas["StatsHistory"]
 export type StatsSample = Schemas["StatsSample"]
 /** Which samples to read: from a moment to another, and the shortest time between two samples. */
@@ -98,6 +98,8 @@ export interface StatsFilter {
   until?: Date
   step?: Duration
 }
+export type TimelineEntry = Schemas["TimelineEntry"]
+export type TimelinePage = Schemas["TimelinePage"]
 
 /** Which entries of a timeline to read. after and before are cursors. */
 export interface TimelineFilter {

@@ -304,6 +304,22 @@ test("the audit log is read line by line, and a pull reports its layers", async 
   await assert.rejects(script(events(event("error", { status: 404, kind: "not_found", detail: "no image" }))).hutch.pullImage("x", { onProgress: () => {} }), { code: "not_found" })
 })
 
+test("a build sends its request and its files, reports its steps, and is not repeated", async () => {
+  const step = { step: 1, state: "log", text: "x" }
+  const build = script(events(event("progress", step) + event("end", { id: "sha256:2" })))
+  const steps = []
+  const image = await build.hutch.buildImage({ name: "a", dockerfile: "FROM scratch", context: new Blob(["tar"]), onProgress: (e) => steps.push(e) })
+  assert.deepEqual([image.id, steps], ["sha256:2", [step]])
+  const [{ path, body, headers }] = build.requests
+  assert.equal(path, "/v1/images/build")
+  assert.match(headers.get("content-type"), /^multipart\/form-data; boundary=/)
+  assert.match(body, /name="request"\r\n\r\n\{"name":"a","dockerfile":"FROM scratch"\}\r\n[^]*name="context"[^]*tar/)
+  await assert.rejects(script(events(event("error", { status: 400, kind: "invalid", detail: "no file" }))).hutch.buildImage({ dockerfile: "x" }), { code: "invalid", message: "no file" })
+  const broken = script(events(event("progress", step)))
+  await assert.rejects(broken.hutch.buildImage({ dockerfile: "x" }), { code: "unavailable" })
+  assert.equal(broken.requests.length, 1)
+})
+
 test("tokens, owners and images are named in the path or the query", async () => {
   const s = script(json({}))
   await s.hutch.createToken({ name: "ci", scopes: ["read"] })

@@ -64,6 +64,26 @@ test("usage, images, volumes and the server", async ({ page, makeSandbox }) => {
   }
 })
 
+test("an image is built of a Dockerfile, with its steps as they come", async ({ page, expected }) => {
+  expected.push(/status of 4\d\d/)
+  const name = `console-${Date.now().toString(36)}`
+  await open(page, "/operating/images")
+  await page.getByRole("button", { name: "Build an image" }).click()
+  await page.getByLabel("Dockerfile").fill("FROM scratch\nCOPY <b>nothing</b> /x")
+  await page.getByLabel("Name of the image").fill(name)
+  await page.getByRole("button", { name: "Build", exact: true }).click()
+  await expect(page.getByRole("alert")).toContainText("nothing") // as text
+  await page.getByLabel("Dockerfile").fill("FROM scratch\nENV A=1\nWORKDIR /made")
+  await page.getByRole("button", { name: "Build", exact: true }).click()
+  await expect(page.getByText(`Built docker.io/library/${name}`)).toBeVisible()
+  await expect(page.getByRole("log")).toContainText("WORKDIR /made")
+  await expect(page.getByRole("row", { name })).toBeVisible()
+  await checkAccessibility(page)
+  await page.getByRole("row", { name }).getByRole("button", { name: "Delete" }).click()
+  await page.getByRole("alertdialog").getByRole("button", { name: "Delete" }).click()
+  await expect(page.getByRole("row", { name })).toBeHidden()
+})
+
 test("the findings of doctor with their fixes, and the audit log verified", async ({ page }) => {
   await open(page, "/operating/server")
   const native = page.getByRole("region", { name: "native", exact: true })

@@ -1,8 +1,10 @@
-import { Download, Layers, Trash2 } from "lucide-react"
-import { useMemo, useState, type SyntheticEvent } from "react"
+import { Download, Hammer, Layers, Trash2 } from "lucide-react"
+import { lazy, Suspense, useMemo, useState, type SyntheticEvent } from "react"
 import type { ImageRecord, Snapshot, Transfer } from "hutch"
 import { can, hutch } from "../../session"
 import { Badge, Button, Confirm, Empty, ErrorNote, Field, format, IconButton, Input, Loading, Page, plainLine, Section, Table, useAction, useCall, type Column } from "../../ui"
+
+const Build = lazy(() => import("./build"))
 
 /** The images and templates that sandboxes can begin with. */
 export default function ImagesPage() {
@@ -11,9 +13,11 @@ export default function ImagesPage() {
   const [deleting, setDeleting] = useState<{ name: string; remove: () => Promise<unknown> }>()
   const ofImages = useMemo(() => imageColumns((i) => setDeleting({ name: i.names[0] ?? i.id, remove: () => hutch.deleteImage(i.names[0] ?? i.id).then(images.reload) })), [images.reload])
   const ofTemplates = useMemo(() => templateColumns((t) => setDeleting({ name: t.name ?? t.snapshotId, remove: () => hutch.deleteSnapshot(t.snapshotId).then(templates.reload) })), [templates.reload])
+  const [building, setBuilding] = useState(false)
   return (
-    <Page title="Images">
+    <Page title="Images" actions={can("BuildImage") && <Button icon={Hammer} aria-expanded={building} onClick={() => setBuilding(true)}>Build an image</Button>}>
       {can("PullImage") && <Pull onDone={images.reload} />}
+      {building && <Suspense fallback={<Loading />}><Build onDone={images.reload} /></Suspense>}
       <Section title="Images">
         {images.error !== undefined && <ErrorNote error={images.error} onRetry={images.reload} />}
         {images.data === undefined && images.error === undefined && <Loading />}
