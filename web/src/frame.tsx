@@ -1,13 +1,13 @@
-import { Keyboard, LogOut, type LucideIcon, Menu as MenuIcon, Monitor, Moon, Sun, WifiOff, X } from "lucide-react"
+import { IdCard, Keyboard, LogOut, type LucideIcon, Menu as MenuIcon, Monitor, Moon, Sun, WifiOff, X } from "lucide-react"
 import { useState, type ReactNode } from "react"
 import { Link, useLocation } from "wouter"
 import icon from "./assets/icon.svg"
 import { KeysDialog, useKey } from "./keys"
 import { SignInAgain } from "./pages/signin"
 import { countDrafts } from "./drafts"
-import { personOf, signOut, useReachable, useSignIn } from "./session"
+import { personOf, signOut, useReachable, useSignIn, type Session } from "./session"
 import { setTheme, useTheme, type Theme } from "./theme"
-import { Confirm, IconButton, Menu, plainLine, type MenuItem } from "./ui"
+import { Button, Confirm, Dialog, DialogActions, Facts, format, IconButton, Menu, plainLine, type MenuItem } from "./ui"
 
 /** One entry of the navigation. */
 export interface NavEntry {
@@ -80,12 +80,14 @@ function Account({ onKeys }: { onKeys: () => void }) {
   const signIn = useSignIn()
   const theme = useTheme()
   const [leaving, setLeaving] = useState(0)
+  const [rights, setRights] = useState(false)
   if (!("session" in signIn)) return null
   const { session } = signIn
   const name = plainLine(session.name)
   const items: (MenuItem | null)[] = [
     { label: looks[theme].label, icon: looks[theme].icon, onSelect: () => setTheme(looks[theme].next) },
     { label: "Keys", icon: Keyboard, onSelect: onKeys },
+    { label: "What you may do", icon: IdCard, onSelect: () => setRights(true) },
     null,
     { label: "Sign out", icon: LogOut, onSelect: () => leave() },
   ]
@@ -98,6 +100,7 @@ function Account({ onKeys }: { onKeys: () => void }) {
     <Confirm open={leaving > 0} onClose={() => setLeaving(0)} title="Sign out" action="Sign out" onConfirm={signOut}>
       <p>{leaving === 1 ? "One notebook is" : `${leaving} notebooks are`} kept in this browser only, and signing out removes {leaving === 1 ? "it" : "them"}. Save as .ipynb what you still need.</p>
     </Confirm>
+    <Rights session={session} open={rights} onClose={() => setRights(false)} />
     <Menu items={items} trigger={
       <button type="button" className="account" aria-label={`Account: ${name}`}>
         <span className="account-mark" aria-hidden>{name.charAt(0).toUpperCase()}</span>
@@ -105,4 +108,20 @@ function Account({ onKeys }: { onKeys: () => void }) {
       </button>
     } />
   </>)
+}
+
+/** The scopes and limits of the caller, and when the session ends. */
+function Rights({ session, open, onClose }: { session: Session; open: boolean; onClose: () => void }) {
+  const { sandboxes, requestsPerMinute, operationsPerHour } = session.limits
+  const limit = (n: number) => (n < 0 ? "no limit" : n.toLocaleString())
+  return (
+    <Dialog open={open} onClose={onClose} title="What you may do">
+      <Facts items={[
+        ["Signed in as", plainLine(session.name)], [session.kind === "person" ? "Person" : "Token", <code key="id">{plainLine(session.tokenId)}</code>], ["Scopes", session.scopes.join(", ")],
+        ["Sandboxes at once", limit(sandboxes)], ["Requests a minute", limit(requestsPerMinute)], ["Operations an hour", limit(operationsPerHour)],
+        ["The session ends", format.date(session.expiresAt)], ["Without a request", `after ${format.duration(session.idleSeconds)}`],
+      ]} />
+      <DialogActions><Button onClick={onClose}>Close</Button></DialogActions>
+    </Dialog>
+  )
 }
