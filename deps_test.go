@@ -50,11 +50,11 @@ var layers = []layer{
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable", "hutch/internal/netaddr"}},
 	{"hutch/internal/headtail", []string{"hutch"}},
 	{"hutch/internal/jsoncount", nil},
-	{"hutch/internal/room", []string{"hutch/internal/jsoncount"}},
-	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
+	{"hutch/internal/membudget", []string{"hutch/internal/jsoncount"}},
+	{"hutch/internal/caller", []string{"hutch", "hutch/internal/membudget"}},
 	{"hutch/internal/credential", nil},
 	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
-	{"hutch/internal/turn", nil},
+	{"hutch/internal/ctxlock", nil},
 	{"hutch/internal/delay", nil},
 	{"hutch/internal/fairqueue", nil},
 	{"hutch/internal/netaddr", nil},
@@ -76,17 +76,17 @@ var layers = []layer{
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
 	{"hutch/internal/driver/native/...", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
-		"hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/ctxlock", sys,
 	}},
 	{"hutch/internal/driver/docker/inside", []string{"hutch/internal/wire", sys}}, // runs in every container
 	{"hutch/internal/driver/docker", []string{
-		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/ctxlock", sys,
 		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 	}},
 	{"hutch/internal/driver/memguard", []string{"hutch/internal/delay", "hutch/internal/linux/cgroup"}},
 	{"hutch/internal/driver/kubernetes/inside", []string{"hutch/internal/driver/memguard", "hutch/internal/linux/...", "hutch/internal/tarball", "hutch/internal/wire", "github.com/hashicorp/yamux", sys}}, // runs in every pod
 	{"hutch/internal/driver/kubernetes", []string{
-		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/memguard", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/kubernetes/inside", "hutch/internal/driver/memguard", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/ctxlock", sys,
 		"github.com/hashicorp/yamux", "k8s.io/api/core/v1", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "sigs.k8s.io/yaml",
 	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
@@ -109,7 +109,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, but no runtime.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
-	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
+	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/ctxlock", "hutch/internal/wire"}},
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/compare", []string{"hutch"}},
 	{"hutch/internal/instance", []string{
@@ -125,10 +125,10 @@ var layers = []layer{
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/headtail", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/turn",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/ctxlock",
 	}},
 
-	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/klauspost/compress/zstd"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
@@ -148,24 +148,24 @@ var layers = []layer{
 	{"hutch/internal/openid", []string{"hutch", "hutch/internal/netaddr", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/membudget"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/sshkeys", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "golang.org/x/crypto/ssh"}},
-	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/room", "github.com/pkg/sftp"}},
-	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
+	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/membudget", "github.com/pkg/sftp"}},
+	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/membudget", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
-	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
-	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/ctxlock"}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/headtail", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "hutch/internal/pipe", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/turn", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
+		"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
 		"github.com/moby/buildkit/...", "github.com/moby/patternmatcher/...", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", "github.com/tonistiigi/dchapes-mode", sys,
 	}},
 	{"hutch/internal/images", []string{"hutch", sys, "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
@@ -186,11 +186,11 @@ var layers = []layer{
 	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/text"}},
 	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
 	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
-	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/turn", "github.com/coder/websocket"}},
+	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", sys}},
 	{"hutch/internal/compat/judge0", []string{"hutch", "hutch/internal/compat", sys}},
-	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/turn", "hutch/internal/flowcontrol", "github.com/coder/websocket"}},
+	{"hutch/internal/compat/jupyter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/ctxlock", "hutch/internal/flowcontrol", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/dify", []string{"hutch", "hutch/internal/compat"}},
 	{"hutch/internal/compat/librechat", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "github.com/go-jose/go-jose/v4/...", sys}},
 	{"hutch/internal/compat/openterminal", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/preview", "github.com/coder/websocket", sys}},
@@ -204,11 +204,11 @@ var layers = []layer{
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/delay", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// Objects of Kubernetes become sandboxes of any service.
-	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/room"}},
+	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/membudget"}},
 	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/delay", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
 	// Several machines as one: a service over the services of all of them.
-	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
+	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
 
 	// Backups of a whole data folder.
 	{"hutch/internal/installation", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
@@ -224,7 +224,7 @@ var layers = []layer{
 	// command line.
 	{"hutch/internal/daemon", []string{
 		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
-		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/netaddr", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/netaddr", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
 
@@ -233,7 +233,7 @@ var layers = []layer{
 	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/patch", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// For tests only: no line above names these.
-	{"hutch/internal/scripted", []string{"hutch"}},
+	{"hutch/internal/fakeservice", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
 	{"hutch/internal/driver/drivertest/probe", []string{sys}}, // runs in sandboxes of the suite
 	{"hutch/internal/driver/drivertest", []string{"hutch", "github.com/erofs/go-erofs", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/linux/subid", "hutch/internal/netstack", "hutch/internal/wire", sys}},
@@ -260,7 +260,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that are in no program.
-var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server"}
+var testOnly = []string{"hutch/internal/fakeservice", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

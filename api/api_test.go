@@ -33,10 +33,10 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/compat/execute"
+	"hutch/internal/fakeservice"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 	"hutch/internal/secret"
 	"hutch/internal/stream"
 	"hutch/internal/watchlink"
@@ -116,7 +116,7 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 	for _, o := range operations(t) {
 		described = append(described, o.String())
 	}
-	for _, r := range rest.NewHandler(&scripted.Service{}, rest.Options{}).Routes() {
+	for _, r := range rest.NewHandler(&fakeservice.Service{}, rest.Options{}).Routes() {
 		served = append(served, r.Method+" "+r.Path)
 	}
 	served = append(append(served, "POST "+execute.Path), coding.Routes()...) // which the daemon adds
@@ -514,7 +514,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}, Histories: fixedRecords{}})
+	p, err := policy.New(t.Context(), &fakeservice.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}, Histories: fixedRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -548,12 +548,12 @@ func (known) Ask(_ context.Context, q hutch.Question, _ func(hutch.AnswerEvent) 
 }
 
 // idleAgents is a service in which Claude Code has done nothing, at once.
-type idleAgents struct{ *scripted.Service }
+type idleAgents struct{ *fakeservice.Service }
 
 func newIdleAgents(t *testing.T) idleAgents {
 	t.Helper()
-	s := idleAgents{&scripted.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		return scripted.Print(sandbox, req, out, hutch.Stdout, "") // no difference
+	s := idleAgents{&fakeservice.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		return fakeservice.Print(sandbox, req, out, hutch.Stdout, "") // no difference
 	}}}
 	if _, err := s.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "claude-code"}); err != nil {
 		t.Fatal(err)
@@ -1102,7 +1102,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	h := rest.NewHandler(&scripted.Service{}, rest.Options{})
+	h := rest.NewHandler(&fakeservice.Service{}, rest.Options{})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/docs", nil))
 	page := w.Body.String()

@@ -11,10 +11,10 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
 	"hutch/internal/metrics"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
-	"hutch/internal/scripted"
 	"hutch/internal/store"
 )
 
@@ -87,7 +87,7 @@ func governed(ctx context.Context, dir string) (subjects []subject, done func() 
 	if err != nil {
 		return nil, nil, err
 	}
-	svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		return hutch.ExecResult{}, nil
 	}}
 	_, err1 := svc.Create(ctx, hutch.CreateRequest{ID: "box"})

@@ -8,7 +8,7 @@ import (
 
 	"hutch"
 	"hutch/client"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // The benchmarks compare both forms of Exec, with a command that costs nothing, with a plain HTTP call by the same kind of
@@ -61,7 +61,7 @@ type scriptServer struct {
 
 func serveScript(b *testing.B) scriptServer {
 	b.Helper()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	if _, err := svc.Create(b.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		b.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // serve returns a client for svc, behind a real server.
@@ -45,7 +45,7 @@ func serveAt(t testing.TB, svc hutch.Service) (c *client.Client, url string) {
 // open returns a sandbox whose commands follow the script.
 func open(t testing.TB, script execScript) *client.Sandbox {
 	t.Helper()
-	sb, err := serve(t, &scripted.Service{OnExec: script}).Open(t.Context(), hutch.CreateRequest{ID: "s"})
+	sb, err := serve(t, &fakeservice.Service{OnExec: script}).Open(t.Context(), hutch.CreateRequest{ID: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestSlowOutputSlowsTheProgram(t *testing.T) {
 
 func TestErrorsKeepTheirKind(t *testing.T) {
 	t.Parallel()
-	c := serve(t, &scripted.Service{})
+	c := serve(t, &fakeservice.Service{})
 	out := func(hutch.Output) error { return nil }
 	for name, call := range map[string]func() error{
 		"Sandbox": func() error { _, err := c.Sandbox(t.Context(), "nobody"); return err },
@@ -253,7 +253,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 
 func TestIdsStayWithinTheirPath(t *testing.T) {
 	t.Parallel()
-	c := serve(t, &scripted.Service{})
+	c := serve(t, &fakeservice.Service{})
 	for _, id := range []string{"", "..", "a/b", "a?b", "UPPER"} {
 		if _, err := c.Sandbox(t.Context(), id); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%q: %v", id, err)
@@ -277,7 +277,7 @@ func TestLogs(t *testing.T) {
 		{Stream: hutch.Stdout, Data: []byte("one\n\ndata: x\r\n"), Cursor: 114, Lost: 100},
 		{Stream: hutch.Stderr, Data: []byte{0xff, 0, '\n'}, Cursor: 117, Time: time.UnixMilli(1790000000123).UTC()},
 	}
-	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	svc := &fakeservice.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		for _, o := range want {
 			if err := out(o); err != nil {
 				return req.Cursor, err
@@ -397,7 +397,7 @@ func answerAll(t *testing.T, answer string) string {
 
 func TestATokenThatNoHeaderCanHold(t *testing.T) {
 	t.Parallel()
-	_, url := serveAt(t, &scripted.Service{})
+	_, url := serveAt(t, &fakeservice.Service{})
 	for _, token := range []string{"secret\n", "secret\x00"} {
 		_, err := client.New(url, token).Sandboxes(t.Context(), hutch.Filter{})
 		if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "the token has the character") || strings.Contains(err.Error(), "secret") {

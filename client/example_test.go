@@ -16,14 +16,14 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/fakeservice"
 	"hutch/internal/files"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // The examples speak to a server whose sandboxes follow a script. A real server prints its URL and token when it
 // starts.
-var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
+var server = httptest.NewServer(rest.NewHandler(&fakeservice.Service{
 	OnFiles: exampleFiles,
 	OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		text := "42\n"
@@ -34,7 +34,7 @@ var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 			}
 			text = strings.ToUpper(string(b))
 		}
-		return scripted.Print(id, req, out, hutch.Stdout, text)
+		return fakeservice.Print(id, req, out, hutch.Stdout, text)
 	},
 	OnRun: func(_ context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 		if err := out(hutch.RunEvent{Input: &hutch.InputRequest{Prompt: "name? "}}); err != nil {

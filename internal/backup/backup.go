@@ -28,8 +28,8 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/ctxlock"
 	"hutch/internal/objects"
-	"hutch/internal/turn"
 )
 
 // Options configure backups; only Service and Store are required.
@@ -52,7 +52,7 @@ type Backups struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	turns turn.Locks // by owner's folder: one backup at a time, so that together they stay within the limit
+	turns ctxlock.Locks // by owner's folder: one backup at a time, so that together they stay within the limit
 }
 
 var _ hutch.Backups = (*Backups)(nil)

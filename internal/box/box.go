@@ -8,10 +8,10 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/ctxlock"
 	"hutch/internal/driver"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
-	"hutch/internal/turn"
 	"hutch/internal/wire"
 )
 
@@ -43,7 +43,7 @@ type Box struct {
 	created time.Time
 	opt     Options
 
-	lifecycle  turn.Lock
+	lifecycle  ctxlock.Lock
 	waiting    atomic.Int32             // callers in LockToUse
 	wanted     atomic.Int32             // callers in Lock
 	waking     atomic.Bool              // it counts as running already
@@ -89,7 +89,7 @@ type reading struct {
 func New(rec store.Record, opt Options) *Box {
 	b := &Box{
 		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
-		opt: opt, lifecycle: turn.New(), rec: rec, spent: rec.Usage(), spentAt: time.Now(),
+		opt: opt, lifecycle: ctxlock.New(), rec: rec, spent: rec.Usage(), spentAt: time.Now(),
 	}
 	b.noteSecrets()
 	return b

@@ -14,9 +14,9 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/ctxlock"
 	"hutch/internal/oci"
 	"hutch/internal/oci/rootfs"
-	"hutch/internal/turn"
 )
 
 // Sandboxes are the sandboxes in which commands run. The calls are made as the caller of the build.
@@ -48,7 +48,7 @@ type Options struct {
 // Builder makes images.
 type Builder struct {
 	opt   Options
-	turns turn.Locks // one build of an owner at a time: the owner's limit bounds its open files
+	turns ctxlock.Locks // one build of an owner at a time: the owner's limit bounds its open files
 }
 
 // New returns a builder.

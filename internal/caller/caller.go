@@ -9,7 +9,7 @@ import (
 	"context"
 
 	"hutch"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // Caller is the caller of a call, its origin, and the account that it is charged to. The zero value is the server
@@ -26,7 +26,7 @@ type Caller struct {
 	// Trace is the traceparent of the call, as W3C Trace Context has it, or empty.
 	Trace string
 	// Budget is the memory that the server holds for the request; nil for no limit.
-	Budget *room.Tab
+	Budget *membudget.Account
 }
 
 // Owner has sandboxes of its own: the same id of two owners is two sandboxes, and neither owner learns of the other's.

@@ -3,7 +3,7 @@ package caller
 import (
 	"testing"
 
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // Each part is set without changing the others.
@@ -46,7 +46,7 @@ func TestUnmetered(t *testing.T) {
 // Memory that outlives its request is charged to the same owner, and released on its own.
 func TestOwnBudget(t *testing.T) {
 	t.Parallel()
-	all := room.New(100, 50)
+	all := membudget.New(100, 50)
 	tab, end := all.Open("ada")
 	ctx, free := OwnBudget(With(t.Context(), Caller{Budget: tab}))
 	tab.Take(30)

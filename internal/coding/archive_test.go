@@ -24,7 +24,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/hutchtest"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // entry is a member of an archive; missing values are those of a regular file.
@@ -250,12 +250,12 @@ func TestBadForms(t *testing.T) {
 func TestRequestInAFormIsCharged(t *testing.T) {
 	t.Parallel()
 	body, kind := formed([2]string{"request", `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`}, [2]string{"archive", "x"})
-	tab, free := room.New(1<<20, 1<<20).Open("ada")
+	account, free := membudget.New(1<<20, 1<<20).Open("ada")
 	defer free()
 	r := httptest.NewRequest("POST", "/agents", body)
 	r.Header.Set("Content-Type", kind)
 	w := httptest.NewRecorder()
-	coding.NewHandler(service{}).ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: tab})))
+	coding.NewHandler(service{}).ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: account})))
 	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "memory of requests") {
 		t.Errorf("%d %.300s", w.Code, w.Body)
 	}

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/hutchtest"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // cloning is a service whose clones have one file, whatever the URL.
@@ -186,11 +186,11 @@ func (full) Read([]byte) (int, error) {
 func TestBodiesTakeRoom(t *testing.T) {
 	t.Parallel()
 	h := coding.NewHandler(nil)
-	tab, end := room.New(64<<20, 64<<20).Open("ada")
+	account, end := membudget.New(64<<20, 64<<20).Open("ada")
 	defer end()
 	rules := `{"prompt":"","repository":{"url":"https://example.com/x.git"},"network":{"allow":[` + strings.Repeat(`"",`, 1<<20) + `""]}}`
 	for name, body := range map[string]io.Reader{"many rules": strings.NewReader(rules), "no room": full{}} {
-		r := httptest.NewRequestWithContext(caller.With(t.Context(), caller.Caller{Budget: tab}), "POST", "/agents", body)
+		r := httptest.NewRequestWithContext(caller.With(t.Context(), caller.Caller{Budget: account}), "POST", "/agents", body)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if !strings.Contains(w.Body.String(), `"exhausted"`) {

@@ -13,21 +13,21 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // TestManyValues: a short body that becomes much memory is refused, and a long text is not.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
 	read := func(body string) error {
-		tab, end := room.New(64<<20, 64<<20).Open("ada")
+		account, end := membudget.New(64<<20, 64<<20).Open("ada")
 		defer end()
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		var v struct {
 			List []struct{ A, B string }
 			Text string
 		}
-		return compat.ReadJSON(httptest.NewRecorder(), r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})), &v)
+		return compat.ReadJSON(httptest.NewRecorder(), r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account})), &v)
 	}
 	if err := read(`{"list":[{}` + strings.Repeat(",{}", 1<<20) + `]}`); !errors.Is(err, hutch.Exhausted) {
 		t.Errorf("a million structs: %v", err)
@@ -40,9 +40,9 @@ func TestManyValues(t *testing.T) {
 // TestEncodeLongText: an answer that exceeds the memory budget is refused before it is made. A program can write what is six
 // times as long in JSON. The test is not parallel, because it measures what the process allocates.
 func TestEncodeLongText(t *testing.T) {
-	tab, end := room.New(64<<20, 64<<20).Open("ada")
+	account, end := membudget.New(64<<20, 64<<20).Open("ada")
 	defer end()
-	ctx := caller.With(t.Context(), caller.Caller{Budget: tab})
+	ctx := caller.With(t.Context(), caller.Caller{Budget: account})
 	answer := map[string]any{"data": &struct{ Stdout string }{strings.Repeat("\x00", 16<<20)}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/compat/piston"
 	"hutch/internal/compat/ragflow"
 	"hutch/internal/compat/swerex"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // surface is the handler of an API.
@@ -32,7 +32,7 @@ var wildcard = regexp.MustCompile(`{[^}]*}`)
 // would show everything as if it had matched.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	for name, h := range map[string]surface{
 		"bridge": bridge.NewHandler(svc, bridge.Options{}), "dify": dify.NewHandler(svc, dify.Options{}), "judge0": judge0.NewHandler(svc, judge0.Options{}),
 		"jupyter": jupyter.NewHandler(svc, jupyter.Options{}), "librechat": librechat.NewHandler(svc, librechat.Options{}),

@@ -16,15 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest"
-	"hutch/internal/scripted"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
 // awayServer is a Hutch server that can be away.
 type awayServer struct {
-	*scripted.Service
+	*fakeservice.Service
 	away atomic.Bool
 	mu   sync.Mutex
 	down []string // what was destroyed
@@ -113,7 +113,7 @@ func uid(o object) string { return fmt.Sprint(metadata(o)["uid"]) }
 // A Sandbox becomes a sandbox of its UID with what its pod says, and takes it along when it is deleted.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	made := c.do("POST", "team-a/sandboxes", named("box.with.dots", pod(object{
 		"image": "python:3.12", "command": []any{"sleep"}, "args": []any{"1d"}, "workingDir": "/app", "env": []any{object{"name": "A", "value": "1"}},
@@ -141,7 +141,7 @@ func TestSandbox(t *testing.T) {
 // Objects of the same name, at other times or in other namespaces, have other sandboxes.
 func TestNamesAreApart(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	long := strings.Repeat("a", 200)
 	for _, path := range []string{"team-a", "team-b"} {
@@ -160,7 +160,7 @@ func TestNamesAreApart(t *testing.T) {
 // While the server is away nothing is lost: a deleted object stays until its sandbox is destroyed, and a new one waits.
 func TestServerIsAway(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	c.do("POST", "ns/sandboxes", named("old", pod(object{})))
 	c.wait("ns/sandboxes/old", ready, "True", dependenciesReady)
@@ -185,7 +185,7 @@ func TestServerIsAway(t *testing.T) {
 // A field that cannot be mapped is refused by its name, and no sandbox is made.
 func TestRefusedByName(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	spec := pod(object{"image": "a", "envFrom": []any{object{}}, "livenessProbe": object{"exec": object{"command": []any{"true"}}}})
 	spec["podTemplate"].(object)["spec"].(object)["hostNetwork"] = true
@@ -219,7 +219,7 @@ func TestRefusedByName(t *testing.T) {
 // A claim takes a ready Sandbox of its pool, which is filled again, and never gives the Sandbox back.
 func TestClaimOfAPool(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	ctl, _ := c.control(svc, Options{})
 	c.do("POST", "ns/sandboxtemplates", named("python", pod(object{"image": "python"})))
 	c.do("POST", "ns/sandboxwarmpools", named("pool", poolOf("python", 2)))
@@ -267,7 +267,7 @@ func TestClaimOfAPool(t *testing.T) {
 // A claim that cannot be met says why, in the words that clients know, and is met when the cause is gone.
 func TestClaimsThatFail(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	c.do("POST", "ns/sandboxclaims", named("early", claimOf("pool")))
 	c.wait("ns/sandboxclaims/early", ready, "False", warmPoolNotFound)
@@ -322,7 +322,7 @@ func TestClaimsThatFail(t *testing.T) {
 // An object with a shutdown time ends at that time, as its policy says.
 func TestShutdownTime(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	ctl, _ := c.control(svc, Options{})
 	c.do("POST", "ns/sandboxtemplates", named("t", pod(object{})))
 	c.do("POST", "ns/sandboxwarmpools", named("p", poolOf("t", 0)))
@@ -349,7 +349,7 @@ func TestShutdownTime(t *testing.T) {
 // A suspended Sandbox sleeps, no request reaches it, and it continues.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	ctl, _ := c.control(svc, Options{})
 	c.do("POST", "ns/sandboxes", named("box", pod(object{"command": []any{"sleep", "1d"}})))
 	c.wait("ns/sandboxes/box", ready, "True", dependenciesReady)
@@ -392,7 +392,7 @@ func TestSuspendKeepsMemory(t *testing.T) {
 	t.Parallel()
 	noMemory := hutch.Errorf(hutch.Conflict, "the runtime cannot keep the memory")
 	for _, err := range []*hutch.Error{noMemory, hutch.Errorf(hutch.Conflict, "it is in use").Naming(hutch.AboutSandbox, "box")} {
-		svc := &busyServer{awayServer: &awayServer{Service: &scripted.Service{}}, err: err}
+		svc := &busyServer{awayServer: &awayServer{Service: &fakeservice.Service{}}, err: err}
 		s := &sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box", UID: "u1"}}
 		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: s.id()}); err != nil {
 			t.Fatal(err)
@@ -409,7 +409,7 @@ func TestSuspendKeepsMemory(t *testing.T) {
 func TestShrinkSparesTaken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	ctl, err := New(c.client(), &scripted.Service{}, Options{Log: slog.New(slog.DiscardHandler)})
+	ctl, err := New(c.client(), &fakeservice.Service{}, Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestShrinkSparesTaken(t *testing.T) {
 // A pool whose template changes replaces what no claim has, if its strategy says so, and follows its number.
 func TestPoolFollows(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	c.do("POST", "ns/sandboxtemplates", named("t", pod(object{"image": "a"})))
 	recreate := poolOf("t", 2)
@@ -472,7 +472,7 @@ func TestPoolFollows(t *testing.T) {
 // A controller that waits queues nothing, and misses nothing when it works.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.do("POST", "sys/leases", named("lease", object{"holderIdentity": "other", "leaseDurationSeconds": 3600}))
 	ctl, _ := c.control(svc, Options{Lease: Lease{"sys", "lease", "me"}})
 	c.do("POST", "ns/sandboxes", named("box", pod(object{})))
@@ -488,7 +488,7 @@ func TestStandby(t *testing.T) {
 // If there are two controllers, one works. When it ends, the other one takes over, and nothing is created twice.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	lease := func(who string) Options { return Options{Lease: Lease{"sys", "lease", who}} }
 	_, end := c.control(svc, lease("one"))
 	c.do("POST", "ns/sandboxes", named("first", pod(object{"command": []any{"true"}})))
@@ -515,7 +515,7 @@ func TestTwoControllers(t *testing.T) {
 // Two controllers that work at a time, because each of them takes itself for the only one, give each claim one Sandbox.
 func TestTwoAtATime(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	c.control(svc, Options{})
 	c.control(svc, Options{})
 	c.do("POST", "ns/sandboxtemplates", named("t", pod(object{})))
@@ -553,7 +553,7 @@ func (s *dyingServer) Create(ctx context.Context, req hutch.CreateRequest) (hutc
 // object is still there.
 func TestKilledAfterCreate(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	made := make(chan struct{})
 	_, end := c.control(&dyingServer{svc, func() { close(made) }}, Options{})
 	c.do("POST", "ns/sandboxes", named("box", pod(object{})))
@@ -582,7 +582,7 @@ func TestKilledAfterCreate(t *testing.T) {
 // The cluster says whose a token is and what it can do. Its decision is for one namespace.
 func TestReviews(t *testing.T) {
 	t.Parallel()
-	c, svc := newCluster(t), &awayServer{Service: &scripted.Service{}}
+	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
 	known, can, asked := true, true, atomic.Int32{}
 	c.reviews = func(kind string, _ object) object {
 		asked.Add(1)
@@ -631,7 +631,7 @@ func TestNoResources(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "crds.yaml", 403: "controller.yaml"} {
 		c := newCluster(t)
-		ctl, err := New(c.client(), &scripted.Service{}, Options{Log: slog.New(slog.DiscardHandler)})
+		ctl, err := New(c.client(), &fakeservice.Service{}, Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/turn"
+	"hutch/internal/ctxlock"
 )
 
 // The limits of a run, as existing deployments expect them.
@@ -82,8 +82,8 @@ type Server struct {
 
 	accounts accounts
 
-	turns     turn.Locks // by sandbox
-	began     time.Time  // an older one was made by another process
+	turns     ctxlock.Locks // by sandbox
+	began     time.Time     // an older one was made by another process
 	store     Store
 	languages languages
 }

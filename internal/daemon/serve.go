@@ -23,9 +23,9 @@ import (
 	"hutch/internal/linux/pressure"
 	"hutch/internal/listen"
 	"hutch/internal/mcp"
+	"hutch/internal/membudget"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
-	"hutch/internal/room"
 )
 
 // closeTime is how long requests, and then the engine, can take to end.
@@ -135,7 +135,7 @@ func (d *Daemon) surfaces() surfaces {
 
 // handler leads a request to its surface, past the guard; requests for previews do not pass it, and guarded serves
 // none. The function closes everything that it keeps open.
-func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.Handler, end func()) {
+func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded http.Handler, end func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	if !d.cfg.Conversations.Only {
@@ -151,7 +151,7 @@ func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.H
 	shape := foreignRoutes(mux, s.foreign)
 	opt := guard.Options{
 		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
-		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: d.isOpen, Room: memory, Claim: listen.Claim, Log: d.requestLog(),
+		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: d.isOpen, Budget: memory, Claim: listen.Claim, Log: d.requestLog(),
 	}
 	inside := d.described(mux)
 	if d.console != nil {
@@ -202,9 +202,9 @@ func (d *Daemon) isOpen(r *http.Request) bool {
 // forCallers is how much memory the daemon has for data that its callers send and have not read yet: a 32nd of the
 // machine's, because some of it exists several times while it is converted. One owner has a quarter of it, and at least
 // what the largest calls need.
-func forCallers(memory int64) *room.Room {
+func forCallers(memory int64) *membudget.Budget {
 	total := max(memory/32, 256<<20)
-	return room.New(int(total), int(max(total/4, 128<<20)))
+	return membudget.New(int(total), int(max(total/4, 128<<20)))
 }
 
 // refuse answers a request over a limit in the form of its surface.

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/listen"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 	"hutch/internal/sshd"
 	"hutch/internal/sshkeys"
 	"hutch/internal/wrap"
@@ -93,13 +93,13 @@ func (d *Daemon) sshServer() hutch.SSHServer {
 }
 
 // serveSSH answers SSH until the returned function is called.
-func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
+func (d *Daemon) serveSSH(memory *membudget.Budget) (end func()) {
 	if d.ssh == nil {
 		return func() {}
 	}
 	server := sshd.New(sshd.Options{
 		Service: &wrap.Service{Next: d.policy, Hook: wrap.Recovering(d.panicked)}, Find: d.sshKeys.Find,
-		HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
+		HostKey: d.sshHost, Budget: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
 		Count: d.countRequest,
 	})
 	ended := make(chan error, 1)

@@ -10,11 +10,11 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compare"
+	"hutch/internal/ctxlock"
 	"hutch/internal/fairqueue"
 	"hutch/internal/pipe"
 	"hutch/internal/saved"
 	"hutch/internal/snapshots"
-	"hutch/internal/turn"
 	"hutch/internal/wire"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // comparing bounds how many comparisons run.
 type comparing struct {
-	owners turn.Locks
+	owners ctxlock.Locks
 	all    *fairqueue.Queue
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 	"hutch/internal/wire"
 )
 
@@ -47,7 +47,7 @@ func TestProcessListsCountAsMemory(t *testing.T) {
 	one := `{"id":"p","status":"running","command":"` + strings.Repeat("x", 100) + `"}`
 	long := liar(t, "["+strings.Repeat(one+",", 3999)+one+"]")
 	short := liar(t, "["+one+"]")
-	memory := room.New(8<<20, 8<<20)
+	memory := membudget.New(8<<20, 8<<20)
 	budget, free := memory.Open("ada")
 	ctx := caller.With(t.Context(), caller.Caller{Budget: budget})
 	lists := 0

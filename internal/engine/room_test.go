@@ -9,7 +9,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 	"hutch/internal/secret"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestResultsShareARoom(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
-	all := room.New(4<<20, 2<<20)
+	all := membudget.New(4<<20, 2<<20)
 	var mu sync.Mutex
 	var calls sync.WaitGroup
 	held := 0
@@ -73,7 +73,7 @@ func TestOutputIsChargedOnce(t *testing.T) {
 		"in a session":          {b, hutch.ExecRequest{SessionID: "s"}, size},
 		"redacted in a session": {redacted, hutch.ExecRequest{SessionID: "s"}, size},
 	} {
-		all := room.New(total, total)
+		all := membudget.New(total, total)
 		budget, end := all.Open("one")
 		c.req.Command = command
 		seen := 0
@@ -100,7 +100,7 @@ func TestGitIsCharged(t *testing.T) {
 		total int
 		fits  bool
 	}{{1 << 20, false}, {8 << 20, true}} {
-		all := room.New(c.total, c.total)
+		all := membudget.New(c.total, c.total)
 		budget, end := all.Open("one")
 		diff, err := b.GitDiff(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", hutch.GitDiffRequest{})
 		if c.fits != (err == nil) || !c.fits && !errors.Is(err, hutch.Exhausted) || c.fits && len(diff) < 2_000_000 {

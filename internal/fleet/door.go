@@ -15,9 +15,9 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/listen"
+	"hutch/internal/membudget"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
-	"hutch/internal/room"
 )
 
 // door answers other nodes: REST about this node, for callers that the other node has authenticated. It has its own
@@ -25,7 +25,7 @@ import (
 type door struct {
 	f      *Fleet
 	rest   *rest.Handler
-	room   *room.Room
+	room   *membudget.Budget
 	log    *slog.Logger
 	server *http.Server
 	ended  chan struct{}
@@ -45,7 +45,7 @@ const (
 const joinBody = 64 << 10
 
 // open begins to answer on l.
-func (f *Fleet) open(l net.Listener, here rest.Options, memory *room.Room) error {
+func (f *Fleet) open(l net.Listener, here rest.Options, memory *membudget.Budget) error {
 	pair, err := f.opt.Identity.pair()
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
 		if c.Owner != nil {
 			owner = c.Owner.ID
 		}
-		tab, free := d.room.Open(owner)
+		account, free := d.room.Open(owner)
 		defer free()
-		c.Budget = tab
+		c.Budget = account
 		if !rest.Uploads(r) && r.Body != nil {
-			r.Body = &charged{r.Body, tab.Take}
+			r.Body = &charged{r.Body, account.Take}
 		}
 		// The calls of a node end when it is removed.
 		ctx, cancel := context.WithCancelCause(caller.With(r.Context(), c))

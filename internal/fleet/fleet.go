@@ -22,8 +22,8 @@ import (
 	"sync"
 
 	"hutch"
+	"hutch/internal/membudget"
 	"hutch/internal/rest"
-	"hutch/internal/room"
 	"hutch/internal/wrap"
 )
 
@@ -122,7 +122,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 }
 
 // Open starts to answer other nodes on l, with this node's service and its other interfaces.
-func (f *Fleet) Open(l net.Listener, here rest.Options, memory *room.Room) error {
+func (f *Fleet) Open(l net.Listener, here rest.Options, memory *membudget.Budget) error {
 	return f.open(l, here, memory)
 }
 

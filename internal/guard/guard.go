@@ -28,10 +28,10 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/credential"
 	"hutch/internal/httpio"
+	"hutch/internal/membudget"
 	"hutch/internal/netaddr"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
-	"hutch/internal/room"
 )
 
 // Options set which requests are accepted. The zero value accepts none.
@@ -70,7 +70,7 @@ type Options struct {
 	Open func(*http.Request) bool
 	// Room limits the memory held for principals: the bodies of their requests here, and data that surfaces hold for
 	// them; nil does not.
-	Room *room.Room
+	Budget *membudget.Budget
 	// Claim counts the connection of a request towards a class, and each class is bounded: the class of an owner, or
 	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
 	Claim func(ctx context.Context, class string) bool
@@ -145,7 +145,7 @@ func (g *guard) admit(w *recorder, r *http.Request) {
 	}
 	c := caller.From(caller.As(caller.With(r.Context(), from), who))
 	var free func()
-	c.Budget, free = g.opt.Room.Open(who.Owner)
+	c.Budget, free = g.opt.Budget.Open(who.Owner)
 	defer free()
 	ctx, release := hold(caller.With(r.Context(), c), w)
 	defer release()
@@ -159,12 +159,12 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 			g.refuse(w, r, http.StatusRequestEntityTooLarge, tooLarge(g.opt.MaxBody))
 			return
 		}
-		tab := caller.From(r.Context()).Budget
-		if !tab.Take(int(max(r.ContentLength, 0))) {
+		account := caller.From(r.Context()).Budget
+		if !account.Take(int(max(r.ContentLength, 0))) {
 			g.opt.Refuse(w, r, errNoRoom)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, &taken{r.Body, tab, max(r.ContentLength, 0)}, g.opt.MaxBody)
+		r.Body = http.MaxBytesReader(w, &taken{r.Body, account, max(r.ContentLength, 0)}, g.opt.MaxBody)
 	} else if r.Body != nil && r.Body != http.NoBody {
 		if r.ProtoMajor == 1 {
 			defer httpio.Drain(w, r.Body)
@@ -211,14 +211,14 @@ var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this 
 // arrives.
 type taken struct {
 	io.ReadCloser
-	tab   *room.Tab
-	ahead int64
+	account *membudget.Account
+	ahead   int64
 }
 
 func (t *taken) Read(b []byte) (int, error) {
 	n, err := t.ReadCloser.Read(b)
 	if t.ahead -= int64(n); t.ahead < 0 {
-		if !t.tab.Take(int(-t.ahead)) {
+		if !t.account.Take(int(-t.ahead)) {
 			return 0, errNoRoom
 		}
 		t.ahead = 0

@@ -22,9 +22,9 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/guard"
 	"hutch/internal/listen"
+	"hutch/internal/membudget"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
-	"hutch/internal/room"
 )
 
 // ask makes a request to a guarded handler, as if over a connection.
@@ -531,7 +531,7 @@ func TestTrace(t *testing.T) {
 func TestRoomForBodies(t *testing.T) {
 	t.Parallel()
 	opt := options
-	opt.Room, opt.MaxBody = room.New(100, 60), 1000
+	opt.Budget, opt.MaxBody = membudget.New(100, 60), 1000
 	opt.Check = func(_ context.Context, token string) (*caller.Principal, error) {
 		return &caller.Principal{ID: token, Owner: token, Limits: hutch.TokenLimits{Requests: hutch.Unlimited}}, nil
 	}

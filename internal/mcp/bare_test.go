@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // postBare sends a body as clients of existing deployments do, and returns the raw answer.
@@ -41,7 +41,7 @@ func postBare(t testing.TB, url, body string, header http.Header) (*http.Respons
 // value, whatever the headers say.
 func TestBareRequests(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{OnExec: printing("hello\n", "")}
+	svc := &fakeservice.Service{OnExec: printing("hello\n", "")}
 	svc.Create(t.Context(), hutch.CreateRequest{ID: "box"})
 	_, url := serve(t, svc, mcp.Options{})
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestBareRefusal(t *testing.T) {
 // TestBareEnvelope: a message of the modern era without its header follows the rules of that era.
 func TestBareEnvelope(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	if status, _, msg := post(t, url, modernCall("x")); status != 400 || msg["error"].(map[string]any)["code"] == -32600.0 {
 		t.Errorf("%d %v", status, msg)
 	}
@@ -117,7 +117,7 @@ func TestBareEnvelope(t *testing.T) {
 func TestBareCall(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-	_, url := serve(t, &scripted.Service{OnExec: hanging(started, killed)}, mcp.Options{KeepAlive: time.Millisecond})
+	_, url := serve(t, &fakeservice.Service{OnExec: hanging(started, killed)}, mcp.Options{KeepAlive: time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":{"command":"x"}}}`))
 	if err != nil {
@@ -134,7 +134,7 @@ func TestBareCall(t *testing.T) {
 // TestNoMethod: a message without a method is refused in every era; it used to be taken for an answer.
 func TestNoMethod(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	for _, era := range eras {
 		status, _, msg := post(t, url, `{"jsonrpc":"2.0","id":3}`, "MCP-Protocol-Version", era)
 		e, _ := msg["error"].(map[string]any)
@@ -147,7 +147,7 @@ func TestNoMethod(t *testing.T) {
 // TestUndeclared: methods that server/discover and initialize do not declare do not exist on this server.
 func TestUndeclared(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		ss := connect(t, &scripted.Service{}, era)
+		ss := connect(t, &fakeservice.Service{}, era)
 		for _, method := range []string{"prompts/list", "resources/list", "resources/templates/list", "completion/complete"} {
 			body := `{"jsonrpc":"2.0","id":3,"method":"` + method + `","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"x","value":""}`
 			header := []string{"MCP-Protocol-Version", era, "Mcp-Method", method}

@@ -10,26 +10,26 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/room"
-	"hutch/internal/scripted"
+	"hutch/internal/membudget"
 )
 
 // A call's memory is that of its own request, not of the request that began the session: it is given back when the
 // request and the call have ended.
 func TestMemoryOfACall(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		all := room.New(100_000, 100_000)
+		all := membudget.New(100_000, 100_000)
 		took := make(chan bool, 1)
-		h := mcp.NewHandler(&scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+		h := mcp.NewHandler(&fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 			budget := caller.From(ctx).Budget
 			took <- budget.Take(60_000) && !budget.Take(60_000)
 			return hutch.ExecResult{}, nil
 		}}, mcp.Options{})
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			tab, free := all.Open("ada")
+			account, free := all.Open("ada")
 			defer free()
-			h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+			h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account})))
 		}))
 		ss := dial(t, srv.URL, era, nil)
 		for range 3 {
@@ -52,12 +52,12 @@ func TestMemoryOfACall(t *testing.T) {
 // A list of short values takes many times the memory of its text, and is charged before it is decoded.
 func TestMemoryOfLists(t *testing.T) {
 	t.Parallel()
-	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{})
-	all := room.New(8<<20, 8<<20)
+	h := mcp.NewHandler(&fakeservice.Service{}, mcp.Options{})
+	all := membudget.New(8<<20, 8<<20)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tab, free := all.Open("ada")
+		account, free := all.Open("ada")
 		defer free()
-		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account})))
 	}))
 	t.Cleanup(func() { srv.Close(); h.Close(context.Background()) })
 	list := "[" + strings.Repeat("0,", 1_000_000) + "0]"

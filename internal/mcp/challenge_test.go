@@ -9,15 +9,15 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // TestChallenge: if a person's token lacks a scope, the client learns from the status and the header which scope to
 // ask for. A client with one of our own tokens gets the tool's answer, because no server can add a scope to that token.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		if req.Command == "fine" {
 			return hutch.ExecResult{}, nil
 		}

@@ -7,8 +7,8 @@ import (
 
 	"hutch"
 	"hutch/internal/conversation"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // talks is a fake in which every run prints its code, creates files, and ends as the test says.
@@ -36,7 +36,7 @@ func (talks) Runners(context.Context) ([]hutch.Language, error) {
 
 func converse(t *testing.T, era string, c talks) *client {
 	t.Helper()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{Conversations: c, OnlyConversations: true})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{Conversations: c, OnlyConversations: true})
 	return dial(t, url, era, nil)
 }
 

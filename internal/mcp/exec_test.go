@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"hutch"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 type execResult struct {
@@ -24,7 +24,7 @@ type execResult struct {
 
 func TestExec(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: printing("hello\n", "a warning\n")}
+		svc := &fakeservice.Service{OnExec: printing("hello\n", "a warning\n")}
 		ss := connect(t, svc, era)
 		res := do(t, ss, "exec", map[string]any{"command": "hello"})
 		var got execResult
@@ -48,7 +48,7 @@ func TestExec(t *testing.T) {
 func TestExecPassesArguments(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		seen := make(chan hutch.ExecRequest, 1)
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		svc.OnExec = observing(seen)
 		ss := connect(t, svc, era)
 		do(t, ss, "exec", map[string]any{
@@ -64,7 +64,7 @@ func TestExecPassesArguments(t *testing.T) {
 func TestExecLongOutput(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		long := strings.Repeat("ä line of output\n", 100_000)
-		ss := connect(t, &scripted.Service{OnExec: printing("FIRST\n"+long+"LAST\n", "")}, era)
+		ss := connect(t, &fakeservice.Service{OnExec: printing("FIRST\n"+long+"LAST\n", "")}, era)
 		res := do(t, ss, "exec", map[string]any{"command": "x"})
 		var got execResult
 		fill(t, res, &got)
@@ -86,7 +86,7 @@ func TestExecLongOutput(t *testing.T) {
 
 func TestExecBothStreamsLong(t *testing.T) {
 	t.Parallel()
-	ss := connect(t, &scripted.Service{OnExec: printing(strings.Repeat("o", 50_000), strings.Repeat("e", 50_000))}, modern)
+	ss := connect(t, &fakeservice.Service{OnExec: printing(strings.Repeat("o", 50_000), strings.Repeat("e", 50_000))}, modern)
 	var got execResult
 	fill(t, do(t, ss, "exec", map[string]any{"command": "x"}), &got)
 	if o, e := strings.Count(got.Stdout, "o"), strings.Count(got.Stderr, "e"); o < 9_900 || e < 9_900 || o+e > 20_500 {
@@ -97,7 +97,7 @@ func TestExecBothStreamsLong(t *testing.T) {
 func TestExecBinaryOutput(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		raw := "\x00\xff\xfe\x80binary\xc3"
-		ss := connect(t, &scripted.Service{OnExec: printing(raw, "plain")}, era)
+		ss := connect(t, &fakeservice.Service{OnExec: printing(raw, "plain")}, era)
 		res := do(t, ss, "exec", map[string]any{"command": "x"})
 		var got execResult
 		fill(t, res, &got)
@@ -116,7 +116,7 @@ func TestExecBinaryOutput(t *testing.T) {
 
 func TestExecWithoutOutput(t *testing.T) {
 	t.Parallel()
-	res := do(t, connect(t, &scripted.Service{OnExec: printing("", "")}, modern), "exec", map[string]any{"command": "true"})
+	res := do(t, connect(t, &fakeservice.Service{OnExec: printing("", "")}, modern), "exec", map[string]any{"command": "true"})
 	if !strings.HasSuffix(text(res), "\n[no output]") {
 		t.Errorf("text %q", text(res))
 	}
@@ -125,8 +125,8 @@ func TestExecWithoutOutput(t *testing.T) {
 // TestExecBrokenOff loses the sandbox in the middle of a command: the output until then is not lost with it.
 func TestExecBrokenOff(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-			res, _ := scripted.Print(id, req, out, hutch.Stdout, "half\n")
+		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			res, _ := fakeservice.Print(id, req, out, hutch.Stdout, "half\n")
 			return res, hutch.Errorf(hutch.Unavailable, "the sandbox is gone")
 		}}
 		f := mustFail(t, connect(t, svc, era), "exec", map[string]any{"command": "x"}, -32000)

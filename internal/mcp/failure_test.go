@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 func TestUnknownSandbox(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		svc.Create(t.Context(), hutch.CreateRequest{ID: "here"})
 		ss := connect(t, svc, era)
 		for tool, args := range map[string]map[string]any{
@@ -34,7 +34,7 @@ func TestUnknownSandbox(t *testing.T) {
 
 func TestTimeLimit(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, TimedOut: true, Stdout: []byte("half\n"), Stderr: []byte("way\n"), Duration: 1500 * time.Millisecond})}
+		svc := &fakeservice.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, TimedOut: true, Stdout: []byte("half\n"), Stderr: []byte("way\n"), Duration: 1500 * time.Millisecond})}
 		ss := connect(t, svc, era)
 		f := mustFail(t, ss, "exec", map[string]any{"command": "sleep 9", "timeout": 1.5}, -32002)
 		id := all(t, svc)[0].ID // left for the next cases
@@ -53,7 +53,7 @@ func TestTimeLimit(t *testing.T) {
 
 func TestResourceLimit(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		ss := connect(t, &scripted.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, Limit: "memory", Stdout: []byte("big")})}, era)
+		ss := connect(t, &fakeservice.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, Limit: "memory", Stdout: []byte("big")})}, era)
 		f := mustFail(t, ss, "exec", map[string]any{"command": "x"}, -32003)
 		if f.Data["limit"] != "memory" || f.Data["stdout"] != "big" {
 			t.Errorf("data %v", f.Data)
@@ -83,7 +83,7 @@ func TestErrorTable(t *testing.T) {
 			{hutch.Errorf(hutch.Internal, "no"), -32000},
 			{context.DeadlineExceeded, -32000},
 		} {
-			svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+			svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 				return hutch.ExecResult{}, c.err
 			}}
 			ss := connect(t, svc, era)
@@ -100,7 +100,7 @@ func TestErrorTable(t *testing.T) {
 
 func TestPanicIsOneCallsError(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 			panic("a secret path")
 		}}
 		ss := connect(t, svc, era)
@@ -114,7 +114,7 @@ func TestPanicIsOneCallsError(t *testing.T) {
 
 func TestBadArguments(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		ss := connect(t, svc, era)
 		for _, c := range []struct {
 			tool string
@@ -151,7 +151,7 @@ func TestBadArguments(t *testing.T) {
 // TestRawCodes looks at the raw messages, without a client in between.
 func TestRawCodes(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	for _, c := range []struct {
 		body   string
 		status int

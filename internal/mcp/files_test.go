@@ -10,15 +10,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/files"
-	"hutch/internal/scripted"
 )
 
 // withFiles is a service with the sandbox "s" whose files are in dir.
-func withFiles(t *testing.T) (svc *scripted.Service, dir string) {
+func withFiles(t *testing.T) (svc *fakeservice.Service, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	svc = &scripted.Service{OnFiles: &files.FS{Dir: dir}}
+	svc = &fakeservice.Service{OnFiles: &files.FS{Dir: dir}}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // FuzzMessage sends arbitrary messages in both eras: each answer is JSON-RPC, and none is an internal error.
 func FuzzMessage(f *testing.F) {
-	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{Conversations: talks{}, SessionTimeout: time.Second})
+	h := mcp.NewHandler(&fakeservice.Service{}, mcp.Options{Conversations: talks{}, SessionTimeout: time.Second})
 	f.Cleanup(func() { h.Close(context.Background()) })
 	for _, seed := range []string{
 		initialize, modernCall("x"), `[]`, `[` + initialize + `]`, `{"jsonrpc":"2.0","id":1,"method":"tools/fly"}`, `{"jsonrpc":"2.0","method":"ping"}`,

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 const (
@@ -28,7 +28,7 @@ var modernHeaders = []string{"MCP-Protocol-Version", modern, "Mcp-Method", "tool
 
 func TestStreamsAreNotBuffered(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	for what, h := range map[string][2]any{
 		older: {initialize, []string(nil)}, modern: {modernCall("x"), modernHeaders},
 	} {
@@ -41,7 +41,7 @@ func TestStreamsAreNotBuffered(t *testing.T) {
 
 func TestBodyTooLarge(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{MaxBody: 1000})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{MaxBody: 1000})
 	for _, version := range eras {
 		status, _, msg := post(t, url, modernCall(strings.Repeat("x", 2000)), "MCP-Protocol-Version", version)
 		e, _ := msg["error"].(map[string]any)
@@ -53,14 +53,14 @@ func TestBodyTooLarge(t *testing.T) {
 
 func TestLargeCommandIsTaken(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		ss := connect(t, &scripted.Service{OnExec: printing("ok", "")}, era)
+		ss := connect(t, &fakeservice.Service{OnExec: printing("ok", "")}, era)
 		do(t, ss, "exec", map[string]any{"command": strings.Repeat("x", 10<<20)})
 	})
 }
 
 func TestModernProtocolErrors(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	for _, c := range []struct {
 		name, body string
 		header     []string
@@ -94,7 +94,7 @@ func TestModernProtocolErrors(t *testing.T) {
 
 func TestUnknownSessionIsGone(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
@@ -113,7 +113,7 @@ func TestUnknownSessionIsGone(t *testing.T) {
 func TestSilentStreamIsKeptAlive(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-	_, url := serve(t, &scripted.Service{OnExec: hanging(started, killed)}, mcp.Options{KeepAlive: 5 * time.Millisecond})
+	_, url := serve(t, &fakeservice.Service{OnExec: hanging(started, killed)}, mcp.Options{KeepAlive: 5 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(modernCall("x")))
@@ -143,7 +143,7 @@ func TestSilentStreamIsKeptAlive(t *testing.T) {
 // TestManyCallers lets 64 callers use one server at once; none gets another's answers.
 func TestManyCallers(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		_, url := serve(t, svc, mcp.Options{})
 		var callers sync.WaitGroup
 		for i := range 64 {
@@ -170,7 +170,7 @@ func BenchmarkExec(b *testing.B) {
 	for _, era := range eras {
 		for _, callers := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/callers=%d", era, callers), func(b *testing.B) {
-				svc := &scripted.Service{}
+				svc := &fakeservice.Service{}
 				svc.Create(b.Context(), hutch.CreateRequest{ID: "bench"})
 				_, url := serve(b, svc, mcp.Options{})
 				b.ReportAllocs()

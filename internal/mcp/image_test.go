@@ -8,14 +8,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // A new sandbox has the image that exec names; an existing one keeps the image that it began with.
 func TestImageOfExec(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		_, url := serve(t, svc, mcp.Options{})
 		ss := dial(t, url, era, nil)
 		res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "true", "image": "python:3.12-slim", "keepAlive": true}})

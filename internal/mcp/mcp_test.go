@@ -14,8 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 const (
@@ -243,9 +243,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // printing is an OnExec that prints to both streams.
 func printing(stdout, stderr string) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 	return func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		res, err := scripted.Print(id, req, out, hutch.Stdout, stdout)
+		res, err := fakeservice.Print(id, req, out, hutch.Stdout, stdout)
 		if err == nil && stderr != "" {
-			_, err = scripted.Print(id, req, out, hutch.Stderr, stderr)
+			_, err = fakeservice.Print(id, req, out, hutch.Stderr, stderr)
 			res.Stderr = []byte(stderr)
 		}
 		return res, err
@@ -255,7 +255,7 @@ func printing(stdout, stderr string) func(context.Context, string, hutch.ExecReq
 // hanging is an OnExec that prints and then waits to be cancelled.
 func hanging(started, killed chan<- struct{}) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 	return func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		res, err := scripted.Print(id, req, out, hutch.Stdout, "so far\n")
+		res, err := fakeservice.Print(id, req, out, hutch.Stdout, "so far\n")
 		if err != nil {
 			return res, err
 		}
@@ -270,7 +270,7 @@ func hanging(started, killed chan<- struct{}) func(context.Context, string, hutc
 func observing(seen chan<- hutch.ExecRequest) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 	return func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		seen <- req
-		return scripted.Print(id, req, out, hutch.Stdout, "ok\n")
+		return fakeservice.Print(id, req, out, hutch.Stdout, "ok\n")
 	}
 }
 

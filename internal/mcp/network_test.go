@@ -9,13 +9,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 func TestNetworkTool(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		_, url := serve(t, svc, mcp.Options{})
 		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestNetworkTool(t *testing.T) {
 // write into that sentence.
 func TestDeniedInResults(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 			return hutch.ExecResult{SandboxID: id, ExitCode: 6, Stderr: []byte("Could not resolve host\n"), Denied: []string{"api.example.com", "db.example.com:5432", "x\x1b[2Jy"}}, nil
 		}}
 		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {

@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // both returns two handlers of one service: one answers plain calls itself, the other passes all calls to the SDK.
 func both(t testing.TB) (ours, sdks *Handler) {
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // listener collects progress notifications.
@@ -47,15 +47,15 @@ func callWithToken(ctx context.Context, ss *client, args any) (*sdk.CallToolResu
 func TestProgressComesWhileItRuns(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		var l listener
-		svc := &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-			scripted.Print(id, req, out, hutch.Stdout, "first\n")
+		svc := &fakeservice.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			fakeservice.Print(id, req, out, hutch.Stdout, "first\n")
 			for len(l.all()) == 0 && ctx.Err() == nil {
 				select {
 				case <-time.After(time.Millisecond):
 				case <-ctx.Done():
 				}
 			}
-			return scripted.Print(id, req, out, hutch.Stdout, "second\n")
+			return fakeservice.Print(id, req, out, hutch.Stdout, "second\n")
 		}}
 		_, url := serve(t, svc, mcp.Options{})
 		ss := dial(t, url, era, l.options())
@@ -80,13 +80,13 @@ func TestProgressIsBounded(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		var l listener
 		text := []byte(strings.Repeat("zeile ü €\n", 200_000))
-		svc := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 			for rest := text; len(rest) > 0; rest = rest[min(7001, len(rest)):] {
 				if err := out(hutch.Output{Stream: hutch.Stdout, Data: rest[:min(7001, len(rest))]}); err != nil {
 					return hutch.ExecResult{}, err
 				}
 			}
-			return scripted.Print(id, req, nil, hutch.Stdout, "")
+			return fakeservice.Print(id, req, nil, hutch.Stdout, "")
 		}}
 		_, url := serve(t, svc, mcp.Options{})
 		began := time.Now()
@@ -110,7 +110,7 @@ func TestProgressIsBounded(t *testing.T) {
 func TestNoProgressWithoutToken(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		var l listener
-		_, url := serve(t, &scripted.Service{}, mcp.Options{})
+		_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 		ss := dial(t, url, era, l.options())
 		if err := callWith(t.Context(), ss, map[string]any{"command": "x"}); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestNoProgressWithoutToken(t *testing.T) {
 // TestProgressPrecedesTheResult looks at the raw messages.
 func TestProgressPrecedesTheResult(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	body := strings.Replace(modernCall("word"), meta, strings.Replace(meta, "{", `{"progressToken":7,`, 1), 1)
 	for range 100 {
 		_, _, events := exchange(t, url, body, modernHeaders...)
@@ -139,9 +139,9 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l listener
-		svc := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 			time.Sleep(12 * time.Second)
-			return scripted.Print(id, req, nil, hutch.Stdout, "")
+			return fakeservice.Print(id, req, nil, hutch.Stdout, "")
 		}}
 		to, from, ended := serveStdio(t.Context(), svc)
 		c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, l.options())

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // sse begins a request and returns the lines of its stream.
@@ -56,13 +56,13 @@ func next(t *testing.T, lines *bufio.Scanner, field string) string {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	more := make(chan struct{})
-	svc := &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		scripted.Print(id, req, out, hutch.Stdout, "first\n")
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		fakeservice.Print(id, req, out, hutch.Stdout, "first\n")
 		select {
 		case <-more:
 		case <-ctx.Done():
 		}
-		return scripted.Print(id, req, out, hutch.Stdout, "last\n")
+		return fakeservice.Print(id, req, out, hutch.Stdout, "last\n")
 	}}
 	_, url := serve(t, svc, mcp.Options{})
 	ss := dial(t, url, older, nil)
@@ -99,13 +99,13 @@ func TestResume(t *testing.T) {
 func TestResumeTakesOver(t *testing.T) {
 	t.Parallel()
 	more := make(chan struct{})
-	svc := &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		scripted.Print(id, req, out, hutch.Stdout, "first\n")
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		fakeservice.Print(id, req, out, hutch.Stdout, "first\n")
 		select {
 		case <-more:
 		case <-ctx.Done():
 		}
-		return scripted.Print(id, req, out, hutch.Stdout, "last\n")
+		return fakeservice.Print(id, req, out, hutch.Stdout, "last\n")
 	}}
 	_, url := serve(t, svc, mcp.Options{})
 	for _, era := range []string{"2025-06-18", older} {
@@ -158,7 +158,7 @@ func resume(t *testing.T, ctx context.Context, url, last string, session []strin
 // TestIdleSessions opens 10,000 sessions: each costs little memory, and all of it is freed when they end.
 func TestIdleSessions(t *testing.T) {
 	const sessions, mostEach, mostLeft = 10_000, 40 << 10, 16 << 20
-	h, url := serve(t, &scripted.Service{}, mcp.Options{SessionTimeout: time.Hour})
+	h, url := serve(t, &fakeservice.Service{}, mcp.Options{SessionTimeout: time.Hour})
 	before := heap()
 	var callers sync.WaitGroup
 	for range 10 {
@@ -195,7 +195,7 @@ func heap() int64 {
 // session continues.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	ss := dial(t, url, older, nil)
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
 	for _, c := range []struct {
@@ -247,7 +247,7 @@ func contains(list []float64, v float64) bool {
 // TestUnknownVersions asks for revisions that do not exist.
 func TestUnknownVersions(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t, &scripted.Service{}, mcp.Options{})
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
 	for _, version := range []string{"1999-01-01", "2025-99-99", "", "x", "2099-01-01"} {
 		status, _, msg := post(t, url, strings.Replace(initialize, "2025-11-25", version, 1))
 		res, _ := msg["result"].(map[string]any)

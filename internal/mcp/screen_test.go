@@ -7,12 +7,12 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // The actions of a computer-use model are done unchanged, and a screenshot is an image.
 func TestComputer(t *testing.T) {
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 func TestSessionEndDestroysItsSandboxes(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	svc.Create(t.Context(), hutch.CreateRequest{ID: "named"})
 	ss := connect(t, svc, older)
 	do(t, ss, "exec", map[string]any{"command": "x"})
@@ -33,7 +33,7 @@ func TestSessionEndDestroysItsSandboxes(t *testing.T) {
 
 func TestSessionTimeoutDestroysItsSandboxes(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	_, url := serve(t, svc, mcp.Options{SessionTimeout: 50 * time.Millisecond})
 	ss := dial(t, url, older, nil)
 	do(t, ss, "exec", map[string]any{"command": "x"})
@@ -53,7 +53,7 @@ func TestKeptAliveSandboxOutlivesItsSession(t *testing.T) {
 
 // keeper reports keepAlive for every sandbox, once it is switched on.
 type keeper struct {
-	scripted.Service
+	fakeservice.Service
 	keep sync.Map
 }
 
@@ -66,7 +66,7 @@ func (k *keeper) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 // TestKeepAliveByTool: a sandbox that exec created outlives its session if exec asks for that, at once or later.
 func TestKeepAliveByTool(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: printing("ok", "")}
+		svc := &fakeservice.Service{OnExec: printing("ok", "")}
 		ss := connect(t, svc, era)
 		do(t, ss, "exec", map[string]any{"command": "x", "keepAlive": true})
 		if req := svc.Created()[0]; !req.KeepAlive || req.Timeout != 0 || req.OnIdle == hutch.IdleDestroy {
@@ -89,7 +89,7 @@ func TestKeepAliveByTool(t *testing.T) {
 // TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller learns its id.
 func TestKeptAliveButFailed(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 			return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "no")
 		}}
 		mustFail(t, connect(t, svc, era), "exec", map[string]any{"command": "x", "keepAlive": true}, -32600)
@@ -101,7 +101,7 @@ func TestKeptAliveButFailed(t *testing.T) {
 
 func TestModernSandboxHasNoSession(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	ss := connect(t, svc, modern)
 	do(t, ss, "exec", map[string]any{"command": "x"})
 	if req := svc.Created()[0]; req.OnIdle != hutch.IdleDestroy || req.SleepAfter != 300 {
@@ -114,7 +114,7 @@ func TestModernSandboxHasNoSession(t *testing.T) {
 func TestCloseEndsCallsAndSessions(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-		svc := &scripted.Service{OnExec: hanging(started, killed)}
+		svc := &fakeservice.Service{OnExec: hanging(started, killed)}
 		h, url := serve(t, svc, mcp.Options{})
 		ss := dial(t, url, era, nil)
 		go callWith(t.Context(), ss, map[string]any{"command": "x"})
@@ -133,7 +133,7 @@ func TestCloseEndsCallsAndSessions(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-		svc := &scripted.Service{OnExec: hanging(started, killed)}
+		svc := &fakeservice.Service{OnExec: hanging(started, killed)}
 		ss := connect(t, svc, era)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-started; cancel() }()
@@ -146,7 +146,7 @@ func TestCancelled(t *testing.T) {
 func TestDeleteKillsWhatRuns(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-	svc := &scripted.Service{OnExec: hanging(started, killed)}
+	svc := &fakeservice.Service{OnExec: hanging(started, killed)}
 	_, url := serve(t, svc, mcp.Options{})
 	ss := dial(t, url, older, nil)
 	go callWith(t.Context(), ss, map[string]any{"command": "x"})
@@ -166,7 +166,7 @@ func TestDeleteKillsWhatRuns(t *testing.T) {
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-	svc := &scripted.Service{OnExec: hanging(started, killed)}
+	svc := &fakeservice.Service{OnExec: hanging(started, killed)}
 	h, url := serve(t, svc, mcp.Options{})
 	ss := dial(t, url, older, nil)
 	ctx, cancel := context.WithCancel(t.Context())

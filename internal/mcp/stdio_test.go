@@ -12,8 +12,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // serveStdio serves svc over pipes and returns the client's ends and a channel
@@ -40,7 +40,7 @@ func outcome(t *testing.T, ended <-chan error) {
 
 func TestStdio(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		to, from, ended := serveStdio(t.Context(), svc)
 		c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 		ss, err := c.Connect(t.Context(), &sdk.IOTransport{Reader: from, Writer: to}, &sdk.ClientSessionOptions{ProtocolVersion: era})
@@ -68,12 +68,12 @@ func TestStdio(t *testing.T) {
 func TestStdioOfAPipe(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	svc := &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
-		return scripted.Print(id, req, out, hutch.Stdout, "late\n")
+		return fakeservice.Print(id, req, out, hutch.Stdout, "late\n")
 	}}
 	to, from, ended := serveStdio(t.Context(), svc)
 	go func() {
@@ -97,7 +97,7 @@ func TestStdioOfAPipe(t *testing.T) {
 // TestStdioOutlivesNonsense writes malformed lines.
 func TestStdioOutlivesNonsense(t *testing.T) {
 	t.Parallel()
-	to, from, ended := serveStdio(t.Context(), &scripted.Service{})
+	to, from, ended := serveStdio(t.Context(), &fakeservice.Service{})
 	lines := bufio.NewScanner(from)
 	for _, c := range []struct {
 		say  string
@@ -129,7 +129,7 @@ func TestStdioOutlivesNonsense(t *testing.T) {
 func TestStdioIsInterrupted(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
-	svc := &scripted.Service{OnExec: hanging(started, killed)}
+	svc := &fakeservice.Service{OnExec: hanging(started, killed)}
 	ctx, cancel := context.WithCancel(t.Context())
 	to, from, ended := serveStdio(ctx, svc)
 	go io.Copy(io.Discard, from)

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // noSecrets is what coding agents need, for the list of tools.
-type noSecrets struct{ *scripted.Service }
+type noSecrets struct{ *fakeservice.Service }
 
 func (noSecrets) Secrets(context.Context) ([]hutch.Secret, error) { return nil, nil }
 
@@ -23,7 +23,7 @@ func (noSecrets) Secrets(context.Context) ([]hutch.Secret, error) { return nil, 
 // read the diff.
 func TestToolList(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		_, url := serve(t, &scripted.Service{}, mcp.Options{Conversations: talks{}, Agents: noSecrets{&scripted.Service{}}})
+		_, url := serve(t, &fakeservice.Service{}, mcp.Options{Conversations: talks{}, Agents: noSecrets{&fakeservice.Service{}}})
 		ss := dial(t, url, era, nil)
 		list, err := ss.ListTools(t.Context(), nil)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestToolList(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		ss := connect(t, &scripted.Service{}, era)
+		ss := connect(t, &fakeservice.Service{}, era)
 		caps, err := json.Marshal(ss.InitializeResult().Capabilities)
 		if err != nil || string(caps) != `{"tools":{}}` {
 			t.Errorf("capabilities %s, %v", caps, err)
@@ -82,7 +82,7 @@ func TestCapabilities(t *testing.T) {
 
 func TestGetSandbox(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		ss := connect(t, svc, era)
 		if s := text(do(t, ss, "getSandbox", nil)); !strings.Contains(s, "no sandboxes") {
 			t.Errorf("empty: %q", s)
@@ -120,7 +120,7 @@ func TestGetSandbox(t *testing.T) {
 
 func TestStartBackgroundProcess(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		svc.Create(t.Context(), hutch.CreateRequest{ID: "a"})
 		ss := connect(t, svc, era)
 		var got map[string]any
@@ -139,7 +139,7 @@ func TestStartBackgroundProcess(t *testing.T) {
 
 func TestDestroySandbox(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		svc.Create(t.Context(), hutch.CreateRequest{ID: "a"})
 		svc.StartProcess(t.Context(), "a", hutch.ProcessRequest{Command: "x"})
 		ss := connect(t, svc, era)

@@ -8,7 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // TestTrace: a call is part of the trace that its _meta names.
@@ -16,7 +16,7 @@ func TestTrace(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		seen := make(chan string, 1)
-		svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+		svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 			seen <- caller.From(ctx).Trace
 			return hutch.ExecResult{}, nil
 		}}

@@ -9,14 +9,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 // A new sandbox has the volumes that exec names; an existing one keeps those that it began with.
 func TestVolumesOfExec(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		svc := &scripted.Service{}
+		svc := &fakeservice.Service{}
 		_, url := serve(t, svc, mcp.Options{})
 		ss := dial(t, url, era, nil)
 		exec := func(args map[string]any) string {

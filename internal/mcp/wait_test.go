@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // waited holds the fields of a result that the tests look at.
@@ -19,8 +19,8 @@ type waited struct {
 }
 
 // printed returns a service with a process "x" that has printed text.
-func printed(t *testing.T, text string) (*scripted.Service, string) {
-	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+func printed(t *testing.T, text string) (*fakeservice.Service, string) {
+	svc := &fakeservice.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		for c := req.Cursor; c < int64(len(text)); {
 			n := min(c+7000, int64(len(text)))
 			if err := out(hutch.Output{Stream: hutch.Stdout, Data: []byte(text[c:n]), Cursor: n}); err != nil {

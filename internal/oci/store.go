@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/ctxlock"
 	"hutch/internal/durable"
 	"hutch/internal/fairqueue"
 	"hutch/internal/oci/registry"
-	"hutch/internal/turn"
 )
 
 // Options are what a store is opened with. The zero value has the default limits, reaches every public registry, and
@@ -78,9 +78,9 @@ type Store struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
-	receiving turn.Locks       // by name of a file in partial
-	building  turn.Locks       // by name of a root
-	loading   turn.Locks       // by owner: how much comes is not known before
+	receiving ctxlock.Locks    // by name of a file in partial
+	building  ctxlock.Locks    // by name of a root
+	loading   ctxlock.Locks    // by owner: how much comes is not known before
 	builder   *fairqueue.Queue // limits how many roots are made at once: their names are in memory
 
 	mu       sync.Mutex

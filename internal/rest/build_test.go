@@ -12,9 +12,9 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
+	"hutch/internal/membudget"
 	"hutch/internal/rest"
-	"hutch/internal/room"
-	"hutch/internal/scripted"
 )
 
 type images = hutch.Images
@@ -38,7 +38,7 @@ func (e early) BuildImage(_ context.Context, _ hutch.BuildRequest, files io.Read
 func TestProgressDuringUpload(t *testing.T) {
 	t.Parallel()
 	e := early{told: make(chan struct{})}
-	b := serve(t, &scripted.Service{}, rest.Options{Images: e})
+	b := serve(t, &fakeservice.Service{}, rest.Options{Images: e})
 	const size = 1 << 20
 	body, to := io.Pipe()
 	go func() {
@@ -69,7 +69,7 @@ func TestProgressDuringUpload(t *testing.T) {
 // The request of a build is held in memory, unlike the context after it, and so it is charged: its bytes and its lists.
 func TestRequestOfABuildIsCharged(t *testing.T) {
 	t.Parallel()
-	h := rest.NewHandler(&scripted.Service{}, rest.Options{Images: early{}})
+	h := rest.NewHandler(&fakeservice.Service{}, rest.Options{Images: early{}})
 	for what, c := range map[string]struct {
 		room int
 		text string
@@ -77,12 +77,12 @@ func TestRequestOfABuildIsCharged(t *testing.T) {
 		"bytes": {1 << 20, `{"name":"` + strings.Repeat("x", 2<<20) + `"}`},
 		"lists": {8 << 20, `{"network":{"allow":[` + strings.Repeat("{},", 100_000) + `{}]}}`},
 	} {
-		tab, free := room.New(c.room, c.room).Open("ada")
+		account, free := membudget.New(c.room, c.room).Open("ada")
 		body := "--b\r\nContent-Disposition: form-data; name=\"request\"\r\n\r\n" + c.text + "\r\n--b--\r\n"
 		r := httptest.NewRequest("POST", "/v1/images/build", strings.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: tab})))
+		h.ServeHTTP(w, r.WithContext(caller.With(t.Context(), caller.Caller{Budget: account})))
 		free()
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "memory of requests") {
 			t.Errorf("%s: %d %.300s", what, w.Code, w.Body)

@@ -14,9 +14,9 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/fakeservice"
 	"hutch/internal/files"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 	"hutch/internal/stream"
 )
 
@@ -34,7 +34,7 @@ func serveFiles(t *testing.T, content map[string]string) folder {
 			t.Fatal(err)
 		}
 	}
-	return folder{serve(t, &scripted.Service{OnFiles: disk}, rest.Options{}), disk.Dir}
+	return folder{serve(t, &fakeservice.Service{OnFiles: disk}, rest.Options{}), disk.Dir}
 }
 
 func contentOf(name string) string {
@@ -135,7 +135,7 @@ func (failingReader) ListFiles(_ context.Context, _ string, _ hutch.ListRequest,
 // A part of an answer never looks like the whole.
 func TestWhatBreaksOffIsBroken(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnFiles: failingReader{}}, rest.Options{})
+	b := serve(t, &fakeservice.Service{OnFiles: failingReader{}}, rest.Options{})
 	for _, path := range []string{"/content?path=f", "/content?path=f&firstLine=1", "/archive?path=d"} {
 		resp, err := http.Get(b.URL + "/v1/sandboxes/s/files" + path)
 		if err != nil {

@@ -12,9 +12,9 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
+	"hutch/internal/membudget"
 	"hutch/internal/rest"
-	"hutch/internal/room"
-	"hutch/internal/scripted"
 )
 
 // rawBodies are the routes whose body is bytes instead of JSON; bodiless are those that ignore a body.
@@ -35,7 +35,7 @@ func endsWith(path string, ends []string) bool {
 // Every route with a body refuses any bad body with a message and a 4xx status.
 func TestBadBodiesOnEveryRoute(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, rest.Options{})
 	bodies := map[string]string{
 		"malformed":  `{"command": `,
@@ -65,7 +65,7 @@ func TestBadBodiesOnEveryRoute(t *testing.T) {
 }
 
 // routes returns the routes of a server for svc, with the sandbox "s" in it.
-func routes(t *testing.T, svc *scripted.Service) []rest.Route {
+func routes(t *testing.T, svc *fakeservice.Service) []rest.Route {
 	t.Helper()
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func fill(path string) string {
 // test.
 func TestBodiesThatStopHalfWay(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, rest.Options{})
 	for _, route := range routes(t, svc) {
 		if route.Method != "POST" && route.Method != "PUT" {
@@ -106,7 +106,7 @@ func TestBodiesThatStopHalfWay(t *testing.T) {
 
 func TestFirstUseCreates(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, rest.Options{})
 	for _, tt := range []struct {
 		query   string
@@ -137,13 +137,13 @@ func TestFirstUseCreates(t *testing.T) {
 // TestManyValues: a short body that becomes much memory is refused.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
-	h := rest.NewHandler(&scripted.Service{}, rest.Options{})
+	h := rest.NewHandler(&fakeservice.Service{}, rest.Options{})
 	defer h.Close()
-	tab, end := room.New(64<<20, 64<<20).Open("ada")
+	account, end := membudget.New(64<<20, 64<<20).Open("ada")
 	defer end()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/v1/sandboxes", strings.NewReader(`{"volumes":[{}`+strings.Repeat(",{}", 1<<20)+`]}`))
-	h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+	h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account})))
 	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "fewer values") {
 		t.Errorf("%d %.300s", w.Code, w.Body)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // flood is a process that prints until it gets Ctrl-C. Then it has printed 64 MiB more and a prompt, and waits. Its
 // output grows with each read.
 type flood struct {
-	svc     *scripted.Service
+	svc     *fakeservice.Service
 	printed atomic.Int64
 	end     atomic.Int64  // where the prompt is; 0 until the flood ends
 	skipped chan struct{} // closed when a read skips the output before the prompt
@@ -69,14 +69,14 @@ func (f *flood) logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.
 // flooding returns a server with a flood, and the path of its process.
 func flooding(t *testing.T) (*bench, *flood, string) {
 	t.Helper()
-	f := &flood{svc: &scripted.Service{}, skipped: make(chan struct{})}
+	f := &flood{svc: &fakeservice.Service{}, skipped: make(chan struct{})}
 	f.svc.OnLogs = f.logs
 	b, path := terminal(t, f.svc)
 	return b, f, path
 }
 
 // terminal starts a terminal on a server, and returns its path.
-func terminal(t *testing.T, svc *scripted.Service) (*bench, string) {
+func terminal(t *testing.T, svc *fakeservice.Service) (*bench, string) {
 	t.Helper()
 	b := serve(t, svc, rest.Options{})
 	p, err := svc.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "yes", Terminal: &hutch.Size{Columns: 80, Rows: 24}})
@@ -144,7 +144,7 @@ func TestSkipNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	const all = window + 4<<10
 	looks := make(chan struct{}, 100)
-	svc := &scripted.Service{OnLogs: func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	svc := &fakeservice.Service{OnLogs: func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		if !req.Follow {
 			looks <- struct{}{}
 			return all, nil

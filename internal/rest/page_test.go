@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 func ids(t *testing.T, body string) (ids []string) {
@@ -29,7 +29,7 @@ func ids(t *testing.T, body string) (ids []string) {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, rest.Options{})
 	want := []string{"s"}
 	for i := range 9 {
@@ -70,7 +70,7 @@ func TestPages(t *testing.T) {
 
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, rest.Options{})
 	create := func(key, body, token string) (*http.Response, string) {
 		return b.call(t, "POST", "/v1/sandboxes", body, "Idempotency-Key", key, "Authorization", token)
@@ -104,7 +104,7 @@ func TestIdempotencyKey(t *testing.T) {
 
 // slow is a service whose creates take long.
 type slow struct {
-	*scripted.Service
+	*fakeservice.Service
 	begun chan struct{}
 	end   chan struct{}
 }
@@ -117,7 +117,7 @@ func (s *slow) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandb
 
 func TestIdempotencyKeyOfCallsAtOnce(t *testing.T) {
 	t.Parallel()
-	svc := &slow{&scripted.Service{}, make(chan struct{}, 8), make(chan struct{})}
+	svc := &slow{&fakeservice.Service{}, make(chan struct{}, 8), make(chan struct{})}
 	b := serveAny(t, svc, rest.Options{})
 	bodies := make([]string, 8)
 	var wg sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"hutch/api"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // TestUnknownParameters: every call that reads JSON refuses a parameter that it does not have. A filter that is not there
@@ -26,7 +26,7 @@ func TestUnknownParameters(t *testing.T) {
 	if err := json.Unmarshal(api.JSON(), &document); err != nil {
 		t.Fatal(err)
 	}
-	b := serve(t, &scripted.Service{}, rest.Options{})
+	b := serve(t, &fakeservice.Service{}, rest.Options{})
 	for path, p := range document.Paths {
 		if p.Get == nil || !strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v1/openapi") || path == "/v1/version" || strings.HasSuffix(path, "/links") ||
 			!strings.Contains(string(p.Get.Responses["200"]), "application/json") {

@@ -21,9 +21,9 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // bench is a handler in a real server, with the sandbox "s" in it.
@@ -32,7 +32,7 @@ type bench struct {
 	handler *rest.Handler
 }
 
-func serve(t *testing.T, svc *scripted.Service, opt rest.Options) *bench {
+func serve(t *testing.T, svc *fakeservice.Service, opt rest.Options) *bench {
 	t.Helper()
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func (b *bench) call(t *testing.T, method, path, body string, header ...string) 
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, rest.Options{})
+	b := serve(t, &fakeservice.Service{}, rest.Options{})
 	for _, test := range []struct {
 		method, path, body string
 		status             int
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 
 func TestAllow(t *testing.T) {
 	t.Parallel()
-	resp, _ := serve(t, &scripted.Service{}, rest.Options{}).call(t, "PUT", "/v1/sandboxes/s", "")
+	resp, _ := serve(t, &fakeservice.Service{}, rest.Options{}).call(t, "PUT", "/v1/sandboxes/s", "")
 	if got := resp.Header.Get("Allow"); got != "DELETE, GET, PATCH" {
 		t.Errorf("Allow: %s", got)
 	}
@@ -141,7 +141,7 @@ func TestAllow(t *testing.T) {
 
 func TestListsAreNeverNull(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, rest.Options{})
+	b := serve(t, &fakeservice.Service{}, rest.Options{})
 	for _, path := range []string{"/v1/sandboxes?status=stopped", "/v1/sandboxes/s/processes"} {
 		if _, body := b.call(t, "GET", path, ""); body != "[]" {
 			t.Errorf("%s: %s", path, body)
@@ -151,7 +151,7 @@ func TestListsAreNeverNull(t *testing.T) {
 
 func TestExecWithInput(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	b := serve(t, &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		in, err := io.ReadAll(req.Stdin)
 		return hutch.ExecResult{Stdout: in}, err
 	}}, rest.Options{})
@@ -166,8 +166,8 @@ func TestExecWithInput(t *testing.T) {
 }
 
 // twoPieces prints two pieces of output and then ends with err.
-func twoPieces(err error) *scripted.Service {
-	return &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+func twoPieces(err error) *fakeservice.Service {
+	return &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		if out != nil {
 			out(hutch.Output{Stream: hutch.Stdout, Data: []byte("a\n\nb"), Cursor: 4})
 			out(hutch.Output{Stream: hutch.Stderr, Data: []byte{0xff}, Cursor: 5})
@@ -222,7 +222,7 @@ func TestPartialResultBesideAnError(t *testing.T) {
 // logsOf serves a process that has printed data, one byte at a time.
 func logsOf(t *testing.T, data string) (b *bench, path string) {
 	t.Helper()
-	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	svc := &fakeservice.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		for i := req.Cursor; i < int64(len(data)); i++ {
 			if err := out(hutch.Output{Stream: hutch.Stdout, Data: []byte(data[i : i+1]), Cursor: i + 1}); err != nil {
 				return i, err
@@ -282,8 +282,8 @@ func newProgram() *program {
 	return &program{started: make(chan struct{}, 3), stopped: make(chan error, 3)}
 }
 
-func (p *program) service() *scripted.Service {
-	return &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+func (p *program) service() *fakeservice.Service {
+	return &fakeservice.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		p.started <- struct{}{}
 		err := p.print(ctx, out)
 		p.stopped <- err
@@ -471,7 +471,7 @@ func TestWebSocketThatBreaksTheRules(t *testing.T) {
 
 func TestOtherOriginsGetNoWebSocket(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, rest.Options{})
+	b := serve(t, &fakeservice.Service{}, rest.Options{})
 	_, resp, err := websocket.Dial(t.Context(), b.URL+"/v1/sandboxes/s/exec", &websocket.DialOptions{
 		HTTPHeader: http.Header{"Origin": {"https://evil.example"}},
 	})
@@ -484,7 +484,7 @@ func TestOtherOriginsGetNoWebSocket(t *testing.T) {
 // it is not repeated.
 func TestPagesOpenWebSockets(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, rest.Options{Origins: []string{"https://app.example", "http://[::1]:8080"}})
+	b := serve(t, &fakeservice.Service{}, rest.Options{Origins: []string{"https://app.example", "http://[::1]:8080"}})
 	for _, origin := range []string{"https://app.example", "http://[::1]:8080"} {
 		c, _, err := websocket.Dial(t.Context(), b.URL+"/v1/sandboxes/s/exec", &websocket.DialOptions{
 			HTTPHeader: http.Header{"Origin": {origin}}, Subprotocols: []string{"hutch", "hutch.token.x"},

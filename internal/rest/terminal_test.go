@@ -13,15 +13,15 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 )
 
 // typing returns a service with a process "x" in the sandbox "s", which prints text and then runs until end is
 // closed.
-func typing(t *testing.T, text string, end <-chan struct{}) (*bench, *scripted.Service, string) {
+func typing(t *testing.T, text string, end <-chan struct{}) (*bench, *fakeservice.Service, string) {
 	t.Helper()
-	svc := &scripted.Service{OnLogs: func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	svc := &fakeservice.Service{OnLogs: func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		if req.Cursor < int64(len(text)) {
 			if err := out(hutch.Output{Stream: hutch.Stdout, Data: []byte(text[req.Cursor:]), Cursor: int64(len(text))}); err != nil {
 				return req.Cursor, err

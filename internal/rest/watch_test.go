@@ -12,15 +12,15 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/fakeservice"
 	"hutch/internal/rest"
-	"hutch/internal/scripted"
 	"hutch/internal/watchlink"
 )
 
 // watched is a server with a terminal of ada's that has printed "shown" and runs on, and a link to it.
-func watched(t *testing.T) (b *bench, svc *scripted.Service, links *watchlink.Links, ada context.Context, link hutch.SharedTerminal) {
+func watched(t *testing.T) (b *bench, svc *fakeservice.Service, links *watchlink.Links, ada context.Context, link hutch.SharedTerminal) {
 	t.Helper()
-	svc = &scripted.Service{}
+	svc = &fakeservice.Service{}
 	svc.OnLogs = func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		if p := caller.From(ctx).Principal; p == nil || p.ID != "ada" {
 			t.Errorf("it is read as %+v", p)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 	"hutch/internal/sshd/sftpfs"
 )
 
@@ -205,6 +205,6 @@ func (s *session) exec(ctx context.Context, command string) (int, error) {
 func (s *session) files(ctx context.Context) (int, error) {
 	return 0, sftpfs.Serve(ctx, s.ch, sftpfs.Options{
 		Service: s.server.opt.Service, Sandbox: s.sandbox, User: s.user, Held: s.held, MaxTimeout: s.server.opt.MaxTimeout,
-		Open: func() (*room.Tab, func()) { return s.server.opt.Room.Open(s.owner) },
+		Open: func() (*membudget.Account, func()) { return s.server.opt.Budget.Open(s.owner) },
 	})
 }

@@ -27,7 +27,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/listen"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 	"hutch/internal/sshkeys"
 )
 
@@ -54,7 +54,7 @@ type Options struct {
 	// Count takes a connection from its owner's limit of requests; nil does not count.
 	Count func(context.Context, *caller.Principal) error
 	// Room bounds the memory held for clients; nil does not.
-	Room *room.Room
+	Budget *membudget.Budget
 	// MaxTimeout is the longest time limit of a command without a terminal, as in the service.
 	MaxTimeout time.Duration
 	Log        *slog.Logger
@@ -229,10 +229,10 @@ func (c *connection) accept(ctx context.Context, ch ssh.NewChannel) {
 		ch.Reject(ssh.UnknownChannelType, "this server has sessions and ports of the sandbox")
 		return
 	}
-	tab, free := c.server.opt.Room.Open(c.owner)
+	account, free := c.server.opt.Budget.Open(c.owner)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.count >= maxChannels || !tab.Take(channelMemory) {
+	if c.count >= maxChannels || !account.Take(channelMemory) {
 		free()
 		ch.Reject(ssh.ResourceShortage, "too much is under way: close something")
 		return

@@ -22,8 +22,8 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/listen"
+	"hutch/internal/membudget"
 	"hutch/internal/policy"
-	"hutch/internal/room"
 	"hutch/internal/sshd"
 	"hutch/internal/sshkeys"
 )
@@ -81,7 +81,7 @@ func patient(t *testing.T, wait time.Duration) *sshServer {
 		}
 		return who, err
 	}
-	h.server = sshd.New(sshd.Options{Service: p, Find: find, HostKey: host, Room: room.New(256<<20, 128<<20)})
+	h.server = sshd.New(sshd.Options{Service: p, Find: find, HostKey: host, Budget: membudget.New(256<<20, 128<<20)})
 	ended := make(chan error, 1)
 	go func() { ended <- h.server.Serve(gate) }()
 	t.Cleanup(func() {

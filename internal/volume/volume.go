@@ -38,9 +38,9 @@ import (
 
 	"hutch"
 	"hutch/internal/bucket"
+	"hutch/internal/ctxlock"
 	"hutch/internal/durable"
 	"hutch/internal/fairqueue"
-	"hutch/internal/turn"
 )
 
 // DefaultRoom is how many bytes the quotas of one owner's volumes can add up to.
@@ -72,12 +72,12 @@ type Options struct {
 type Store struct {
 	dir     string
 	opt     Options
-	entries int        // most of one volume
-	turns   turn.Locks // by folder of a volume: one change of content at a time
-	large   turn.Locks // by folder of an owner: one archive with many names at a time, because they are in memory
+	entries int           // most of one volume
+	turns   ctxlock.Locks // by folder of a volume: one change of content at a time
+	large   ctxlock.Locks // by folder of an owner: one archive with many names at a time, because they are in memory
 
 	transport http.RoundTripper // to buckets
-	syncs     turn.Locks        // by folder of an owner: one exchange with a bucket at a time
+	syncs     ctxlock.Locks     // by folder of an owner: one exchange with a bucket at a time
 	slots     *fairqueue.Queue  // limits simultaneous exchanges
 
 	mu      sync.Mutex

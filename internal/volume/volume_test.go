@@ -16,7 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 func open(t *testing.T, dir string) *Store {
@@ -403,10 +403,10 @@ func TestServiceSeesUses(t *testing.T) {
 func TestMemoryOfRequests(t *testing.T) {
 	s, _ := newStore(t)
 	service := NewService(ServiceOptions{Store: s, Uses: func(string) map[string][]hutch.VolumeUse { return nil }})
-	all := room.New(64<<20, writeMemory+2000)
+	all := membudget.New(64<<20, writeMemory+2000)
 	begin := func() (context.Context, func()) {
-		tab, end := all.Open("ada")
-		return caller.WithOwner(caller.With(t.Context(), caller.Caller{Budget: tab}), caller.Owner{ID: "ada"}), end
+		account, end := all.Open("ada")
+		return caller.WithOwner(caller.With(t.Context(), caller.Caller{Budget: account}), caller.Owner{ID: "ada"}), end
 	}
 	ctx, end := begin()
 	long := strings.Repeat("x", 200)

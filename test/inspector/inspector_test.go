@@ -17,9 +17,9 @@ import (
 
 	"hutch/internal/auth"
 	"hutch/internal/conversation"
+	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 const token = "inspector-test"
@@ -93,7 +93,7 @@ func TestInspector(t *testing.T) {
 
 func serve(t *testing.T) string {
 	t.Helper()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	talks, err := conversation.New(svc, conversation.Options{Folder: t.TempDir(), Secret: []byte("x")})
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ import (
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/ctxlock"
 	"hutch/internal/httpio"
-	"hutch/internal/turn"
 )
 
 // Prefix comes before all paths of the API, for clients that need the whole API at one base URL.
@@ -66,7 +66,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	calls   *compat.Calls
 
-	labelling turn.Locks // by owner and sandbox
+	labelling ctxlock.Locks // by owner and sandbox
 }
 
 // NewHandler returns a handler that calls svc.

@@ -19,8 +19,8 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/bridge"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -364,7 +364,7 @@ func TestTerminalEndsWithItsClient(t *testing.T) {
 // TestTunnels give ports URLs.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, bridge.Options{})
+	b := serve(t, &fakeservice.Service{}, bridge.Options{})
 	a := b.want("POST", "/v1/sandbox/served/tunnel/8080", `{"name":"app"}`)
 	var got struct {
 		ID, URL, Hostname, Name, CreatedAt string
@@ -386,7 +386,7 @@ func TestTunnels(t *testing.T) {
 // TestUnsupported: what this server does not have is named, with status 501.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, bridge.Options{})
+	b := serve(t, &fakeservice.Service{}, bridge.Options{})
 	for route, body := range map[string]string{
 		"POST /v1/pool/shutdown-prewarmed": "", "GET /v1/pool/stats": "", "POST /v1/pool/prime": "",
 		"POST /v1/sandbox/x/mount": `{"binding":"data","mountPath":"/workspace/d","options":{}}`,
@@ -409,9 +409,9 @@ func TestUnsupported(t *testing.T) {
 // TestDocuments: the description names each route that is served.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	h := bridge.NewHandler(&scripted.Service{}, bridge.Options{})
+	h := bridge.NewHandler(&fakeservice.Service{}, bridge.Options{})
 	defer h.Close()
-	b := serve(t, &scripted.Service{}, bridge.Options{})
+	b := serve(t, &fakeservice.Service{}, bridge.Options{})
 	var doc struct {
 		Paths map[string]map[string]any
 	}

@@ -13,13 +13,13 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/bridge"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 // TestBadBodies: every route with a JSON body refuses any bad one, in the shape of the bridge.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, bridge.Options{})
+	b := serve(t, &fakeservice.Service{}, bridge.Options{})
 	bodies := map[string]string{
 		"malformed": `{"argv": `, "a list": `[1, 2]`, "a number": `17`, "unknown": `{"nonsense": 1}`, "two values": `{}{}`,
 		"wrong types": `{"argv":{"a":1},"id":[],"mountPath":{},"name":[1],"options":7}`,
@@ -41,7 +41,7 @@ func TestBadBodies(t *testing.T) {
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		flood := []byte(strings.Repeat("flood", 10_000))
 		for {
 			if err := out(hutch.Output{Stream: hutch.Stdout, Data: flood}); err != nil {
@@ -68,7 +68,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // TestEndlessBody: a body that stops coming ends the request.
 func TestEndlessBody(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{OnFiles: drain{}}
+	svc := &fakeservice.Service{OnFiles: drain{}}
 	b := serve(t, svc, bridge.Options{Stall: 200 * time.Millisecond})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.URL, "http://"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (drain) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.R
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	runs := 0
-	svc := &scripted.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		runs++
 		return hutch.ExecResult{Timestamp: time.Now()}, hutch.Errorf(hutch.NotFound, "destroyed while the command ran").Naming(hutch.AboutSandbox, id)
 	}}

@@ -14,9 +14,9 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/dify"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -165,7 +165,7 @@ func TestDependencies(t *testing.T) {
 func TestOwnersShareNoList(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		asked++
 		owner, _ := caller.OwnerOf(ctx)
 		return hutch.ExecResult{}, out(hutch.Output{Stream: hutch.Stdout, Data: fmt.Appendf(nil, `[{"name":"of-%s","version":"1"}]`, owner.ID)})
@@ -192,7 +192,7 @@ func TestOwnersShareNoList(t *testing.T) {
 // TestRefused: bad requests are refused in the shape that Dify reads, before any sandbox is created.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	b := serve(t, svc, dify.Options{})
 	for name, body := range map[string]string{
 		"language and code are required": `{"language":"python3"}`, "language and code are": ``, `unsupported language "jinja2"`: `{"language":"jinja2","code":"x"}`,
@@ -214,7 +214,7 @@ func TestRefused(t *testing.T) {
 
 // crowd lets only two sandboxes be there at once, as a token's limit does.
 type crowd struct {
-	*scripted.Service
+	*fakeservice.Service
 	mu    sync.Mutex
 	there int
 	full  bool // it never has room
@@ -240,7 +240,7 @@ func (c *crowd) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 // TestBurst: more runs at once than there can be sandboxes wait for each other, and all of them succeed.
 func TestBurst(t *testing.T) {
 	t.Parallel()
-	svc := &crowd{Service: &scripted.Service{}}
+	svc := &crowd{Service: &fakeservice.Service{}}
 	b := serve(t, svc, dify.Options{})
 	var runs sync.WaitGroup
 	for range 20 {
@@ -258,7 +258,7 @@ func TestBurst(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		close(begun)
 		<-ctx.Done()
 		return hutch.ExecResult{}, context.Cause(ctx)

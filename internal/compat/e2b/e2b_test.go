@@ -16,8 +16,8 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
-	"hutch/internal/scripted"
 )
 
 const token = "right"
@@ -26,13 +26,13 @@ const token = "right"
 type scene struct {
 	*Server
 	t   *testing.T
-	svc *scripted.Service
+	svc *fakeservice.Service
 	h   http.Handler
 }
 
 func open(t *testing.T) scene {
 	t.Helper()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	check := auth.Only(token)
 	who, err := check(t.Context(), token)
 	if err != nil {
@@ -540,7 +540,7 @@ func FuzzMetadata(f *testing.F) {
 func FuzzAddress(f *testing.F) {
 	f.Add("8000-i.e2b.test", "i", "80", "hutche2b..", "/e2b/files")
 	f.Add("api.e2b.test:443", "", "", "", "//")
-	s := New(Options{Secret: []byte("x"), Domain: "e2b.test", Records: (&scripted.Service{}).Sandboxes, Principal: func(string) *caller.Principal { return nil }})
+	s := New(Options{Secret: []byte("x"), Domain: "e2b.test", Records: (&fakeservice.Service{}).Sandboxes, Principal: func(string) *caller.Principal { return nil }})
 	f.Fuzz(func(t *testing.T, host, id, port, access, path string) {
 		r := &http.Request{Method: "GET", Host: host, URL: &url.URL{Path: path}, Header: http.Header{sandboxHeader: {id}, portHeader: {port}, accessHeader: {access}}}
 		if v := s.visit(r); v != nil && (v.found || v.who != nil) {

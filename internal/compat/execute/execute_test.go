@@ -18,7 +18,7 @@ import (
 	"hutch/internal/compat/execute"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/hutchtest/messages"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // bench is a server with a model and an engine.
@@ -256,9 +256,9 @@ func TestAnswersShareARoom(t *testing.T) {
 	defer h.Close()
 	var size atomic.Int64
 	b := &bench{T: t, Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tab, free := room.New(int(size.Load()), int(size.Load())).Open("ada")
+		account, free := membudget.New(int(size.Load()), int(size.Load())).Open("ada")
 		defer free()
-		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account})))
 	}))}
 	defer b.Server.Close()
 	for _, c := range []struct {

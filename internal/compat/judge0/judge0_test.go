@@ -13,9 +13,9 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/judge0"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -229,7 +229,7 @@ func TestLists(t *testing.T) {
 }
 
 // script has the language bash, and runs a function in place of a program.
-type script struct{ *scripted.Service }
+type script struct{ *fakeservice.Service }
 
 func (s *script) Languages(context.Context, string) ([]hutch.Language, error) {
 	return []hutch.Language{{Name: "bash", Version: "5.2.15"}, {Name: "typescript", Version: "v22"}}, nil
@@ -242,7 +242,7 @@ func (s *script) WriteFile(context.Context, string, hutch.WriteRequest, io.Reade
 // TestRefused: the error of a wrong submission has the form that clients read, and nothing runs.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	svc := &script{&scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &script{&fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		t.Error("a program ran")
 		return hutch.ExecResult{}, nil
 	}}}
@@ -294,7 +294,7 @@ func TestRefused(t *testing.T) {
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	svc.OnExec = func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		select {
 		case <-held:
@@ -335,7 +335,7 @@ func TestQueue(t *testing.T) {
 // TestShutdown ends what waits and what runs.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	svc.OnExec = func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		<-ctx.Done()
 		return hutch.ExecResult{}, context.Cause(ctx)

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat/jupyter"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // serveFor is serve for requests of a caller.
@@ -198,11 +198,11 @@ func TestTwoUsers(t *testing.T) {
 // Messages count as memory of their token while they arrive and wait.
 func TestMessagesTakeMemory(t *testing.T) {
 	t.Parallel()
-	all := room.New(1<<20, 1<<20)
+	all := membudget.New(1<<20, 1<<20)
 	d := serveFor(t, fakeengine.Start(t), func(r *http.Request) caller.Caller {
-		tab, free := all.Open("")
+		account, free := all.Open("")
 		context.AfterFunc(r.Context(), free)
-		return caller.Caller{Budget: tab}
+		return caller.Caller{Budget: account}
 	})
 	id := d.start("")
 	l := d.dial(id)

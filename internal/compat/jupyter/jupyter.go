@@ -28,9 +28,9 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat"
+	"hutch/internal/ctxlock"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
-	"hutch/internal/turn"
 )
 
 // Prefix begins the paths of all routes. It is the base URL that clients are given.
@@ -69,7 +69,7 @@ type Handler struct {
 	mu      sync.Mutex
 	kernels map[key]*kernel
 
-	labelling turn.Locks // by owner and sandbox
+	labelling ctxlock.Locks // by owner and sandbox
 }
 
 // NewHandler returns a handler that calls svc.

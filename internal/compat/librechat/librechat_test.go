@@ -21,9 +21,9 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/compat/librechat"
+	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 const (
@@ -361,7 +361,7 @@ func TestUsersAreApart(t *testing.T) {
 // TestTokens: tokens of another issuer, audience, key or time, and such without a signature, are refused.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, librechat.Options{})
+	b := serve(t, &fakeservice.Service{}, librechat.Options{})
 	_, other, _ := ed25519.GenerateKey(nil)
 	with := func(change func(map[string]any)) string {
 		c := claims("acme", "ada")
@@ -400,7 +400,7 @@ func TestTokens(t *testing.T) {
 // TestRefused: bad input is refused before any sandbox is created.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	c := serve(t, svc, librechat.Options{}).key()
 	id := strings.Repeat("A", 21)
 	ref := func(change string, v any) string {

@@ -14,9 +14,9 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/piston"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -188,7 +188,7 @@ func TestRuntimes(t *testing.T) {
 
 // babel has sandboxes that report the languages of their owner.
 type babel struct {
-	*scripted.Service
+	*fakeservice.Service
 	mu    sync.Mutex
 	asked int
 }
@@ -204,7 +204,7 @@ func (s *babel) Languages(ctx context.Context, _ string) ([]hutch.Language, erro
 // TestOwnersShareNoRuntimes: runtimes that a sandbox of one owner reports are not shown to another owner, and are listed once.
 func TestOwnersShareNoRuntimes(t *testing.T) {
 	t.Parallel()
-	svc := &babel{Service: &scripted.Service{}}
+	svc := &babel{Service: &fakeservice.Service{}}
 	b := serve(t, svc, piston.Options{})
 	for range 2 {
 		for _, owner := range []string{"ada", "eve"} {
@@ -225,7 +225,7 @@ func TestOwnersShareNoRuntimes(t *testing.T) {
 }
 
 // script has the language bash, and runs a function in place of a program.
-type script struct{ *scripted.Service }
+type script struct{ *fakeservice.Service }
 
 func (s *script) Languages(context.Context, string) ([]hutch.Language, error) {
 	return []hutch.Language{{Name: "bash", Version: "5.2.15"}, {Name: "c", Version: "12.2"}}, nil
@@ -234,7 +234,7 @@ func (s *script) Languages(context.Context, string) ([]hutch.Language, error) {
 // TestRefused: bad requests are refused in the shape that clients read, before any sandbox is created.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	b := serve(t, svc, piston.Options{MaxTimeout: time.Hour})
 	files := func(list ...fields) fields { return program("", "files", list) }
 	for name, req := range map[string]fields{
@@ -282,7 +282,7 @@ func TestRefused(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var limits []hutch.Seconds
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	svc.OnExec = func(_ context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		limits = append(limits, req.Timeout)
 		return hutch.ExecResult{Limit: "memory", ExitCode: 137, CompileError: req.Language == "c"}, nil
@@ -308,7 +308,7 @@ func TestLimits(t *testing.T) {
 func TestGoneClient(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	svc.OnExec = func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		close(begun)
 		<-ctx.Done()
@@ -334,7 +334,7 @@ func TestGoneClient(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	svc := &script{&scripted.Service{}}
+	svc := &script{&fakeservice.Service{}}
 	svc.OnExec = func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		close(begun)
 		<-ctx.Done()

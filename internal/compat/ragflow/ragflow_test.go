@@ -11,9 +11,9 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/ragflow"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -168,7 +168,7 @@ def main():
 // TestRefused: bad requests are refused before any sandbox is created.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		return hutch.ExecResult{ExitCode: 1}, nil
 	}}
 	b := serve(t, svc, ragflow.Options{Image: "data"})
@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 // TestFailures of the server are results, as RAGFlow's executor reports them.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		return hutch.ExecResult{}, hutch.Errorf(hutch.Exhausted, "the quota of this hour is used up")
 	}}
 	b := serve(t, svc, ragflow.Options{})

@@ -13,8 +13,8 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/swerex"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 // twins gives the first process of each sandbox the same id, as the processes of a copy have.
@@ -59,7 +59,7 @@ func (s *twins) Input(ctx context.Context, sandbox, process string, r io.Reader,
 // TestBadBodies: every route refuses a bad body, in the shape that clients read.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{}, swerex.Options{})
+	b := serve(t, &fakeservice.Service{}, swerex.Options{})
 	bodies := map[string]string{
 		"malformed": `{"command": `, "a list": `[1, 2]`, "a number": `17`, "unknown": `{"nonsense": 1}`, "two values": `{}{}`,
 		"wrong types": `{"command":{"a":1},"session":[],"path":{},"timeout":"x"}`,
@@ -78,7 +78,7 @@ func TestBadBodies(t *testing.T) {
 // TestBadActions are refused before anything runs.
 func TestBadActions(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	b := serve(t, &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		t.Error("something ran")
 		return hutch.ExecResult{}, nil
 	}}, swerex.Options{})
@@ -143,7 +143,7 @@ func TestFullTerminal(t *testing.T) {
 func TestGoneClient(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 1)
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		<-ctx.Done()
 		ended <- struct{}{}
 		return hutch.ExecResult{Timestamp: time.Now()}, context.Cause(ctx)
@@ -190,7 +190,7 @@ func TestEndlessUpload(t *testing.T) {
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	runs := 0
-	svc := &scripted.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		runs++
 		return hutch.ExecResult{Timestamp: time.Now()}, hutch.Errorf(hutch.NotFound, "destroyed while the command ran").Naming(hutch.AboutSandbox, id)
 	}}
@@ -205,7 +205,7 @@ func TestRunsOnce(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		close(begun)
 		<-ctx.Done()
 		return hutch.ExecResult{Timestamp: time.Now()}, context.Cause(ctx)

@@ -13,7 +13,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 func as(owner string) context.Context {
@@ -25,7 +25,7 @@ func as(owner string) context.Context {
 func TestOwnersShareNoSession(t *testing.T) {
 	t.Parallel()
 	var all shells
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	ada, err := all.take(as("ada"), svc, "box", "p")
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat"
+	"hutch/internal/membudget"
 	"hutch/internal/netaddr"
 	"hutch/internal/problem"
-	"hutch/internal/room"
 )
 
 // RuntimePort is where clients expect the runtime of a sandbox: the program in its container that runs commands and moves files.
@@ -51,7 +51,7 @@ type Options struct {
 // Handler is the router.
 type Handler struct {
 	opt   Options
-	room  *room.Room
+	room  *membudget.Budget
 	calls *compat.Calls
 	proxy *httputil.ReverseProxy
 }
@@ -59,7 +59,7 @@ type Handler struct {
 // New returns a router. Close it when its server accepts no more connections.
 func New(opt Options) *Handler {
 	const memory = 512 << 20 // bytes of requests and results that are held at once; a namespace has at most a quarter
-	h := &Handler{opt: opt, room: room.New(memory, memory/4), calls: compat.NewCalls("agent-sandbox")}
+	h := &Handler{opt: opt, room: membudget.New(memory, memory/4), calls: compat.NewCalls("agent-sandbox")}
 	h.proxy = h.newProxy()
 	return h
 }
@@ -153,9 +153,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	tab, free := h.room.Open(to.namespace)
+	account, free := h.room.Open(to.namespace)
 	defer free()
-	r = r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab}))
+	r = r.WithContext(caller.With(r.Context(), caller.Caller{Budget: account}))
 	r, done := h.calls.Begin(r)
 	defer done()
 	if to.port == RuntimePort {

@@ -19,8 +19,8 @@ import (
 	"hutch"
 	"hutch/internal/compat"
 	"hutch/internal/controller/router"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest"
-	"hutch/internal/scripted"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -163,7 +163,7 @@ func TestRuntime(t *testing.T) {
 func TestWhoGetsIn(t *testing.T) {
 	t.Parallel()
 	ran := false
-	b := serve(t, &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	b := serve(t, &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		ran = true
 		return hutch.ExecResult{}, nil
 	}})
@@ -201,7 +201,7 @@ func TestWhoGetsIn(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for _, only := range []bool{true, false} {
-		h := router.New(router.Options{Service: &scripted.Service{}, Directory: directory{}, Loopback: only})
+		h := router.New(router.Options{Service: &fakeservice.Service{}, Directory: directory{}, Loopback: only})
 		t.Cleanup(h.Close)
 		for host, local := range map[string]bool{
 			"localhost": true, "LOCALHOST:8080": true, "127.0.0.1:8080": true, "[::1]:8080": true, "[::1]": true,
@@ -222,7 +222,7 @@ func TestLoopback(t *testing.T) {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	ran := false
-	b := serve(t, &scripted.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	b := serve(t, &fakeservice.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		ran = true
 		if !compat.Take(ctx, 100<<20) || compat.Take(ctx, 100<<20) {
 			t.Error("a namespace cannot take 100 MiB, or can take 200")
@@ -253,7 +253,7 @@ func dialed(t *testing.T, h http.HandlerFunc) func(context.Context, string, int)
 // Another port is a server in the sandbox. It sees no credential of the caller.
 func TestForward(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnDial: dialed(t, func(w http.ResponseWriter, r *http.Request) {
+	b := serve(t, &fakeservice.Service{OnDial: dialed(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			<-r.Context().Done()
 			return
@@ -270,7 +270,7 @@ func TestForward(t *testing.T) {
 // WebSockets go through, and outlive the time limit for an answer.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	b := serve(t, &scripted.Service{OnDial: dialed(t, func(w http.ResponseWriter, r *http.Request) {
+	b := serve(t, &fakeservice.Service{OnDial: dialed(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -304,7 +304,7 @@ func TestUpgrade(t *testing.T) {
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
-	b := serve(t, &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	b := serve(t, &fakeservice.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		<-ctx.Done()
 		close(ended)
 		return hutch.ExecResult{}, ctx.Err()

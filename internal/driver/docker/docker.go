@@ -11,8 +11,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"hutch"
+	"hutch/internal/ctxlock"
 	"hutch/internal/driver"
-	"hutch/internal/turn"
 )
 
 // Driver creates instances. It implements driver.Driver.
@@ -21,9 +21,9 @@ type Driver struct {
 	owner  string // identifies dir in names
 	agent  string
 	api    *client.Client
-	noAPI  error      // why api cannot be used
-	root   bool       // this process can enter the namespaces of containers
-	images turn.Locks // by name: one caller imports an image
+	noAPI  error         // why api cannot be used
+	root   bool          // this process can enter the namespaces of containers
+	images ctxlock.Locks // by name: one caller imports an image
 }
 
 var _ driver.Driver = (*Driver)(nil)

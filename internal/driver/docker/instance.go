@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/ctxlock"
 	"hutch/internal/delay"
 	"hutch/internal/driver"
-	"hutch/internal/turn"
 )
 
 // record is the data needed to find an instance again.
@@ -34,12 +34,12 @@ type instance struct {
 	dir    string
 	record record
 	done   chan struct{} // closed by watch
-	turn   turn.Lock     // held by the caller that destroys
+	turn   ctxlock.Lock  // held by the caller that destroys
 	gone   bool          // it was destroyed
 }
 
 func (d *Driver) newInstance(api *client.Client, id string, r record) *instance {
-	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), turn: turn.New()}
+	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), turn: ctxlock.New()}
 }
 
 // watch ends with the container. While the engine does not answer, the container can run.

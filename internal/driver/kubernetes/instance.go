@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hutch"
+	"hutch/internal/ctxlock"
 	"hutch/internal/delay"
 	"hutch/internal/driver"
 	"hutch/internal/driver/kubernetes/inside"
-	"hutch/internal/turn"
 )
 
 var _ driver.Archiver = (*instance)(nil)
@@ -40,7 +40,7 @@ type instance struct {
 	id     string
 	record record
 	done   chan struct{} // closed by keep
-	turn   turn.Lock     // held by the caller that destroys
+	turn   ctxlock.Lock  // held by the caller that destroys
 	gone   bool          // it was destroyed
 
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ type instance struct {
 }
 
 func (d *Driver) newInstance(id string, r record) *instance {
-	return &instance{driver: d, id: id, record: r, done: make(chan struct{}), turn: turn.New(), changed: make(chan struct{})}
+	return &instance{driver: d, id: id, record: r, done: make(chan struct{}), turn: ctxlock.New(), changed: make(chan struct{})}
 }
 
 // ID implements driver.Instance.

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"hutch"
+	"hutch/internal/ctxlock"
 	"hutch/internal/driver"
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/pidfd"
-	"hutch/internal/turn"
 )
 
 // instance is an instance.
@@ -24,11 +24,11 @@ type instance struct {
 	group   *cgroup.Group  // nil if there are no control groups
 	process *pidfd.Process // nil if it never started, or has ended
 	done    chan struct{}  // closed by watch
-	turn    turn.Lock      // held by the caller that destroys
+	turn    ctxlock.Lock   // held by the caller that destroys
 }
 
 func (d *Driver) newInstance(id string) *instance {
-	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: turn.New()}
+	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: ctxlock.New()}
 }
 
 // watch ends with the instance.

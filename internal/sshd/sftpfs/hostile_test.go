@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // endless has files without an end, whose bytes say where they are, and folders of a thousand files. It takes every
@@ -63,7 +63,7 @@ func (endless) Exec(_ context.Context, _ string, req hutch.ExecRequest, _ func(h
 func serverOf(t *testing.T, svc hutch.Service) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &server{Options: Options{Service: svc, Held: ctx, Open: func() (*room.Tab, func()) { return nil, func() {} }}, ctx: ctx, writers: map[string]*writer{}}
+	s := &server{Options: Options{Service: svc, Held: ctx, Open: func() (*membudget.Account, func()) { return nil, func() {} }}, ctx: ctx, writers: map[string]*writer{}}
 	t.Cleanup(func() {
 		cancel()
 		s.tasks.Wait()

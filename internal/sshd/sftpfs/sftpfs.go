@@ -26,7 +26,7 @@ import (
 	"github.com/pkg/sftp"
 
 	"hutch"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // Options are the settings of a server of files. Service, Sandbox and Held are required.
@@ -37,7 +37,7 @@ type Options struct {
 	// Held is the context of writes: it outlives the client, whose last bytes are still written.
 	Held context.Context
 	// Open begins the memory of a handle; nil does not bound it.
-	Open func() (*room.Tab, func())
+	Open func() (*membudget.Account, func())
 	// MaxTimeout is the longest that a write into the middle of a file can take.
 	MaxTimeout time.Duration
 }
@@ -59,7 +59,7 @@ type server struct {
 // Serve answers a client until it leaves.
 func Serve(ctx context.Context, client io.ReadWriteCloser, opt Options) error {
 	if opt.Open == nil {
-		opt.Open = func() (*room.Tab, func()) { return nil, func() {} }
+		opt.Open = func() (*membudget.Account, func()) { return nil, func() {} }
 	}
 	ctx, cancel := context.WithCancel(hutch.AsUser(ctx, opt.User))
 	defer cancel()
@@ -93,10 +93,10 @@ func status(err error) error {
 
 // take opens a handle, which can use this many bytes, if one more is allowed.
 func (s *server) take(bytes int) (release func(), err error) {
-	tab, free := s.Open()
+	account, free := s.Open()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handles >= maxHandles || !tab.Take(bytes) {
+	if s.handles >= maxHandles || !account.Take(bytes) {
 		free()
 		return nil, errors.New("too many files are open: close some")
 	}

@@ -12,9 +12,9 @@ import (
 	"net/http"
 	"os"
 
+	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
-	"hutch/internal/scripted"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 		log.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", mcp.NewHandler(&scripted.Service{}, mcp.Options{}))
+	mux.Handle("/mcp", mcp.NewHandler(&fakeservice.Service{}, mcp.Options{}))
 	fmt.Printf("http://%s/mcp\n", l.Addr())
 	go func() {
 		io.Copy(io.Discard, os.Stdin)

@@ -17,7 +17,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
-	"hutch/internal/room"
+	"hutch/internal/membudget"
 )
 
 // head is the head of a frame.
@@ -200,13 +200,13 @@ func TestListIsCharged(t *testing.T) {
 	for i := range 50 {
 		w.write("d/"+strings.Repeat("n", 100)+strconv.Itoa(i), "")
 	}
-	tab, free := room.New(20_000, 20_000).Open("ada")
+	account, free := membudget.New(20_000, 20_000).Open("ada")
 	defer free()
 	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, t.Context()}
 	if answer, err := w.handler.listDir(q, listDirRequest{Path: "d"}); err != nil || len(answer.Entries) != 50 {
 		t.Errorf("%d entries, %v", len(answer.Entries), err)
 	}
-	q.ctx = caller.With(t.Context(), caller.Caller{Budget: tab})
+	q.ctx = caller.With(t.Context(), caller.Caller{Budget: account})
 	if _, err := w.handler.listDir(q, listDirRequest{Path: "d"}); hutch.KindOf(err) != hutch.Exhausted {
 		t.Errorf("a list beyond the share of its caller: %v", err)
 	}
@@ -217,9 +217,9 @@ func TestListIsCharged(t *testing.T) {
 func TestWatchersAreCharged(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.write("d/a", "")
-	memory := room.New(20_000, 20_000)
-	tab, free := memory.Open("ada")
-	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, caller.With(t.Context(), caller.Caller{Budget: tab})}
+	memory := membudget.New(20_000, 20_000)
+	account, free := memory.Open("ada")
+	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, caller.With(t.Context(), caller.Caller{Budget: account})}
 	answer, err := w.handler.createWatcher(q, watchRequest{Path: w.home + "/d"})
 	if err != nil {
 		t.Fatal(err)
@@ -236,16 +236,16 @@ func TestWatchersAreCharged(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("its memory is given back", func() bool {
-		tab, free := memory.Open("ada")
+		account, free := memory.Open("ada")
 		defer free()
-		return tab.Take(20_000)
+		return account.Take(20_000)
 	})
 }
 
 // A list of short values takes many times the memory of its text, and is charged before it is decoded.
 func TestMessagesAreCharged(t *testing.T) {
 	w := newWorld(t, Options{})
-	tab, free := room.New(8<<20, 8<<20).Open("ada")
+	account, free := membudget.New(8<<20, 8<<20).Open("ada")
 	defer free()
 	list := `{"process":{"cmd":"true","args":[` + strings.Repeat(`"",`, 100_000) + `""]}}`
 	for path, kind := range map[string]string{"/process.Process/Start": streamType, "/process.Process/SendInput": unaryType} {
@@ -255,7 +255,7 @@ func TestMessagesAreCharged(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 		r.Header.Set("Content-Type", kind)
-		ctx := seam.With(caller.With(t.Context(), caller.Caller{Budget: tab}), seam.Target{Sandbox: w.sandbox, Service: w.svc, Verified: true})
+		ctx := seam.With(caller.With(t.Context(), caller.Caller{Budget: account}), seam.Target{Sandbox: w.sandbox, Service: w.svc, Verified: true})
 		answer := httptest.NewRecorder()
 		w.handler.ServeHTTP(answer, r.WithContext(ctx))
 		if text := answer.Body.String(); !strings.Contains(text, "resource_exhausted") || !strings.Contains(text, "lists in the message") {

@@ -12,7 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/e2b/seam"
-	"hutch/internal/scripted"
+	"hutch/internal/fakeservice"
 )
 
 func TestStart(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDisconnect(t *testing.T) {
 // A command that reaches its time limit in a paused sandbox does not wake it, and is killed when it runs again.
 func TestTimeLimitInAPausedSandbox(t *testing.T) {
 	t.Parallel()
-	svc := &scripted.Service{}
+	svc := &fakeservice.Service{}
 	sb, err := svc.Create(t.Context(), hutch.CreateRequest{})
 	if err != nil {
 		t.Fatal(err)

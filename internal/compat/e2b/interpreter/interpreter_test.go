@@ -14,8 +14,8 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/fakeservice"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 // server starts a server for one sandbox of svc.
@@ -148,7 +148,7 @@ func TestContexts(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	url := server(t, &scripted.Service{}, Options{})
+	url := server(t, &fakeservice.Service{}, Options{})
 	for _, c := range []struct {
 		path, body string
 		status     int

@@ -1,4 +1,4 @@
-package room
+package membudget
 
 import (
 	"sync"
@@ -13,7 +13,7 @@ func TestShares(t *testing.T) {
 	second, endSecond := r.Open("a")
 	other, endOther := r.Open("b")
 	for _, step := range []struct {
-		tab  *Tab
+		tab  *Account
 		n    int
 		want bool
 		why  string
@@ -61,7 +61,7 @@ func TestTakeSpare(t *testing.T) {
 		{first.Take, 10, true, "needed, and within the share"},
 		{other.TakeSpare, 11, false, "over half of the total"},
 		{other.TakeSpare, 10, true, "half of the total"},
-		{(*Tab)(nil).TakeSpare, 1 << 30, true, "of no request"},
+		{(*Account)(nil).TakeSpare, 1 << 30, true, "of no request"},
 	} {
 		if got := step.take(step.n); got != step.want {
 			t.Errorf("take %d: %v, %s", step.n, got, step.why)

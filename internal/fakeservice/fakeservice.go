@@ -1,7 +1,7 @@
-// Package scripted is a [hutch.Service] that runs nothing: sandboxes are
+// Package fakeservice is a [hutch.Service] that runs nothing: sandboxes are
 // records in memory and commands do what the test's script says. It lets the
 // surfaces be tested and measured without an engine.
-package scripted
+package fakeservice
 
 import (
 	"cmp"
@@ -87,7 +87,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	now := time.Now().UTC()
 	req.Network = req.Network.Shown()
 	sb := hutch.Sandbox{
-		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "scripted", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
+		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "fake", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
 		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Volumes: req.Volumes, Processes: []hutch.Process{},
 	}

@@ -1,6 +1,6 @@
-// Package turn has locks that a caller waits for only as long as its context
+// Package ctxlock has locks that a caller waits for only as long as its context
 // lasts: one lock, or one for each name.
-package turn
+package ctxlock
 
 import (
 	"context"

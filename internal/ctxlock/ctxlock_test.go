@@ -1,4 +1,4 @@
-package turn
+package ctxlock
 
 import (
 	"context"
