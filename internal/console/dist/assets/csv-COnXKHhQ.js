@@ -1,0 +1,3 @@
+function e(e){return e.map(e=>e.map(t).join(`,`)).join(`\r
+`)+`\r
+`}function t(e){if(typeof e==`number`)return String(e);let t=e.replace(/[;\t\r\n](?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g,`$&'`),n=/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(t)?`'${t}`:t;return/[",;\t\r\n]/.test(n)?`"${n.replaceAll(`"`,`""`)}"`:n}function n(e,t){let n=URL.createObjectURL(new Blob([t],{type:`text/csv;charset=utf-8`}));Object.assign(document.createElement(`a`),{href:n,download:e}).click(),setTimeout(()=>URL.revokeObjectURL(n),1e4)}export{n,e as t};

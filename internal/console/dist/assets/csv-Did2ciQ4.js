@@ -1,3 +1,0 @@
-function e(e){return e.map(e=>e.map(t).join(`,`)).join(`\r
-`)+`\r
-`}function t(e){if(typeof e==`number`)return String(e);let t=/^[=+\-@\t\r]/.test(e)?`'${e}`:e;return/[",\r\n]/.test(t)?`"${t.replaceAll(`"`,`""`)}"`:t}function n(e,t){let n=URL.createObjectURL(new Blob([t],{type:`text/csv;charset=utf-8`}));Object.assign(document.createElement(`a`),{href:n,download:e}).click(),setTimeout(()=>URL.revokeObjectURL(n),1e4)}export{n,e as t};
