@@ -1,5 +1,5 @@
 // What a program of E2B's customers does, word for word: only the environment names another server.
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Sandbox } from '@e2b/code-interpreter'
@@ -59,6 +59,7 @@ results.volumes = (await Volume.list()).some((v) => v.name === 'of-js') && (awai
 
 // A template: an image, files of the client, commands, and a program that runs in every sandbox.
 const fileContextPath = mkdtempSync(join(tmpdir(), 'context-'))
+process.on('exit', () => rmSync(fileContextPath, { recursive: true }))
 writeFileSync(join(fileContextPath, 'greeting.txt'), 'from the client')
 const begin = () => Template({ fileContextPath }).fromImage('debian-for-e2b:1')
 const template = begin()

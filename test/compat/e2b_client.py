@@ -63,7 +63,8 @@ results["volume"] = in_volume("cat /data/note")
 results["volumes"] = any(v.name == "of-python" for v in Volume.list()) and Volume.destroy(volume.volume_id) and not Volume.destroy(volume.volume_id)
 
 # A template: an image, files of the client, commands, and a program that runs in every sandbox.
-context = pathlib.Path(tempfile.mkdtemp())
+folder = tempfile.TemporaryDirectory()
+context = pathlib.Path(folder.name)
 (context / "greeting.txt").write_text("from the client")
 
 
