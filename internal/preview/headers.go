@@ -56,10 +56,13 @@ func (h *Handler) hide(r *http.Request) bool {
 		if token == "" {
 			return false
 		}
-		if over = over || h.foreign.Over(addr); over || h.known(r.Context(), token) {
+		short := len(token) < unguessable
+		if over = over || short && h.foreign.Over(addr); over || h.known(r.Context(), token) {
 			return true
 		}
-		h.foreign.Wrong(addr, token)
+		if short {
+			h.foreign.Wrong(addr, token)
+		}
 		return false
 	})
 	if over {

@@ -162,8 +162,12 @@ const (
 	handshakeTime = 20 * time.Second
 )
 
-// mostForeign is how many different tokens of other servers an address can send to previews in a minute.
+// mostForeign is how many different short tokens of other servers an address can send to previews in a minute.
 const mostForeign = 100
+
+// unguessable is the length from which tokens are not counted, because nobody guesses that many characters. Programs
+// with tokens of their own can so have a new one in each request.
+const unguessable = 40
 
 // Close closes idle connections.
 func (h *Handler) Close() {

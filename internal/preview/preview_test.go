@@ -461,6 +461,10 @@ func TestGuessingTokens(t *testing.T) {
 			if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 200 {
 				t.Errorf("without a token: %d", resp.StatusCode)
 			}
+			long := strings.Repeat("a", unguessable)
+			if resp, text := b.ask(t, "GET", public, "/", nil, "Authorization", "Bearer "+long); resp.StatusCode != 200 || !strings.Contains(text, long) {
+				t.Errorf("a token of the program's own that is too long to be a guess: %d: %s", resp.StatusCode, text)
+			}
 		})
 	}
 }
