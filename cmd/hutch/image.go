@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 
 	"hutch"
@@ -266,27 +268,65 @@ func newImageSave(h *home, std streams) *cobra.Command {
 
 func newImageLogin(h *home, std streams) *cobra.Command {
 	var user string
+	var docker bool
 	return withJSON(withFlags(&cobra.Command{
 		Use: "login REGISTRY", Short: "Save your login to a registry",
 		Long: `Keep a user name and a password, or token, for a registry. The server uses it for
 your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
-` + "`hutch secret rm`" + ` removes it.
+` + "`hutch secret rm`" + ` removes it. With --docker, it is the login that Docker or Podman
+has on this machine: ` + "`docker login`" + ` keeps it in a file or in a program.
 ` + remoteHelp,
-		Example: "  hutch image login -u me ghcr.io",
+		Example: "  hutch image login -u me ghcr.io\n  hutch image login --docker ghcr.io",
 		Args:    cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			if user == "" {
-				return usageError{fmt.Errorf("the user name is missing: give it with --username")}
-			}
-			password, err := readSecret(ctx, std, "password of "+user)
+			login, err := registryLogin(ctx, std, args[0], user, docker)
 			if err != nil {
 				return err
 			}
-			_, err = svc.SetSecret(ctx, hutch.RegistrySecret(args[0]), hutch.SecretRequest{Value: user + ":" + password})
+			_, err = svc.SetSecret(ctx, hutch.RegistrySecret(args[0]), hutch.SecretRequest{Value: login})
 			return err
 		}),
-	}, func(c *cobra.Command) { c.Flags().StringVarP(&user, "username", "u", "", "user name in the registry") }),
+	}, func(c *cobra.Command) {
+		c.Flags().StringVarP(&user, "username", "u", "", "user name in the registry")
+		c.Flags().BoolVar(&docker, "docker", false, "the login that Docker or Podman has on this machine")
+	}),
 		std, func(args []string) done { return done{"registry": args[0], "secret": hutch.RegistrySecret(args[0])} })
+}
+
+// registryLogin returns the name and the password for a registry, separated by a colon.
+func registryLogin(ctx context.Context, std streams, registry, user string, docker bool) (string, error) {
+	switch {
+	case docker && user != "":
+		return "", usageError{fmt.Errorf("--docker and --username exclude each other: Docker's login has a user name")}
+	case docker:
+		return dockerLogin(ctx, registry)
+	case user == "":
+		return "", usageError{fmt.Errorf("the user name is missing: give it with --username, or --docker for the login that Docker has")}
+	}
+	password, err := readSecret(ctx, std, "password of "+user)
+	return user + ":" + password, err
+}
+
+// dockerLogin returns the login for a registry that Docker or Podman has.
+func dockerLogin(ctx context.Context, registry string) (string, error) {
+	to, err := name.NewRegistry(registry)
+	if err != nil {
+		return "", hutch.Errorf(hutch.Invalid, "%.100q is not the name of a registry: write a host, e.g. ghcr.io", registry)
+	}
+	var login *authn.AuthConfig
+	found, err := authn.Resolve(ctx, authn.DefaultKeychain, to)
+	if err == nil {
+		login, err = authn.Authorization(ctx, found)
+	}
+	switch {
+	case err != nil:
+		return "", hutch.Errorf(hutch.Unavailable, "Docker's login for %s could not be read: %v; give it with --username", registry, err)
+	case found == authn.Anonymous:
+		return "", hutch.Errorf(hutch.NotFound, "Docker has no login for %s: run `docker login %s`, or give it with --username", registry, registry)
+	case login.Username == "" || login.Password == "":
+		return "", hutch.Errorf(hutch.Unsupported, "Docker's login for %s is a token that only Docker can use: make an access token in the registry, and give it with --username", registry)
+	}
+	return login.Username + ":" + login.Password, nil
 }
 
 // pullFirst gets the image of a new sandbox, and shows the progress: a create shows none.
