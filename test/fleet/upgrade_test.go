@@ -134,12 +134,11 @@ func TestRollingUpgrade(t *testing.T) {
 	id := placeOn(t, a, "a")
 	a.python(t, id, "kept = 1")
 	a.sleeps(t, id, "a")
-	var path string
-	for p := range objects(t, bucket) {
-		if strings.Contains(p, "build-") {
-			path = p
-		}
+	list, err := filepath.Glob(filepath.Join(bucket, "*/build-*"))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("the programs in the bucket: %v %v", list, err)
 	}
+	path := list[0]
 	good, err := os.ReadFile(path)
 	if err == nil {
 		err = os.WriteFile(path, flip(good, len(good)/2), 0o600)
