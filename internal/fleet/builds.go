@@ -19,13 +19,16 @@ func (c *carrier) buildKey(build string) string { return c.folder + "build-" + b
 // sealedBuild is the name under which the programs of a build are encrypted.
 func sealedBuild(build string) string { return "build " + build }
 
-// keepBuild writes the programs that an image needs to the bucket, if the bucket does not have them.
+// keepBuild writes the programs that an image needs to the bucket, if the bucket does not have them. It returns when ctx is
+// done, also while another transfer writes them: a call can wait for the sandbox.
 func (c *carrier) keepBuild(ctx context.Context, n travel.Needs) error {
 	if n.Build == "" || c.machine.Contracts[n.Runtime] == "" {
 		return nil
 	}
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
+	if err := c.keeping.Take(ctx); err != nil {
+		return err
+	}
+	defer c.keeping.Put()
 	if c.builds[n.Build] {
 		return nil
 	}
@@ -49,14 +52,19 @@ func (c *carrier) keepOldBuild(ctx context.Context, n travel.Needs) error {
 	if n.Build == c.machine.Builds[n.Runtime] {
 		return nil
 	}
-	c.forgetBuilds()
+	if err := c.forgetBuilds(ctx); err != nil {
+		return err
+	}
 	return c.keepBuild(ctx, n)
 }
 
-func (c *carrier) forgetBuilds() {
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
+func (c *carrier) forgetBuilds(ctx context.Context) error {
+	if err := c.keeping.Take(ctx); err != nil {
+		return err
+	}
+	defer c.keeping.Put()
 	clear(c.builds)
+	return nil
 }
 
 // bringBuild fetches the programs that an image needs, if this node does not have them.
@@ -78,10 +86,12 @@ func (c *carrier) bringBuild(ctx context.Context, n travel.Needs) error {
 // cleanBuilds removes from the bucket the programs that no image needs and no node runs.
 func (c *carrier) cleanBuilds(ctx context.Context, keys []string) {
 	used, err := c.dir().builds(ctx)
+	if err == nil {
+		err = c.forgetBuilds(ctx)
+	}
 	if err != nil {
 		return
 	}
-	c.forgetBuilds()
 	for _, key := range keys {
 		if build, ok := strings.CutPrefix(key, c.buildKey("")); ok && !used[build] {
 			c.drop(key)

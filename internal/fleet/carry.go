@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/ctxlock"
 	"hutch/internal/delay"
 	"hutch/internal/objects"
 	"hutch/internal/travel"
@@ -81,7 +82,7 @@ type carrier struct {
 	rounds  sync.Mutex // held by the background round that is under way
 	cleaned time.Time
 	saving  sync.Mutex      // held while a checkpoint is made: one at a time
-	keeping sync.Mutex      // held while the programs of a build are written to the bucket; guards builds
+	keeping ctxlock.Lock    // held while the programs of a build are written to the bucket; guards builds
 	builds  map[string]bool // builds that the bucket has
 }
 
@@ -94,7 +95,7 @@ func folderOf(key []byte) string {
 func newCarrier(t Travel, r *resident) *carrier {
 	return &carrier{
 		Travel: t, r: r, folder: folderOf(t.Key), slots: make(chan struct{}, carriers),
-		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, builds: map[string]bool{}, cleaned: time.Now(),
+		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, keeping: ctxlock.New(), builds: map[string]bool{}, cleaned: time.Now(),
 	}
 }
 
