@@ -24,9 +24,9 @@ func TestStartThatHangs(t *testing.T) {
 	var log bytes.Buffer
 	d.opt.Log, d.firstTime = slog.New(slog.NewTextHandler(&log, nil)), 4*time.Second
 	once := filepath.Join(t.TempDir(), "once")
-	script := fmt.Sprintf("#!/bin/sh\nif mkdir %s 2>/dev/null; then sleep 1000; fi\nexec %s \"$@\"\n", once, d.opt.Runsc)
-	d.opt.Runsc = filepath.Join(t.TempDir(), "runsc")
-	if err := os.WriteFile(d.opt.Runsc, []byte(script), 0o755); err != nil {
+	script := fmt.Sprintf("#!/bin/sh\nif mkdir %s 2>/dev/null; then sleep 1000; fi\nexec %s \"$@\"\n", once, d.build.Runsc)
+	d.build.Runsc = filepath.Join(t.TempDir(), "runsc")
+	if err := os.WriteFile(d.build.Runsc, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	inst, err := d.Create(t.Context(), spec("hangs"))
