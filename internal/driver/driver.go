@@ -177,8 +177,8 @@ type Restorer interface {
 type Keeper interface {
 	Restorer
 
-	// Contract is how the names of all builds begin that the driver can use if it has their programs; empty if it uses
-	// no others.
+	// Contract is the prefix of the names of all builds that the driver can use once it has their programs; empty if it
+	// uses only its own.
 	Contract() string
 
 	// Retain removes the builds that are not needed and that no instance has. Call it before instances are restored.
@@ -195,7 +195,7 @@ type Relocator interface {
 
 	// Relocate changes the content of dir, which Save or SaveFiles wrote on another machine, so that Restore works
 	// here: everything that differs between machines, such as the paths of images, is replaced by that of the spec. The
-	// caller has checked that Restores and the image is the same.
+	// caller has checked that the driver restores the build, and that the image is the same.
 	Relocate(spec Spec, dir string) error
 }
 

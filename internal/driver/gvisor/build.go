@@ -74,12 +74,16 @@ func (d *Driver) Restores(build string) error {
 	case build == d.build.Name:
 		return nil
 	case d.kept == nil:
-		return hutch.Errorf(hutch.Conflict, "this server keeps no programs of other versions of Hutch (build %.20s)", build)
+		return errNotKept(build)
 	case !d.opt.OldBuilds:
 		return hutch.Errorf(hutch.Conflict, "this server does not restore what other versions of Hutch saved (build %.20s): it runs with --old-builds=false", build)
 	}
 	_, err := d.kept.Get(build)
 	return err
+}
+
+func errNotKept(build string) error {
+	return hutch.Errorf(hutch.Conflict, "this server keeps no programs of other versions of Hutch (build %.20s)", build)
 }
 
 // Retain implements driver.Keeper.
@@ -105,7 +109,7 @@ func (d *Driver) Retain(needed func(build string) bool) error {
 // SendBuild implements driver.Keeper.
 func (d *Driver) SendBuild(build string, w io.Writer) error {
 	if d.kept == nil {
-		return d.Restores(build)
+		return errNotKept(build)
 	}
 	return d.kept.Send(build, w)
 }
@@ -113,7 +117,7 @@ func (d *Driver) SendBuild(build string, w io.Writer) error {
 // ReceiveBuild implements driver.Keeper.
 func (d *Driver) ReceiveBuild(build string, r io.Reader) error {
 	if d.kept == nil {
-		return d.Restores(build)
+		return errNotKept(build)
 	}
 	return d.kept.Receive(build, r)
 }

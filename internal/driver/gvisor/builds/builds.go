@@ -55,8 +55,9 @@ type Store struct {
 	dir      string
 	contract string
 
-	mu      sync.Mutex
-	checked map[string]bool // builds whose content has been compared with their names
+	mu        sync.Mutex
+	checked   map[string]bool // builds whose content has been compared with their names
+	installed string          // the build that Add returned
 }
 
 // Open returns the store in a folder, which it makes. All builds of a contract are used in the same way: same protocol with
@@ -68,7 +69,7 @@ func Open(dir, contract string) (*Store, error) {
 	return &Store{dir: dir, contract: contract + "-", checked: map[string]bool{}}, nil
 }
 
-// Contract is how the names of all builds begin that can be used here.
+// Contract is the prefix of the names of all builds that can be used here.
 func (s *Store) Contract() string { return s.contract }
 
 // fits reports whether a build can be used here, if its programs are.
@@ -97,23 +98,19 @@ func (s *Store) Get(name string) (Build, error) {
 		if is != name {
 			return Build{}, hutch.Errorf(hutch.Conflict, "the kept programs that saved it are damaged (build %.20s)", name)
 		}
-		if err := s.prepare(dir); err != nil {
-			return Build{}, err
+		for _, program := range programs { // a backup can have lost the permissions and times
+			if err := settle(filepath.Join(dir, program)); err != nil {
+				return Build{}, err
+			}
 		}
 		s.checked[name] = true
 	}
 	return in(name, dir), nil
 }
 
-// prepare gives programs back the permissions and times that they lost in a backup.
-func (s *Store) prepare(dir string) error {
-	for _, program := range programs {
-		path := filepath.Join(dir, program)
-		if err := errors.Join(os.Chmod(path, 0o755), os.Chtimes(path, untouched, untouched)); err != nil {
-			return err
-		}
-	}
-	return nil
+// settle gives a kept program its permissions and its time.
+func settle(path string) error {
+	return errors.Join(os.Chmod(path, 0o755), os.Chtimes(path, untouched, untouched))
 }
 
 func in(name, dir string) Build {
@@ -171,17 +168,21 @@ func (s *Store) Add(runscPath, agentPath string) (Build, error) {
 			return Build{}, err
 		}
 	}
-	if s.fits(last.Build) && last.same(now) && s.has(last.Build) {
-		return in(last.Build, filepath.Join(s.dir, last.Build)), nil
+	if now.Build = last.Build; !s.fits(last.Build) || !last.same(now) || !s.has(last.Build) {
+		if now.Build, err = s.fill(func(program string) (io.ReadCloser, error) { return os.Open(path(program)) }, ""); err == nil {
+			text, err = json.Marshal(now)
+		}
+		if err == nil {
+			err = durable.Replace(s.index(), text)
+		}
+		if err != nil {
+			return Build{}, err
+		}
 	}
-	now.Build, err = s.fill(func(program string) (io.ReadCloser, error) { return os.Open(path(program)) }, "")
-	if err != nil {
-		return Build{}, err
-	}
-	if text, err = json.Marshal(now); err == nil {
-		err = durable.Replace(s.index(), text)
-	}
-	return in(now.Build, filepath.Join(s.dir, now.Build)), err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.installed = now.Build
+	return in(now.Build, filepath.Join(s.dir, now.Build)), nil
 }
 
 // sources returns where the installed programs are.
@@ -286,10 +287,7 @@ func keep(path string, from io.Reader) error {
 	if err == nil && n > most {
 		err = fmt.Errorf("%s has more than %d MiB", filepath.Base(path), most>>20)
 	}
-	if err := errors.Join(err, f.Chmod(0o755), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Chtimes(path, untouched, untouched); err != nil {
+	if err := errors.Join(err, settle(path), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := unix.Access(path, unix.X_OK); err != nil {
@@ -298,21 +296,17 @@ func keep(path string, from io.Reader) error {
 	return nil
 }
 
-// Retain removes the builds that are not needed, except the one of the installed programs.
+// Retain removes the builds that are not needed, except the one that Add returned.
 func (s *Store) Retain(needed func(name string) bool) error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
 	}
-	var last installed
-	if text, err := os.ReadFile(s.index()); err == nil {
-		json.Unmarshal(text, &last) // a damaged index names no build
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs error
 	for _, e := range entries {
-		if e.IsDir() && !needed(e.Name()) && e.Name() != last.Build {
+		if e.IsDir() && !needed(e.Name()) && e.Name() != s.installed {
 			delete(s.checked, e.Name())
 			errs = errors.Join(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
 		}
