@@ -1,8 +1,6 @@
 package console
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
 
 	"hutch/internal/credential"
@@ -55,11 +53,4 @@ const (
 `
 )
 
-// lostPolicy allows only the style of the page.
-var lostPolicy = "default-src 'none'; style-src '" + hashOf(lostStyle) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// hashOf is how a policy names an inline style.
-func hashOf(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-}
+var lostPolicy = httpio.StylePolicy(lostStyle)

@@ -2,12 +2,12 @@ package conversation
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"html"
 	"net/http"
 	"net/url"
+
+	"hutch/internal/httpio"
 )
 
 // The page is one file: its policy allows only the content of its own style and script elements.
@@ -16,19 +16,14 @@ import (
 var page []byte
 
 // between returns the text between two marks of the page.
-func between(from, to string) []byte {
+func between(from, to string) string {
 	_, rest, _ := bytes.Cut(page, []byte(from))
 	content, _, _ := bytes.Cut(rest, []byte(to))
-	return content
-}
-
-func hashOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	return string(content)
 }
 
 var pageSources = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
-	"; style-src " + hashOf(between("<style>", "</style>")) + "; script-src " + hashOf(between("<script>", "</script>"))
+	"; style-src " + httpio.InlineSource(between("<style>", "</style>")) + "; script-src " + httpio.InlineSource(between("<script>", "</script>"))
 
 // pagePolicy allows images from the origin of links, which can differ from the page's.
 func (s *Server) pagePolicy() string {
