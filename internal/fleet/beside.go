@@ -32,6 +32,17 @@ func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
 	return s
 }
 
+// onNode calls do on the node of a sandbox, with an interface of that node: here, or over the connection to another one.
+func onNode[T any](ctx context.Context, f *Fleet, c verb.Call, here T, do func(ctx context.Context, there T) error) error {
+	type key struct{}
+	return f.lead(ctx, c, func(ctx context.Context) error {
+		if there, ok := ctx.Value(key{}).(T); ok {
+			return do(ctx, there)
+		}
+		return do(ctx, here)
+	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
+}
+
 // Timelines returns the timelines of all nodes: each is on the node of its sandbox.
 func (f *Fleet) Timelines(here hutch.Timelines) hutch.Timelines { return timelines{f, here} }
 
@@ -42,13 +53,9 @@ type timelines struct {
 
 // Timeline implements hutch.Timelines.
 func (t timelines) Timeline(ctx context.Context, sandbox string, q hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
-	type key struct{}
-	return t.f.lead(ctx, verb.Call{Verb: "Timeline", Sandbox: sandbox, Request: q}, func(ctx context.Context) error {
-		if p, ok := ctx.Value(key{}).(*peer); ok {
-			return p.Timeline(ctx, sandbox, q, out)
-		}
-		return t.here.Timeline(ctx, sandbox, q, out)
-	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
+	return onNode(ctx, t.f, verb.Call{Verb: "Timeline", Sandbox: sandbox, Request: q}, t.here, func(ctx context.Context, there hutch.Timelines) error {
+		return there.Timeline(ctx, sandbox, q, out)
+	})
 }
 
 // Histories returns what the sandboxes of all nodes used: the samples are on the node of the sandbox.
@@ -61,15 +68,10 @@ type histories struct {
 
 // StatsHistory implements hutch.Histories.
 func (h histories) StatsHistory(ctx context.Context, sandbox string, q hutch.StatsQuery) (past hutch.StatsHistory, err error) {
-	type key struct{}
-	err = h.f.lead(ctx, verb.Call{Verb: "StatsHistory", Sandbox: sandbox, Request: q}, func(ctx context.Context) (err error) {
-		if p, ok := ctx.Value(key{}).(*peer); ok {
-			past, err = p.StatsHistory(ctx, sandbox, q)
-		} else {
-			past, err = h.here.StatsHistory(ctx, sandbox, q)
-		}
+	err = onNode(ctx, h.f, verb.Call{Verb: "StatsHistory", Sandbox: sandbox, Request: q}, h.here, func(ctx context.Context, there hutch.Histories) (err error) {
+		past, err = there.StatsHistory(ctx, sandbox, q)
 		return err
-	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
+	})
 	return past, err
 }
 
