@@ -240,20 +240,22 @@ func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.
 // Holder returns the principal of an owner's live token, or nil if there is none: people of an issuer have no token
 // here.
 func (r *Registry) Holder(owner string) *caller.Principal {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	e := r.byID[owner]
-	if owner == "" {
-		e = r.local
+	if e := r.live(owner); e != nil {
+		return e.who
 	}
-	if e == nil || !e.Live(time.Now()) {
-		return nil
-	}
-	return e.who
+	return nil
 }
 
 // Sum returns the SHA-256 of the present secret of an owner's live token, or nil if there is none.
 func (r *Registry) Sum(owner string) []byte {
+	if e := r.live(owner); e != nil {
+		return e.Hash
+	}
+	return nil
+}
+
+// live returns an owner's live token, or nil.
+func (r *Registry) live(owner string) *entry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	e := r.byID[owner]
@@ -263,7 +265,7 @@ func (r *Registry) Sum(owner string) []byte {
 	if e == nil || !e.Live(time.Now()) {
 		return nil
 	}
-	return e.Hash
+	return e
 }
 
 // coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
