@@ -35,7 +35,6 @@ type serveFlags struct {
 	origins       map[string]settings.Origin // origins of the flags
 	warm          []string
 	runtimes      host.Server
-	oldBuilds     bool
 	types         map[string]string // instance types
 	trusted       []string          // proxies
 	images        imageFlags
@@ -92,7 +91,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
 	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor, native, docker or kubernetes (default: the first that works)")
 	f.StringVar(&fl.runtimes.Pod, "kubernetes-pod", "", "file with the template of the pods of the runtime kubernetes, e.g. deploy/kubernetes/pods/pod.yaml")
-	f.BoolVar(&fl.oldBuilds, "old-builds", true, "wake what an older or newer version of Hutch put to sleep with its memory, in the kept programs of that version; false: with its files only")
+	f.BoolVar(&fl.runtimes.OldBuilds, "old-builds", true, "wake what an older or newer version of Hutch put to sleep with its memory, in the kept programs of that version; false: with its files only")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "sandboxes at once")
 	f.Float64Var(&fl.Sandboxes.MaxLimits.CPU, "max-cpu", 0, "most cores that a sandbox can be given, 0 for no ceiling")
 	f.IntVar(&fl.Sandboxes.MaxLimits.Memory, "max-memory", 0, "most MiB of memory that a sandbox can be given, 0 for no ceiling (default: what the machine has)")
@@ -260,7 +259,6 @@ func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err 
 		token = environmentToken()
 	}
 	fl.Data, fl.Token = datadir.Folder(h.dir), token.secret
-	fl.runtimes.NewBuildOnly = !fl.oldBuilds
 	fl.Sandboxes.Drivers = fl.runtimes.Drivers
 	fl.Log.To = std.err
 	fl.Log.NoRequests = !fl.verbose && showsTerminal(std.err) // they would drown all else

@@ -201,7 +201,7 @@ func (c Config) withDefaults() Config {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	c.Preview.Host = cmp.Or(c.Preview.Host, "localhost")
 	if c.Sandboxes.Drivers == nil {
-		c.Sandboxes.Drivers = host.Server{Pod: os.Getenv(host.PodVariable)}.Drivers
+		c.Sandboxes.Drivers = host.Server{Pod: os.Getenv(host.PodVariable), OldBuilds: true}.Drivers
 	}
 	if c.Log.To == nil {
 		c.Log.To = io.Discard

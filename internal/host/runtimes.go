@@ -34,12 +34,12 @@ const PodVariable = "HUTCH_KUBERNETES_POD"
 type Server struct {
 	// Pod is the file with the template of pods. The runtime kubernetes is among the drivers if it is given, or was once.
 	Pod string
-	// NewBuildOnly makes the server wake sandboxes with their memory only if this version of Hutch saved it.
-	NewBuildOnly bool
+	// OldBuilds makes the server also wake sandboxes with memory that another version of Hutch saved.
+	OldBuilds bool
 }
 
-// Drivers makes the drivers of a server, in the order of preference. They keep their state, and the programs that what
-// they save needs, below dir.
+// Drivers makes the drivers of a server, in the order of preference. Below dir they keep their state, and the programs
+// that can restore what they have saved.
 func (s Server) Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	return drivers(dir, filepath.Join(dir, "builds"), s, log)
 }
@@ -47,7 +47,7 @@ func (s Server) Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 func drivers(dir, builds string, s Server, log *slog.Logger) ([]driver.Driver, error) {
 	agent, runsc := program("hutch-agent"), program("hutch-runsc")
 	g, err := gvisor.New(gvisor.Options{
-		Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Builds: builds, OldBuilds: !s.NewBuildOnly, Log: log,
+		Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Builds: builds, OldBuilds: s.OldBuilds, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
