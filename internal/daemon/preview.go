@@ -95,7 +95,7 @@ func (d *Daemon) visitor(who *caller.Principal) preview.Visitor {
 }
 
 // stillSees returns the visitor of a name, if its token can still see the sandbox of a preview. Visitors ask for every part
-// of a page, so this is no call of a verb: it is neither counted nor recorded.
+// of a page, so this is not a call of a verb: it is neither counted nor recorded.
 func (d *Daemon) stillSees(name string, p hutch.Preview) (v preview.Visitor, ok bool) {
 	owner, ok := strings.CutPrefix(name, visitorName)
 	who := d.tokens.Holder(owner)

@@ -75,7 +75,7 @@ func (e *Engine) keeper(runtime string) (driver.Keeper, error) {
 	return k, nil
 }
 
-// retainBuilds removes the kept programs with which nothing was saved that is still here.
+// retainBuilds removes kept programs that no saved memory on this machine needs.
 func (e *lifecycle) retainBuilds() error {
 	for _, d := range e.opt.Drivers {
 		k, ok := driver.As[driver.Keeper](d)
@@ -159,8 +159,8 @@ func (e *lifecycle) inFolder(rec store.Record) bool {
 	return rec.Sandbox.Status == hutch.Hibernated || e.saved.HasMemory(rec.Key)
 }
 
-// needs returns the requirements of a saved sandbox on a machine, without its build. folder says that it is saved as a folder, and memory that its memory is in
-// that folder. The error says why it cannot leave this one.
+// needs returns the requirements of a saved sandbox on a machine, without its build. folder says that it is saved as a
+// folder, and memory that its memory is in that folder. The error says why it cannot leave this machine.
 func (e *lifecycle) needs(rec store.Record, folder, memory bool) (n travel.Needs, err error) {
 	v := rec.Sandbox
 	if len(v.Volumes) > 0 {

@@ -25,7 +25,7 @@ import (
 type door struct {
 	f      *Fleet
 	rest   *rest.Handler
-	room   *membudget.Budget
+	budget *membudget.Budget
 	log    *slog.Logger
 	server *http.Server
 	ended  chan struct{}
@@ -52,7 +52,7 @@ func (f *Fleet) open(l net.Listener, here rest.Options, memory *membudget.Budget
 	}
 	here.Log = f.log
 	base, cut := context.WithCancel(context.Background())
-	d := &door{f: f, rest: rest.NewHandler(f.resident, here), room: memory, log: f.log, ended: make(chan struct{}), cut: cut, joins: make(chan struct{}, mostJoins)}
+	d := &door{f: f, rest: rest.NewHandler(f.resident, here), budget: memory, log: f.log, ended: make(chan struct{}), cut: cut, joins: make(chan struct{}, mostJoins)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+joinPath, d.join)
 	mux.HandleFunc("GET "+previewPath, d.inside(d.preview))
@@ -109,7 +109,7 @@ func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
 		if c.Owner != nil {
 			owner = c.Owner.ID
 		}
-		account, free := d.room.Open(owner)
+		account, free := d.budget.Open(owner)
 		defer free()
 		c.Budget = account
 		if !rest.Uploads(r) && r.Body != nil {

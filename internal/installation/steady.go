@@ -37,8 +37,8 @@ func inEachServer(patterns ...string) (all []string) {
 	return all
 }
 
-// isHalf reports whether a path belongs to a snapshot that is being made or deleted, to programs that are being copied, to the backup of a folder that is being written, or to
-// memory that is being saved or copied.
+// isHalf reports whether a path belongs to something that is not complete: a snapshot that is being made or deleted, programs that are
+// being copied, the backup of a folder that is being written, or memory that is being saved or copied.
 func isHalf(rel string) bool {
 	parts := strings.Split(rel, "/")
 	if len(parts) < 3 || parts[0] != datadir.Server && parts[0] != datadir.Conversation {

@@ -165,8 +165,8 @@ const (
 // mostForeign is how many different short tokens of other servers an address can send to previews in a minute.
 const mostForeign = 100
 
-// unguessable is the length from which tokens are not counted, because nobody guesses that many characters. Programs
-// with tokens of their own can so have a new one in each request.
+// unguessable is the length from which tokens are not counted, because that many characters cannot be guessed. So
+// programs can use tokens of their own that are new in each request.
 const unguessable = 40
 
 // Close closes idle connections.

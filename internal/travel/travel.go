@@ -56,7 +56,7 @@ type Needs struct {
 // Machine is the properties of a machine that Needs are compared with.
 type Machine struct {
 	Builds map[string]string `json:"builds"` // builds of its runtimes, by name; empty for one that saves no memory
-	// Contracts are, by runtime, how the names of all builds begin that it can use once it has their programs.
+	// Contracts are, by runtime, the prefixes of the names of all builds that it can use once it has their programs.
 	Contracts map[string]string `json:"contracts,omitempty"`
 	Host      string            `json:"host"`
 	CPU       []string          `json:"cpu"`

@@ -28,18 +28,18 @@ type record struct {
 
 // instance is an instance.
 type instance struct {
-	driver *Driver
-	api    *client.Client
-	id     string
-	dir    string
-	record record
-	done   chan struct{} // closed by watch
-	turn   ctxlock.Lock  // held by the caller that destroys
-	gone   bool          // it was destroyed
+	driver     *Driver
+	api        *client.Client
+	id         string
+	dir        string
+	record     record
+	done       chan struct{} // closed by watch
+	destroying ctxlock.Lock  // held by the caller that destroys
+	gone       bool          // it was destroyed
 }
 
 func (d *Driver) newInstance(api *client.Client, id string, r record) *instance {
-	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), turn: ctxlock.New()}
+	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), destroying: ctxlock.New()}
 }
 
 // watch ends with the container. While the engine does not answer, the container can run.
@@ -93,10 +93,10 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 
 // Destroy implements driver.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	if err := i.turn.Take(ctx); err != nil {
+	if err := i.destroying.Take(ctx); err != nil {
 		return i.destroyError(err)
 	}
-	defer i.turn.Put()
+	defer i.destroying.Put()
 	if i.gone {
 		return nil
 	}

@@ -36,12 +36,12 @@ type record struct {
 
 // instance is an instance.
 type instance struct {
-	driver *Driver
-	id     string
-	record record
-	done   chan struct{} // closed by keep
-	turn   ctxlock.Lock  // held by the caller that destroys
-	gone   bool          // it was destroyed
+	driver     *Driver
+	id         string
+	record     record
+	done       chan struct{} // closed by keep
+	destroying ctxlock.Lock  // held by the caller that destroys
+	gone       bool          // it was destroyed
 
 	mu      sync.Mutex
 	session *yamux.Session // nil while it is broken
@@ -49,7 +49,7 @@ type instance struct {
 }
 
 func (d *Driver) newInstance(id string, r record) *instance {
-	return &instance{driver: d, id: id, record: r, done: make(chan struct{}), turn: ctxlock.New(), changed: make(chan struct{})}
+	return &instance{driver: d, id: id, record: r, done: make(chan struct{}), destroying: ctxlock.New(), changed: make(chan struct{})}
 }
 
 // ID implements driver.Instance.
@@ -228,10 +228,10 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 
 // Destroy implements driver.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	if err := i.turn.Take(ctx); err != nil {
+	if err := i.destroying.Take(ctx); err != nil {
 		return i.destroyError(err)
 	}
-	defer i.turn.Put()
+	defer i.destroying.Put()
 	if i.gone {
 		return nil
 	}

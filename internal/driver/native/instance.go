@@ -17,18 +17,18 @@ import (
 
 // instance is an instance.
 type instance struct {
-	driver  *Driver
-	id      string
-	dir     string
-	record  record
-	group   *cgroup.Group  // nil if there are no control groups
-	process *pidfd.Process // nil if it never started, or has ended
-	done    chan struct{}  // closed by watch
-	turn    ctxlock.Lock   // held by the caller that destroys
+	driver     *Driver
+	id         string
+	dir        string
+	record     record
+	group      *cgroup.Group  // nil if there are no control groups
+	process    *pidfd.Process // nil if it never started, or has ended
+	done       chan struct{}  // closed by watch
+	destroying ctxlock.Lock   // held by the caller that destroys
 }
 
 func (d *Driver) newInstance(id string) *instance {
-	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: ctxlock.New()}
+	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), destroying: ctxlock.New()}
 }
 
 // watch ends with the instance.
@@ -61,10 +61,10 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Destroy kills the instance and removes its remains.
 func (i *instance) Destroy(ctx context.Context) error {
-	if err := i.turn.Take(ctx); err != nil {
+	if err := i.destroying.Take(ctx); err != nil {
 		return i.destroyError(err)
 	}
-	defer i.turn.Put()
+	defer i.destroying.Put()
 	if err := i.kill(ctx); err != nil {
 		return i.destroyError(err)
 	}
