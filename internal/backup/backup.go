@@ -171,7 +171,7 @@ func full(room int64) error {
 		With("limit", "backups")
 }
 
-// left is the owner's remaining limit, in bytes.
+// left returns the owner's remaining limit, in bytes.
 func (b *Backups) left(ctx context.Context, home string) (int64, error) {
 	all, err := b.list(ctx, home)
 	if err != nil {

@@ -119,8 +119,8 @@ const (
 	mostNames   = 1 << 20 // of a folder
 )
 
-// takeOut calls out with each name in a folder but spared, which takes it out of there, until the folder is empty. A
-// folder can have more names than the server should hold, so it is listed again and again.
+// takeOut calls out with each name in a folder except spared, until the folder is empty; out removes the name from the
+// folder. A folder can have more names than the server should hold, so it is listed again and again.
 func (b *Backups) takeOut(ctx context.Context, sandbox, dir, spared string, out func(name string) error) error {
 	for n := 0; n < mostNames; {
 		var names []string

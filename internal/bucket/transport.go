@@ -97,7 +97,8 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// list is what was read of a list, for the requests of its context, which come one after the other.
+// list counts the pages and bytes of a listing that all requests of one context have read. These requests are made one
+// after another.
 type list struct{ pages, bytes int }
 
 type listKey struct{}

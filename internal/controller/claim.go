@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reconcileClaim gives a claim its Sandbox, and reports that one's readiness as the claim's.
+// reconcileClaim gives a claim its Sandbox, and reports the readiness of the Sandbox as the claim's.
 //
 // The claim's annotation names the Sandbox before anything else changes. So a claim never takes two, and no step has to be
 // undone after a controller has died: the next one finds the name, and takes or makes that Sandbox.
@@ -128,7 +128,7 @@ func (c *Controller) bind(ctx context.Context, cl *claim) (*sandbox, *refusal, e
 		if s != nil || err != nil {
 			return s, nil, err
 		}
-		// It went to another claim or was deleted: choose again.
+		// The Sandbox went to another claim or was deleted: choose again.
 		return nil, nil, errors.Join(c.annotate(ctx, cl, nil), apierrors.NewConflict(sandboxes.GroupResource(), assigned, fmt.Errorf("another claim has it")))
 	}
 	return c.makeOwn(ctx, cl, made)
@@ -159,8 +159,8 @@ func (c *Controller) sources(ctx context.Context, cl *claim) (*warmPool, *templa
 	return pool, t, nil, err
 }
 
-// assign chooses a Sandbox for a claim, and writes the choice down: a ready one of the pool or, if the claim wants what none
-// of them has, a new one of the claim's name.
+// assign chooses a Sandbox for a claim, and writes the choice down: a ready Sandbox of the pool or, if none of them has
+// what the claim wants, a new Sandbox with the claim's name.
 func (c *Controller) assign(ctx context.Context, cl *claim, pool *warmPool) (string, error) {
 	name := cl.Name
 	if len(cl.Spec.Env) == 0 {
@@ -171,7 +171,7 @@ func (c *Controller) assign(ctx context.Context, cl *claim, pool *warmPool) (str
 	return name, c.annotate(ctx, cl, name)
 }
 
-// free are the names of the Sandboxes of a pool that are ready and without a claim.
+// free returns the names of the Sandboxes of a pool that are ready and without a claim.
 func (c *Controller) free(namespace string, pool *warmPool) (names []string) {
 	c.each(sandboxes, namespace, func(u *unstructured.Unstructured) {
 		s, err := decode[sandbox](u)
@@ -192,8 +192,8 @@ func (c *Controller) annotate(ctx context.Context, cl *claim, name any) error {
 	return err
 }
 
-// adopt makes a Sandbox of the pool the claim's. It returns nil if the pool no longer has it. Of two claims, one gets the
-// conflict; of two controllers that act for one claim, both get the Sandbox.
+// adopt makes a Sandbox of the pool the claim's. It returns nil if the pool no longer has it. If two claims want the
+// Sandbox, one of them gets a conflict. If two controllers act for one claim, both get the Sandbox.
 func (c *Controller) adopt(ctx context.Context, cl *claim, pool *warmPool, name string) (*sandbox, error) {
 	for {
 		u, err := c.get(ctx, sandboxes, cl.Namespace, name)
@@ -250,7 +250,7 @@ func isOf(u *unstructured.Unstructured, cl *claim) bool {
 	return o != nil && o.UID == cl.UID
 }
 
-// newSandbox is a Sandbox of a template, for a claim or, if that is nil, for a pool.
+// newSandbox returns a Sandbox of a template, for a claim or, if that is nil, for a pool.
 func newSandbox(namespace string, t *template, cl *claim) (*unstructured.Unstructured, *refusal, error) {
 	network, err := templateNetwork(t.Spec)
 	if err != nil {
@@ -341,7 +341,7 @@ func addEnv(pod map[string]any, t *template, cl *claim) *refusal {
 	spec, _ := pod["spec"].(map[string]any)
 	containers, _ := spec["containers"].([]any)
 	if len(containers) != 1 {
-		return nil // which is refused when the sandbox is made
+		return nil // it is refused when the sandbox is made
 	}
 	container, _ := containers[0].(map[string]any)
 	if container == nil {

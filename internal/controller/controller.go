@@ -42,7 +42,7 @@ const (
 type Options struct {
 	// Namespace is the namespace whose objects the controller works on; empty for all.
 	Namespace string
-	// Lease says which of several controllers works. Its name can be empty: then this one does, always.
+	// Lease says which of several controllers works. Its name can be empty: then this controller always works.
 	Lease Lease
 	Log   *slog.Logger
 }
@@ -83,7 +83,7 @@ func New(kube dynamic.Interface, svc hutch.Service, opt Options) (*Controller, e
 			AddFunc: changed, DeleteFunc: changed,
 			UpdateFunc: func(old, object any) {
 				changed(object)
-				c.enqueueOwner(r, old) // which can be another one: a claim takes from a pool
+				c.enqueueOwner(r, old) // the owner can have changed: a claim takes from a pool
 			},
 		}); err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func New(kube dynamic.Interface, svc hutch.Service, opt Options) (*Controller, e
 	return c, nil
 }
 
-// in is one resource in a namespace, or in all.
+// in returns the client of one resource, in a namespace or in all.
 func (c *Controller) in(r schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return c.kube.Resource(r)
@@ -168,7 +168,7 @@ func (c *Controller) work(ctx context.Context) {
 	}
 }
 
-// next reconciles one object, and reports whether there can be another.
+// next reconciles one object, and reports whether there can be more.
 func (c *Controller) next(ctx context.Context) bool {
 	k, shut := c.queue.Get()
 	if shut {
@@ -208,10 +208,10 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error
 	case warmPools:
 		return 0, c.reconcileWarmPool(ctx, k)
 	}
-	return 0, nil // a template is read by those that name it
+	return 0, nil // a template is read when an object that names it is reconciled
 }
 
-// add queues a key, if this controller works. Nothing takes keys from the queue of another one.
+// add queues a key, if this controller works. In a controller that does not work, no code takes keys from the queue.
 func (c *Controller) add(k key) {
 	if c.working.Load() {
 		c.queue.Add(k)
@@ -290,14 +290,14 @@ func (c *Controller) enqueueClaims(namespace, pool string) {
 func (c *Controller) each(r schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured)) {
 	list, err := c.seen[r].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {
-		panic(err) // there is this index
+		panic(err) // cannot happen: the index exists
 	}
 	for _, object := range list {
 		f(object.(*unstructured.Unstructured))
 	}
 }
 
-// reported is an object as the cluster reported it last; nil if there is none.
+// reported returns an object as the cluster reported it last; nil if there is none.
 func (c *Controller) reported(r schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
 	object, ok, err := c.seen[r].GetStore().GetByKey(namespace + "/" + name)
 	if !ok || err != nil {
@@ -315,7 +315,7 @@ func (c *Controller) get(ctx context.Context, r schema.GroupVersionResource, nam
 	return u, err
 }
 
-// delete deletes an object as it was read, and no later one of its name. It is idempotent.
+// delete deletes an object as it was read, and not a later object with the same name. It is idempotent.
 func (c *Controller) delete(ctx context.Context, r schema.GroupVersionResource, m metav1.ObjectMeta, policy metav1.DeletionPropagation) error {
 	// Only this version is deleted: a claim can have taken a Sandbox since it was read.
 	only := metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}
@@ -338,7 +338,7 @@ func (c *Controller) writeStatus(ctx context.Context, r schema.GroupVersionResou
 	return err
 }
 
-// reason is what a condition says about an error of the server, and whether another try can help.
+// reason returns what a condition says about an error of the server, and whether another try can help.
 func reason(err error) (word string, final bool) {
 	switch hutch.KindOf(err) {
 	case hutch.Invalid, hutch.Unsupported:

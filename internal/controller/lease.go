@@ -22,7 +22,7 @@ import (
 // of an object names the version that it changes, and each call of the server is idempotent.
 type Lease struct {
 	Namespace, Name string
-	Identity        string // of this controller
+	Identity        string // the name of this controller
 }
 
 const (
@@ -44,8 +44,8 @@ type leaseSpec struct {
 // election is what one candidate knows.
 type election struct {
 	c       *Controller
-	version string    // of the Lease when it last changed
-	changed time.Time // when that was seen
+	version string    // the version of the Lease when it last changed
+	changed time.Time // when this candidate saw that change
 }
 
 // lead works whenever this controller holds the Lease, until ctx is done.
@@ -70,8 +70,8 @@ func (c *Controller) lead(ctx context.Context) {
 	e.release()
 }
 
-// hold works while it renews the Lease, which it last did at a time. It stops renewTime after its last renewal, however long a
-// try takes.
+// hold does the work of the controller while it renews the Lease, which was last renewed at the time last. It stops
+// renewTime after its last renewal, however long a try takes.
 func (e *election) hold(ctx context.Context, last time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -138,7 +138,7 @@ func (e *election) try(ctx context.Context) (bool, error) {
 	return e.wrote(u, err)
 }
 
-// wrote reads the outcome of a write: a conflict says that another one was first.
+// wrote reads the outcome of a write: a conflict means that another controller was first.
 func (e *election) wrote(u *unstructured.Unstructured, err error) (bool, error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return false, nil
@@ -165,7 +165,7 @@ func (e *election) release() {
 	}
 	spec.HolderIdentity, spec.LeaseDurationSeconds = "", 1
 	u.Object["spec"] = encode(spec)
-	e.c.in(leases, opt.Namespace).Update(ctx, u, metav1.UpdateOptions{}) // without success the others wait
+	e.c.in(leases, opt.Namespace).Update(ctx, u, metav1.UpdateOptions{}) // if this fails, the others wait until the Lease expires
 }
 
 // decodeField reads one field of an object.

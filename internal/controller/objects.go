@@ -213,7 +213,7 @@ func setCondition(list *[]metav1.Condition, generation int64, kind string, statu
 
 func isReady(list []metav1.Condition) bool { return meta.IsStatusConditionTrue(list, ready) }
 
-// owner is the object that controls another one; nil if none does.
+// owner returns the object that controls another one; nil if none does.
 func owner(m metav1.ObjectMeta) *metav1.OwnerReference { return metav1.GetControllerOfNoCopy(&m) }
 
 // ownedBy reports whether an object of this kind and UID controls another one.
@@ -222,7 +222,7 @@ func ownedBy(m metav1.ObjectMeta, kind string, by metav1.ObjectMeta) bool {
 	return o != nil && o.Kind == kind && o.UID == by.UID && strings.HasPrefix(o.APIVersion, claims.Group+"/")
 }
 
-// controlledBy is the reference of an owner that controls an object.
+// controlledBy returns the reference of an owner that controls an object.
 func controlledBy(kind string, by metav1.ObjectMeta) map[string]any {
 	return map[string]any{
 		"apiVersion": claims.GroupVersion().String(), "kind": kind, "name": by.Name, "uid": string(by.UID), "controller": true, "blockOwnerDeletion": true,
@@ -231,7 +231,7 @@ func controlledBy(kind string, by metav1.ObjectMeta) map[string]any {
 
 func hasFinalizer(m metav1.ObjectMeta) bool { return slices.Contains(m.Finalizers, finalizer) }
 
-// shortHash is a label value for any text.
+// shortHash returns a label value for any text.
 func shortHash(parts ...any) string {
 	b, err := json.Marshal(parts)
 	if err != nil {
@@ -241,8 +241,8 @@ func shortHash(parts ...any) string {
 	return fmt.Sprintf("%x", sum[:10])
 }
 
-// sandboxID is the id of a Sandbox's sandbox on the server. It contains the object's UID, so two objects never have the same
-// sandbox, whatever their names, namespaces and times are; the name is for people.
+// sandboxID returns the id of a Sandbox's sandbox on the server. It contains the object's UID, so two objects never
+// have the same sandbox, whatever their names, namespaces and times are; the name is for people.
 func sandboxID(name, uid string) string {
 	const longest = 63 - 37 // of the name, before a hyphen and the UID
 	name = strings.ReplaceAll(name, ".", "-")

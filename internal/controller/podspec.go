@@ -31,15 +31,15 @@ type translation struct {
 	unmapped []string // fields that have no counterpart here
 }
 
-// translate turns a blueprint into a sandbox. Every field is mapped, or is in the list of those that are not: to ignore one would make
-// another sandbox than the one that was asked for.
+// translate turns a blueprint into a sandbox. Every field is mapped, or is listed as not mapped: to ignore a field
+// would make a different sandbox than the object asks for.
 func translate(b blueprint) translation {
 	t := translation{}
 	t.refuseIf(len(b.VolumeClaimTemplates) > 0, "volumeClaimTemplates")
 	t.refuseIf(b.Service != nil && *b.Service, "service: true")
 	t.refuseIf(empty(b.PodTemplate.Spec["containers"]), "podTemplate.spec without containers")
 	if v := b.PodTemplate.Spec["securityContext"]; !empty(v) {
-		t.securityContext(v, "podTemplate.spec.securityContext") // before its container's, which wins
+		t.securityContext(v, "podTemplate.spec.securityContext") // before the container's context, which overrides it
 	}
 	each(b.PodTemplate.Spec, "podTemplate.spec.", t.podField)
 	user, _, _ := strings.Cut(t.create.User, ":")
@@ -85,7 +85,7 @@ func each(fields map[string]any, path string, f func(name string, v any, path st
 	}
 }
 
-// empty reports whether a value is what a field has that is not set.
+// empty reports whether a value is that of a field that is not set.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -189,7 +189,7 @@ func (t *translation) words(v any, path string) (words []string) {
 	return words
 }
 
-// list refuses all fields of the entries of a list but those of these names.
+// list refuses all fields in the entries of a list, except those with the given names.
 func (t *translation) list(v any, path string, names ...string) (entries []map[string]any) {
 	list, _ := v.([]any)
 	for i, v := range list {
@@ -213,7 +213,7 @@ func (t *translation) env(v any, path string) {
 	}
 }
 
-// resources takes a limit or, without one, the request, because a sandbox has one figure of each.
+// resources takes a limit or, without one, the request, because a sandbox has only one figure for each resource.
 func (t *translation) resources(v any, path string) {
 	fields, _ := v.(map[string]any)
 	for _, name := range []string{"requests", "limits"} {
@@ -261,7 +261,8 @@ func (t *translation) probe(v any, path string) {
 	})
 }
 
-// securityContext accepts what every sandbox has, and the user. Later calls win over earlier ones.
+// securityContext accepts settings that every sandbox has anyway, and takes over the user. A later call overrides an
+// earlier one.
 func (t *translation) securityContext(v any, path string) {
 	fields, _ := v.(map[string]any)
 	each(fields, path+".", func(name string, v any, path string) {
@@ -322,7 +323,8 @@ func readNetwork(text string) (n hutch.Network, err error) {
 	return n, nil
 }
 
-// templateNetwork is what the sandboxes of a template reach: without a policy, the public internet; with one, the networks that it names.
+// templateNetwork returns what the sandboxes of a template reach: without a policy, the public internet; with one, the
+// networks that it names.
 func templateNetwork(spec templateSpec) (hutch.Network, error) {
 	t := translation{}
 	t.refuseIf(spec.NetworkPolicyManagement == "Unmanaged", "networkPolicyManagement: Unmanaged")
@@ -370,7 +372,7 @@ func (t *translation) egress(rule map[string]any, path string, n *hutch.Network)
 	}
 }
 
-// rules are those for a network, at ports or at all.
+// rules returns the rules for a network: at the given ports, or at all ports if none are given.
 func (t *translation) rules(cidr string, ports []string, path string) (rules hutch.NetworkRules) {
 	texts := []string{cidr}
 	if len(ports) > 0 {

@@ -147,8 +147,8 @@ func (d *Directory) review(ctx context.Context, group, kind, resource string, sp
 	return nil
 }
 
-// Find implements router.Directory. What the cluster reported is enough to say yes; before no it is asked, because the object can be
-// newer than the last report.
+// Find implements router.Directory. A reported object is found without a call. If no object was reported, Find asks the
+// cluster, because the object can be newer than the last report.
 func (d *Directory) Find(ctx context.Context, namespace, name, uid string) (router.Target, error) {
 	if d.c.opt.Namespace != "" && namespace != d.c.opt.Namespace {
 		return router.Target{}, noSandbox(namespace, name)
@@ -169,8 +169,8 @@ func noSandbox(namespace, name string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no Sandbox %q in the namespace %q that requests can be for", name, namespace)
 }
 
-// usable is the sandbox of an object that requests can be for. One of a pool that no claim has is not, because it belongs to the
-// next claim.
+// usable returns the sandbox of an object, if requests can use it. Requests cannot use a Sandbox of a pool that no
+// claim has, because it belongs to the next claim.
 func (d *Directory) usable(u *unstructured.Unstructured, namespace, name, uid string) (router.Target, error) {
 	if u == nil || u.GetDeletionTimestamp() != nil || uid != "" && string(u.GetUID()) != uid {
 		return router.Target{}, noSandbox(namespace, name)

@@ -21,12 +21,12 @@ import (
 
 // Config is how a controller and its router run.
 type Config struct {
-	Kubeconfig string // file; empty for what the environment says: $KUBECONFIG, the cluster that this is a pod of, or ~/.kube/config
-	Namespace  string // whose objects are worked on; empty for all
+	Kubeconfig string // file; empty for $KUBECONFIG, else the cluster in which this is a pod, else ~/.kube/config
+	Namespace  string // the controller works on its objects; empty for all namespaces
 	Lease      string // NAMESPACE/NAME; empty if there is no other controller
-	Identity   string // of this controller among others
+	Identity   string // distinguishes this controller from others
 	Open       bool   // the router asks for no token
-	Audience   string // of tokens for the router; empty for those of the cluster's own API
+	Audience   string // the audience that tokens for the router have; empty for that of the cluster's API
 	TLS        *tls.Config
 	Log        *slog.Logger
 }

@@ -15,7 +15,7 @@ import (
 	"hutch"
 )
 
-// reconcileSandbox makes one sandbox of the server what its object says.
+// reconcileSandbox brings one sandbox of the server into the state that its object asks for.
 func (c *Controller) reconcileSandbox(ctx context.Context, k key) (time.Duration, error) {
 	u := c.reported(sandboxes, k.namespace, k.name)
 	if u == nil {
@@ -238,7 +238,7 @@ const mainProcess = "main"
 // startProgram starts the container's program, unless it runs. A program that has ended starts again only after its sandbox was
 // suspended.
 func (c *Controller) startProgram(ctx context.Context, id string, p program, resumed bool) error {
-	if p.dir != "" { // a container's runtime makes it, too
+	if p.dir != "" { // a container's runtime makes the folder, too
 		if err := c.svc.Mkdir(ctx, id, p.dir, true); err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (c *Controller) suspend(ctx context.Context, s *sandbox, set setter) error 
 		}
 	}
 	switch {
-	case hutch.KindOf(err) == hutch.NotFound && err != nil: // it was not made yet
+	case hutch.KindOf(err) == hutch.NotFound && err != nil: // the sandbox was not made yet
 		set(suspended, true, podTerminated, "there is no sandbox on the server yet")
 	case err != nil:
 		set(suspended, false, podTerminating, err.Error())

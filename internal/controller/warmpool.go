@@ -41,7 +41,7 @@ func (c *Controller) reconcileWarmPool(ctx context.Context, k key) error {
 	return errors.Join(err, c.writeStatus(ctx, warmPools, u, pool.Status, status))
 }
 
-// poolSandboxes are the Sandboxes of a pool that no claim has, the newest last.
+// poolSandboxes returns the Sandboxes of a pool that no claim has, the newest last.
 func (c *Controller) poolSandboxes(ctx context.Context, pool *warmPool) (list []*sandbox, err error) {
 	found, err := c.in(sandboxes, pool.Namespace).List(ctx, metav1.ListOptions{LabelSelector: poolLabel + "=" + shortHash(pool.Name)})
 	if err != nil {

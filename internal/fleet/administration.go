@@ -93,6 +93,9 @@ func (d *Directory) setState(ctx context.Context, node string, state hutch.NodeS
 	if err == nil { // the node reports again which sandboxes cannot leave it
 		_, err = d.db.Exec(ctx, "UPDATE fleet_holders SET stays = '' WHERE node = $1", node)
 	}
+	if err == nil {
+		_, err = d.db.Exec(ctx, "UPDATE fleet_snapshots SET stays = '' WHERE node = $1", node)
+	}
 	d.notifyNodes(ctx)
 	if err != nil {
 		return hutch.Node{}, databaseError(err)

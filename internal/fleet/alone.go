@@ -49,8 +49,12 @@ func (a alone) Node(ctx context.Context, node string) (hutch.Node, error) {
 		return hutch.Node{}, err
 	}
 	slices.SortStableFunc(list, func(x, y hutch.Sandbox) int { return x.CreatedAt.Compare(y.CreatedAt) })
+	snapshots, err := a.service.Snapshots(caller.WithoutOwner(ctx))
+	if err != nil {
+		return hutch.Node{}, err
+	}
 	n := a.node
-	n.Held = int64(len(list))
+	n.Held, n.Snapshots = int64(len(list)), int64(len(snapshots))
 	for _, sb := range list {
 		e := entryOf(sb)
 		if e.Awake {

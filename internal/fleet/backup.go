@@ -11,26 +11,29 @@ import (
 	"hutch/internal/store"
 )
 
-// BackupPart is the directory in a backup of the database, which the store makes.
+// BackupPart describes the tables of the directory, for a backup of the database, which the store makes.
 func BackupPart() store.Part {
 	return store.Part{Find: findSchema, Tables: []store.Table{
 		{Name: "fleet_authority", Columns: []string{"one", "certificate", "sealed_key"}},
 		{Name: "fleet_nodes", Columns: []string{
 			"id", "address", "version", "state", "certificate", "labels", "joined", "lease_until", "epoch", "memory", "cpu", "most",
-			"promised_memory", "promised_cpu", "promised", "machine",
+			"promised_memory", "promised_cpu", "promised", "machine", "snapshots", "taints", "understands",
 		}},
-		{Name: "fleet_holders", Columns: []string{"owner", "id", "node", "memory", "cpu", "awake", "placed", "about", "here", "image", "stays", "checkpoint"}},
+		{Name: "fleet_holders", Columns: []string{"owner", "id", "node", "memory", "cpu", "awake", "placed", "about", "here", "image", "stays", "checkpoint", "fetcher"}},
 		{Name: "fleet_renewals", Columns: []string{"node", "count"}},
 		{Name: "fleet_starts", Columns: []string{"node", "epoch", "started"}},
 		{Name: "fleet_tokens", Columns: []string{"hash", "expires"}},
 		{Name: "fleet_restores", Columns: []string{"number", "id"}},
+		{Name: "fleet_snapshots", Columns: []string{"id", "owner", "node", "record", "image", "stays"}},
+		{Name: "fleet_snapshot_copies", Columns: []string{"node", "id"}},
 	}, Create: createTables, Restored: fence}
 }
 
-// fence ends all leases in a database that was restored. No node of the backup is alive there, so no call goes to the address of a server
-// that still uses the original database. A process that had a lease in this database before it was emptied is not the node any more: its
-// epoch is over. The leases end now and not when the backup was made: nodes that start one after another have the usual time before
-// others take over their sandboxes from the bucket. The restore is recorded: the bucket can then tell the original fleet and the restored one apart.
+// fence ends all leases in a restored database. No node of the backup is alive there, so calls never go to the address
+// of a server that still uses the original database. A process that had a lease in this database before the restore
+// emptied it has an outdated epoch, so it is no longer a node. The leases end at the time of the restore, not of the
+// backup: nodes that start one after another have the usual time before other nodes take over their sandboxes from the
+// bucket. The restore is recorded: the bucket can then tell the original fleet and the restored one apart.
 func fence(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "UPDATE fleet_nodes SET lease_until = clock_timestamp(), epoch = epoch + 1 WHERE epoch > 0"); err != nil {
 		return err
@@ -73,9 +76,10 @@ func createTables(ctx context.Context, tx pgx.Tx) error {
 	if err := lockTables(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, schema); err != nil {
-		return err
+	for _, s := range []string{schema, transitSchema, snapshotSchema, taintSchema, abilitySchema} {
+		if _, err := tx.Exec(ctx, s); err != nil {
+			return err
+		}
 	}
-	_, err := tx.Exec(ctx, transitSchema)
-	return err
+	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/image"
 	"hutch/internal/rest"
+	"hutch/internal/volume"
 )
 
 // bed is a fleet of engines on the fake driver in this process, with a real database and real certificates.
@@ -32,9 +33,10 @@ type bed struct {
 
 type member struct {
 	*fleet.Fleet
-	engine *engine.Engine
-	id     *fleet.Identity
-	addr   string
+	engine  *engine.Engine
+	volumes hutch.Volumes
+	id      *fleet.Identity
+	addr    string
 }
 
 // newBed makes a fleet whose nodes all have room.
@@ -67,8 +69,8 @@ func newBed(t testing.TB, count int, change ...func(i int, o *fleet.Options)) *b
 			}
 		}))
 	}
-	for _, n := range b.nodes { // each knows the others
-		eventually(t, "all nodes are known", func() bool { return len(n.Nodes()) == count })
+	for _, n := range b.nodes { // each knows the others, with their leases
+		eventually(t, "all nodes are known", func() bool { return alive(n) == count })
 	}
 	return b
 }
@@ -99,17 +101,22 @@ func (b *bed) begin(t testing.TB, id *fleet.Identity, change func(*fleet.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{engine: newEngine(t), id: id, addr: l.Addr().String()}
+	volumes, err := volume.Open(t.TempDir(), volume.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{engine: newEngine(t, func(o *engine.Options) { o.Volumes = volumes }), id: id, addr: l.Addr().String()}
+	m.volumes = volume.NewService(volume.ServiceOptions{Store: volumes, Uses: m.engine.VolumeUses, Save: m.engine.SaveVolumes})
 	opt := fleet.Options{
 		Directory: openDirectory(t, id.Store), Identity: id, Address: m.addr, Version: "test",
-		Room: hutch.NodeRoom{Memory: 1 << 20, CPU: 1000, Sandboxes: 1000}, Here: m.engine, Previews: m.engine,
+		Room: hutch.NodeRoom{Memory: 1 << 20, CPU: 1000, Sandboxes: 1000}, Here: m.engine, Previews: m.engine, Volumes: m.volumes,
 	}
 	opt.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	change(&opt)
 	if m.Fleet, err = fleet.Begin(t.Context(), opt); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Open(l, rest.Options{Accounts: m.engine}, nil); err != nil {
+	if err := m.Open(l, rest.Options{Images: snapshotImages{e: m.engine}, Accounts: m.engine, Volumes: m.volumes}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -120,16 +127,20 @@ func (b *bed) begin(t testing.TB, id *fleet.Identity, change func(*fleet.Options
 	return m
 }
 
-func newEngine(t testing.TB) *engine.Engine {
+func newEngine(t testing.TB, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	e := engine.New(engine.Options{
+	opt := engine.Options{
 		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Sealer: hutchtest.Sealer(t),
 		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 		Gateway: func(x engine.Exit) (engine.Gateway, error) {
 			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox})
 		},
 		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
-	})
+	}
+	for _, c := range change {
+		c(&opt)
+	}
+	e := engine.New(opt)
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

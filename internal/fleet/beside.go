@@ -14,13 +14,48 @@ import (
 // These are the other interfaces of a server. A verb for a sandbox goes to its node, and its results stay there. Other
 // verbs are for this node only, unless a method here says otherwise.
 
-// Images returns the images of this node. The verb for a sandbox goes to its node.
+// Images returns the images of this node. The verbs for a sandbox and for a snapshot go to its node.
 func (f *Fleet) Images(here hutch.Images) hutch.Images {
-	s := &wrap.ImageService{Next: here}
+	s := &wrap.ImageService{Next: residentImages{here, f.resident}}
 	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
 		return f.lead(ctx, c, run, func(ctx context.Context, p *peer) context.Context { return wrap.To[hutch.Images](ctx, s, p.Client) })
 	}
-	return s
+	return fleetImages{s, f}
+}
+
+// imageVerbs is hutch.Images under a name that differs from its method Images.
+type imageVerbs = hutch.Images
+
+type fleetImages struct {
+	imageVerbs
+	f *Fleet
+}
+
+// CommitSnapshot implements hutch.Images.
+func (i fleetImages) CommitSnapshot(ctx context.Context, snapshot string, req hutch.CommitRequest) (hutch.Image, error) {
+	at, err := i.f.withSnapshot(ctx, snapshot)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	if p, elsewhere := at.(*peer); elsewhere {
+		made, err := p.CommitSnapshot(ctx, snapshot, req)
+		return made, plain(err)
+	}
+	return i.imageVerbs.CommitSnapshot(ctx, snapshot, req)
+}
+
+// residentImages are the images of this node, as Fleet and the door call them.
+type residentImages struct {
+	imageVerbs
+	r *resident
+}
+
+// CommitSnapshot implements hutch.Images. A snapshot that this node is about to have is fetched first.
+func (i residentImages) CommitSnapshot(ctx context.Context, snapshot string, req hutch.CommitRequest) (hutch.Image, error) {
+	if err := i.r.bringNamed(ctx, snapshot); err != nil {
+		return hutch.Image{}, err
+	}
+	return i.imageVerbs.CommitSnapshot(ctx, snapshot, req)
 }
 
 // Volumes returns the volumes of this node. The verb for a sandbox goes to its node.
@@ -32,7 +67,8 @@ func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
 	return s
 }
 
-// onNode calls do on the node of a sandbox, with an interface of that node: here, or over the connection to another one.
+// onNode calls do on the node of a sandbox, with an interface of that node: this node's, or another node's over the
+// connection to it.
 func onNode[T any](ctx context.Context, f *Fleet, c verb.Call, here T, do func(ctx context.Context, there T) error) error {
 	type key struct{}
 	return f.lead(ctx, c, func(ctx context.Context) error {
@@ -105,7 +141,7 @@ func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return sum, err
 }
 
-// UsageHistory implements hutch.Accounts. All nodes keep it in the same store.
+// UsageHistory implements hutch.Accounts. All nodes keep the history in the same store.
 func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
 	return a.here.UsageHistory(ctx, q)
 }

@@ -23,7 +23,7 @@ import (
 // from a backup has the keys and the folder of its original, and its database lists the same images. If both used the
 // folder, each would remove images that the other needs, and a sandbox would wake twice.
 //
-// The nodes of the fleet write the claim again and again: the one that finds it unchanged writes it. So another fleet
+// The nodes of the fleet write the claim again and again: a node that finds it unchanged writes it. So another fleet
 // sees whether the fleet of a claim runs, without comparing clocks.
 //
 //	claim of                                     this fleet
@@ -33,9 +33,9 @@ import (
 //	a fleet that was restored from this one      is refused
 //	a fleet with another authority               is refused
 //
-// A claim that was taken over is unsettled for a while (claimTimes.settle), and no fleet uses the folder meanwhile. The
-// while is longer than a node acts without reading the claim again. So a slow node of the other fleet has seen the new
-// claim by then, or has written its own claim over it.
+// A claim that was taken over is unsettled for a while (claimTimes.settle), and no fleet uses the folder meanwhile.
+// This time is longer than a node acts without reading the claim again. So a slow node of the other fleet has seen the
+// new claim by then, or has written its own claim over it.
 //
 // The claim is not authenticated, because any program that can write to the bucket can also delete everything in it.
 
@@ -44,7 +44,7 @@ type claimTimes struct {
 	beat   time.Duration // how often a node reads the claim
 	fresh  time.Duration // how long a node acts on what it has read
 	quiet  time.Duration // after this time without a change, the fleet of a claim does not run
-	settle time.Duration // how long a claim that was taken over must stand
+	settle time.Duration // how long a claim that was taken over must stay unchanged
 	poll   time.Duration // how often a node that starts reads the claim while it waits
 }
 
@@ -54,7 +54,7 @@ const (
 	claimName = "claim"
 	// maxClaim bounds the size of a claim, which is not trusted.
 	maxClaim = 1 << 16
-	// databaseEvery is how often a node asks the database whether it is another one.
+	// databaseEvery is how often a node checks whether its database is still the same one.
 	databaseEvery = time.Minute
 	// claimTime bounds one reading or writing of the claim.
 	claimTime = 20 * time.Second
@@ -67,9 +67,10 @@ type lineage []string
 // claim is the object in the bucket.
 type claim struct {
 	Lineage lineage `json:"lineage"`
-	// Database distinguishes two databases with the same lineage: one is a copy that was not made by a restore of Hutch.
+	// Database distinguishes two databases with the same lineage: one of them is a copy that was not made by a restore
+	// of Hutch.
 	Database string    `json:"database,omitempty"`
-	Beat     string    `json:"beat"` // another text each time the claim is written
+	Beat     string    `json:"beat"` // a new random text at each write of the claim
 	Settled  bool      `json:"settled"`
 	Node     string    `json:"node"` // who wrote it and when, for people
 	At       time.Time `json:"at"`
@@ -80,14 +81,14 @@ type relation int
 const (
 	sameFleet relation = iota
 	canTakeOver
-	successor // was restored from this fleet
+	successor // was restored from the fleet that it is compared with
 	unrelated
 )
 
-// compare says what the fleet of a claim is to a fleet.
+// compare returns the relation of a claim's fleet to the fleet with the lineage mine.
 func (c claim) compare(mine lineage, database string) relation {
 	switch {
-	case len(c.Lineage) == 0: // not a claim: it is replaced if it stays
+	case len(c.Lineage) == 0: // not a claim: it is replaced if it stays unchanged
 		return canTakeOver
 	case c.Lineage[0] != mine[0]:
 		return unrelated
@@ -105,7 +106,7 @@ func (c claim) compare(mine lineage, database string) relation {
 // errClaiming is the error while it is not known yet whether another fleet still uses the bucket.
 var errClaiming = hutch.Errorf(hutch.Unavailable, "another copy of this fleet has used the bucket: this node waits until it is sure that the other copy does not run; try again in a minute")
 
-// claimed is the bucket of a fleet, as far as the fleet may use it.
+// claimed is the bucket of a fleet. It returns errors while the fleet may not use the bucket.
 type claimed struct {
 	objects.Store
 	key  string
@@ -118,14 +119,14 @@ type claimed struct {
 	log   *slog.Logger
 
 	looking  sync.Mutex // held while the claim is read and written
-	database string     // what find returned last
+	database string     // the last result of find
 	found    time.Duration
 
 	mu        sync.Mutex
-	confirmed time.Duration // when it last read its own claim, 0 is never
+	confirmed time.Duration // when the node last read its own fleet's claim; 0 is never
 	refused   error         // why this fleet may not use the bucket
-	last      string        // the claim that it has read last
-	lastSince time.Duration // since when it reads this one
+	last      string        // the claim as last read
+	lastSince time.Duration // since when the claim is the same
 }
 
 // claimBucket claims the folder of a fleet in its bucket.
@@ -179,7 +180,7 @@ func (b *claimed) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
 	began := b.now()
-	if b.found == 0 || began-b.found > databaseEvery { // a database can be moved while nodes run
+	if b.found == 0 || began-b.found > databaseEvery { // the database can be replaced while nodes run
 		b.database, b.found = b.find(ctx), began
 	}
 	text, err := b.read(ctx)
@@ -192,14 +193,23 @@ func (b *claimed) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before, stands := b.note(text, began)
+	return b.judge(ctx, text, before, stands, began)
+}
+
+// note records what the claim says. It returns the previous content, and for how long the content has been the same.
+func (b *claimed) note(text string, began time.Duration) (before string, stands time.Duration) {
 	b.mu.Lock()
-	before := b.last
-	if text != before {
+	defer b.mu.Unlock()
+	if before = b.last; text != before {
 		b.last, b.lastSince = text, began
 	}
-	stands := began - b.lastSince
-	b.mu.Unlock()
+	return before, began - b.lastSince
+}
 
+// judge decides by the content of the claim whether this fleet may use the bucket, and writes a new claim when one is
+// due.
+func (b *claimed) judge(ctx context.Context, text, before string, stands, began time.Duration) (err error) {
 	var c claim
 	if json.Unmarshal([]byte(text), &c) != nil {
 		c = claim{}
@@ -207,7 +217,7 @@ func (b *claimed) look(ctx context.Context) error {
 	is := c.compare(b.mine, b.database)
 	switch {
 	case is == sameFleet && c.Settled:
-		if text == before { // the other nodes have not written it
+		if text == before { // no other node has written the claim since
 			err = b.write(ctx, true)
 		}
 		return errors.Join(b.decided(began, nil), err)
@@ -226,7 +236,7 @@ func (b *claimed) look(ctx context.Context) error {
 		}
 		return errClaiming
 	case is == canTakeOver, is == sameFleet:
-		if err := b.refusedWith(); err != nil { // it has been seen to run
+		if err := b.refusedWith(); err != nil { // the fleet of the claim was seen to run
 			return err
 		}
 		return errClaiming

@@ -16,11 +16,11 @@ import (
 
 func (c *carrier) buildKey(build string) string { return c.folder + "build-" + build }
 
-// sealedBuild is the name under which the programs of a build are encrypted.
+// sealedBuild returns the name under which the programs of a build are encrypted.
 func sealedBuild(build string) string { return "build " + build }
 
-// keepBuild writes the programs that an image needs to the bucket, if the bucket does not have them. It returns when ctx is
-// done, also while another transfer writes them: a call can wait for the sandbox.
+// keepBuild writes the programs that an image needs to the bucket, if the bucket does not have them. When ctx is done,
+// it returns even if another transfer still writes them, because a call can wait for the sandbox.
 func (c *carrier) keepBuild(ctx context.Context, n travel.Needs) error {
 	if n.Build == "" || c.machine.Contracts[n.Runtime] == "" {
 		return nil

@@ -46,7 +46,11 @@ type Sleepers interface {
 	Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error)
 	Resume(ctx context.Context, id string) (hutch.Sandbox, error)
 	PortsInStore(ctx context.Context, owner, id string) ([]hutch.Port, error)
-	Arrive(ctx context.Context, owner, id string, checkpoint time.Time, read func(of string, to func(io.Reader) error) error, commit func(context.Context) error) error
+	Snapshotters
+	Arrive(ctx context.Context, a travel.Arrival, read func(of string, to func(io.Reader) error) error, commit func(context.Context) error) error
+	Arrivals() ([]travel.Arrival, error)
+	CameAwake() []travel.Arrival
+	Settle(ctx context.Context, a travel.Arrival, commit func(context.Context) error) error
 }
 
 const (
@@ -54,13 +58,16 @@ const (
 	carriers = 4
 	// carryTime bounds one transfer.
 	carryTime = 30 * time.Minute
-	// retryKeep is the pause before a sandbox is sent again after an error of the bucket.
+	// retryKeep is the pause before a sandbox is sent or fetched again after an error of the bucket.
 	retryKeep = 30 * time.Second
 	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. A sandbox that is used is
 	// fetched at once.
 	deadFor = 5 * time.Minute
 	// arriveTries is how often a node tries to record a sandbox that it has fetched, with a second between tries.
 	arriveTries = 30
+	// resumeTries is how often a node tries to wake a sandbox that was awake on its earlier node, with a second between
+	// tries.
+	resumeTries = 30
 	// lostAfter is the age at which an image that belongs to no sandbox is removed.
 	lostAfter = 24 * time.Hour
 )
@@ -68,22 +75,26 @@ const (
 // carrier writes the sleeping sandboxes of a node to the bucket, and fetches others from it.
 type carrier struct {
 	Travel
-	r       *resident
-	folder  string // folder of this fleet in the bucket: several fleets can share one
-	machine travel.Machine
-	slots   chan struct{}
+	r          *resident
+	folder     string // folder of this fleet in the bucket: several fleets can share one
+	machine    travel.Machine
+	slots      chan struct{}
+	settleTime time.Duration // bounds one try to settle an arrival: callers wait for it
 
 	mu      sync.Mutex
 	kept    map[Name]string        // the bucket's keys for sandboxes of this node
-	points  map[Name]point         // their checkpoints
+	points  map[Name]point         // checkpoints of the sandboxes of this node
 	busy    map[Name]chan struct{} // open transfers; closed at their ends
-	failed  map[Name]time.Time     // when the bucket last refused it
+	failed  map[Name]time.Time     // when a sandbox last could not be sent or fetched
 	counted map[Transfer]Outcomes
 	rounds  sync.Mutex // held by the background round that is under way
 	cleaned time.Time
 	saving  sync.Mutex      // held while a checkpoint is made: one at a time
 	keeping ctxlock.Lock    // held while the programs of a build are written to the bucket; guards builds
 	builds  map[string]bool // builds that the bucket has
+
+	snapshots     keptSnapshots
+	snapshotLocks ctxlock.Locks // by id: held while a snapshot is written to the bucket or fetched
 }
 
 // folderOf returns the folder of the fleet whose images have a key.
@@ -94,8 +105,9 @@ func folderOf(key []byte) string {
 
 func newCarrier(t Travel, r *resident) *carrier {
 	return &carrier{
-		Travel: t, r: r, folder: folderOf(t.Key), slots: make(chan struct{}, carriers),
+		Travel: t, r: r, folder: folderOf(t.Key), slots: make(chan struct{}, carriers), settleTime: 10 * time.Second,
 		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, counted: map[Transfer]Outcomes{}, keeping: ctxlock.New(), builds: map[string]bool{}, cleaned: time.Now(),
+		snapshots: keptSnapshots{all: map[string]keptSnapshot{}, old: map[string]bool{}, failed: map[string]failure{}},
 	}
 }
 
@@ -117,13 +129,56 @@ func (c *carrier) begin(ctx context.Context) error {
 			c.drop(key)
 		}
 	}
+	c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
+	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
+		return err
+	}
+	if err := c.dir().dropOwnClaims(ctx, c.me()); err != nil { // of an earlier process
+		return err
+	}
 	list, err := c.dir().Held(ctx, c.me())
 	for _, h := range list {
-		if h.Image != nil {
+		if h.Image != nil && !c.isBad(h) {
 			c.kept[h.Name] = h.Image.Key
 		}
 		if h.Checkpoint != nil {
 			c.points[h.Name] = point{key: h.Checkpoint.Key, placed: h.Placed, at: h.Checkpoint.Checkpoint}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range c.Engine.CameAwake() {
+		c.r.f.background(func(ctx context.Context) { c.resume(ctx, holderOf(a)) })
+	}
+	return c.readSnapshots(ctx)
+}
+
+// isBad reports whether another node, while this one was away, began to read the bucket's image of a sandbox here, and
+// found it bad. Then this node writes it to the bucket again.
+func (c *carrier) isBad(h Holder) bool {
+	self, _ := c.r.f.node.find(c.me())
+	return h.Stays != "" && self.State != hutch.NodeDraining // else it is why the sandbox cannot leave
+}
+
+// sendAgain makes the next round write a sandbox to the bucket again, or make a new checkpoint of it.
+func (c *carrier) sendAgain(name Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.kept, name) // the directory still has the old key, so the object stays until then
+	if p, ok := c.points[name]; ok {
+		p.at, p.did = time.Time{}, travel.Activity{}
+		c.points[name] = p
+	}
+}
+
+// sendBadAgain makes the next round write the sandboxes here again whose images another node found bad. It can have
+// found that after this node returned.
+func (c *carrier) sendBadAgain(ctx context.Context) error {
+	list, err := c.dir().staying(ctx, c.me())
+	for _, h := range list {
+		if c.isBad(h) {
+			c.sendAgain(h.Name)
 		}
 	}
 	return err
@@ -168,7 +223,7 @@ func (c *carrier) keep(ctx context.Context, name Name) error {
 	defer cancel()
 	return c.Engine.Asleep(ctx, name.Owner, name.ID, func(ctx context.Context, of travel.Image, send func(io.Writer) error) error {
 		img, err := c.write(ctx, name, of, send, func(img travel.Image) error { return c.dir().keep(ctx, c.me(), name, img) })
-		if err != nil && ctx.Err() != nil { // it was used meanwhile
+		if err != nil && ctx.Err() != nil { // the sandbox was used in between
 			return err
 		}
 		if c.did(Saved, err); err != nil {
@@ -182,11 +237,17 @@ func (c *carrier) keep(ctx context.Context, name Name) error {
 
 // write writes an image to the bucket, and then notes it in the directory.
 func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
+	return c.writeAs(ctx, "", sealedAs(name, of.RecordKey), of, send, note)
+}
+
+// writeAs does the same as write, for an image that is bound to the text sealed. Its name in the bucket begins with
+// kind.
+func (c *carrier) writeAs(ctx context.Context, kind, sealed string, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
 	if err := c.keepBuild(ctx, of.Needs); err != nil {
 		return travel.Image{}, fmt.Errorf("write the programs that it needs to the bucket: %w", err)
 	}
-	key := c.folder + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
-	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealedAs(name, of.RecordKey), send)
+	key := c.folder + kind + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
+	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealed, send)
 	if err != nil {
 		return img, fmt.Errorf("write it to the bucket: %w", err)
 	}
@@ -267,7 +328,7 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 // from its checkpoint.
 func (c *carrier) discard(ctx context.Context, name Name) {
 	c.mu.Lock()
-	delete(c.kept, name) // their objects are the other node's
+	delete(c.kept, name) // not the objects in the bucket: they belong to the other node now
 	delete(c.points, name)
 	c.mu.Unlock()
 	err := c.Engine.Evict(ctx, name.Owner, name.ID)
@@ -282,78 +343,135 @@ func (c *carrier) discard(ctx context.Context, name Name) {
 // returned is called when this node can serve again, after a time in which other nodes could take over its sandboxes.
 func (c *carrier) returned(ctx context.Context) error {
 	known := c.r.known() // before the list, which has all of them that are still here
+	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
+		return err
+	}
 	list, err := c.dir().Held(ctx, c.me())
 	if err != nil {
 		return err
 	}
 	mine := map[Name]bool{}
 	for _, h := range list {
-		mine[h.Name] = true
+		if mine[h.Name] = true; c.isBad(h) {
+			c.sendAgain(h.Name)
+		}
 	}
 	for name := range known {
 		if !mine[name] {
 			c.discard(ctx, name)
 		}
 	}
-	return nil
+	return c.readSnapshots(ctx)
 }
 
-// fetch brings to this node a sandbox from the bucket that the directory assigned to it.
+// fetch brings to this node a sandbox from the bucket that the directory assigned to it, or whose fetcher it is.
 func (c *carrier) fetch(ctx context.Context, h Holder) error {
+	h.Image = h.inBucket()
 	end, err := c.lockTransfer(ctx, h.Name)
 	if err != nil {
 		return err
 	}
 	defer end()
+	if err := c.settleLocked(ctx, h.Name); err != nil {
+		return err
+	}
 	if c.r.has(h.Name) {
 		return nil
 	}
-	// A transfer continues after its caller has left: the next caller needs it too. It ends with this node.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), carryTime)
+	ctx, cancel := c.transferContext(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.r.f.life, cancel)()
+	defer c.r.expect(h.Name)()
+	began := time.Now()
+	if err := c.receive(ctx, h); err != nil {
+		return c.notFetched(ctx, h, err)
+	}
+	c.r.f.log.Info("fetched a sandbox from the bucket", "sandbox", h.ID, "bytes", h.Image.Size, "took", time.Since(began))
+	c.cameHere(h)
+	return nil
+}
+
+// transferContext returns the context of a transfer from the bucket. The transfer continues after its caller has left,
+// because the next caller needs it too. It ends with this node.
+func (c *carrier) transferContext(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), carryTime)
+	stop := context.AfterFunc(c.r.f.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// receive reads a sandbox from the bucket, and then records that this node has it.
+func (c *carrier) receive(ctx context.Context, h Holder) error {
 	if err := c.machine.Lacks(h.Image.Needs); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "the sandbox %q cannot wake on the node %s: %v; it stays in the bucket", h.ID, c.me(), err)
 	}
 	if err := c.bringBuild(ctx, h.Image.Needs); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "the sandbox %q stays in the bucket: its programs could not be fetched to the node %s: %v", h.ID, c.me(), err).Because(err)
 	}
-	defer c.r.expect(h.Name)()
-	began := time.Now()
-	err = c.Engine.Arrive(ctx, h.Owner, h.ID, h.Image.Checkpoint, func(record string, to func(io.Reader) error) error {
+	err := c.Engine.Arrive(ctx, arrivalOf(h), func(record string, to func(io.Reader) error) error {
 		return travel.Read(ctx, c.Bucket, c.Key, *h.Image, sealedAs(h.Name, record), to)
 	}, func(context.Context) error { return c.arrived(ctx, h) })
-	if c.did(Fetched, err); err != nil {
-		c.noteLost(ctx, h, err)
-		c.r.f.log.Warn("a sandbox could not be fetched from the bucket, and stays there", "sandbox", h.ID, "err", err, "cause", hutch.AsError(err).Cause)
-		if _, ok := errors.AsType[*hutch.Error](err); ok {
-			return err
+	if !errors.Is(err, errMoved) {
+		c.did(Fetched, err)
+	}
+	return err
+}
+
+// notFetched gives up the claim to a sandbox that could not be fetched, unless its arrival is undecided, and returns the
+// error for callers.
+func (c *carrier) notFetched(ctx context.Context, h Holder, err error) error {
+	if errors.Is(err, errMoved) { // its node is back, or it was destroyed
+		return errMoved
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also when the transfer took too long, or this node ends
+	defer cancel()
+	c.noteLost(ctx, h, err)
+	if !errors.Is(err, travel.ErrUndecided) { // without the claim, the files here would be removed when it is settled
+		if failed := c.dir().dropClaim(ctx, h.Name, c.me()); failed != nil {
+			c.r.f.log.Warn("the fleet's directory was not told that a sandbox could not be fetched", "sandbox", h.ID, "err", failed)
 		}
-		return hutch.Errorf(hutch.Unavailable, "the sandbox %q could not be fetched from the fleet's bucket: try again in a moment; the log of the node %s has the cause", h.ID, c.me()).Because(err)
 	}
-	c.setKey(h.Name, h.Image.Key)
-	c.r.note(h.Name, false)
-	c.r.f.log.Info("fetched a sandbox from the bucket", "sandbox", h.ID, "bytes", h.Image.Size, "took", time.Since(began))
-	if !h.Image.Checkpoint.IsZero() { // it was awake
-		c.r.f.background(func(ctx context.Context) { c.resume(ctx, h) })
+	c.r.f.log.Warn("a sandbox could not be fetched from the bucket, and stays there", "sandbox", h.ID, "err", err, "cause", hutch.AsError(err).Cause)
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
 	}
-	return nil
+	return hutch.Errorf(hutch.Unavailable, "the sandbox %q could not be fetched from the fleet's bucket: try again in a moment; the log of the node %s has the cause", h.ID, c.me()).Because(err)
+}
+
+// fetchLater does the same as fetch, in the background.
+func (c *carrier) fetchLater(ctx context.Context, h Holder) {
+	if c.hasFailed(h.Name) {
+		return
+	}
+	if err := c.fetch(ctx, h); err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
+		c.noteFailed(h.Name)
+	}
 }
 
 // noteLost notes the reason in the directory when the image of a sandbox is lost, or was changed.
 func (c *carrier) noteLost(ctx context.Context, h Holder, err error) {
 	if errors.Is(err, travel.ErrLost) || hutch.KindOf(err) == hutch.Denied {
-		c.dir().recordStay(ctx, h.Node, h.Name, hutch.AsError(err).Message)
+		c.dir().recordLost(ctx, h, hutch.AsError(err).Message)
 	}
 }
 
-// take takes over a sandbox of a dead node, unless the bucket has lost its image: then that node may still have it.
-func (c *carrier) take(ctx context.Context, h Holder, to string) error {
-	if err := travel.Find(ctx, c.Bucket, *h.inBucket()); err != nil {
-		c.noteLost(ctx, h, err)
-		return err
+// fetcherOf returns the live node that is to fetch a sandbox which is only in the bucket, or to which it is assigned. If
+// there is none yet, or the fetcher of a dead node's sandbox is not ready any more, it chooses one, with a preference for
+// the node named in first.
+func (c *carrier) fetcherOf(ctx context.Context, h *Holder, first string) (node string, err error) {
+	if node = h.Node; h.Here { // the node that has it is away
+		node = h.Fetcher
 	}
-	return c.dir().take(ctx, h, to)
+	if info, ok := c.r.f.node.find(node); ok && info.Alive && (!h.Here || info.State == hutch.NodeReady) {
+		return node, nil
+	}
+	if node, err = c.dir().nodeFor(ctx, h.cargo(), first, ""); err != nil {
+		return "", err
+	}
+	if h.Here {
+		return node, c.dir().claim(ctx, *h, node)
+	}
+	err = c.dir().take(ctx, *h, node)
+	h.Node = node
+	return node, err
 }
 
 // Destroy implements hutch.Service. A sandbox that is on no node, and that cannot move to one, is destroyed in the
@@ -376,18 +494,18 @@ func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 	return f.carrier.Engine.Retire(ctx, h.Owner, h.ID)
 }
 
-// arrived records that this node has fetched a sandbox. It tries again when the database's answer is lost: if the
-// directory has recorded the sandbox here, the files here must stay.
+// arrived records that this node has fetched a sandbox. It tries again when the database's answer is lost. If there is
+// no answer, the arrival is undecided: if the directory has recorded the sandbox here, the files here must stay.
 func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	for range arriveTries {
 		if err = c.dir().arrived(context.WithoutCancel(ctx), h, c.me()); err == nil || errors.Is(err, errMoved) {
 			return err
 		}
 		if delay.Wait(ctx, time.Second) != nil {
-			return err
+			break
 		}
 	}
-	return err
+	return undecided(err)
 }
 
 // fetchToNode makes a live node fetch a sandbox that only the bucket has, and returns that node.
@@ -395,15 +513,8 @@ func (f *Fleet) fetchToNode(ctx context.Context, h Holder) (node string, err err
 	if f.carrier == nil {
 		return "", hutch.Errorf(hutch.Unavailable, "the sandbox %q is in the fleet's bucket, which this node does not know: start it with --fleet-bucket", h.ID)
 	}
-	node = h.Node
-	if info, ok := f.node.find(node); !ok || !info.Alive {
-		if node, err = f.dir.nodeForWake(ctx, h, f.node.info.ID, ""); err != nil {
-			return "", err
-		}
-		if err := f.carrier.take(ctx, h, node); err != nil {
-			return "", err
-		}
-		h.Image = h.inBucket()
+	if node, err = f.carrier.fetcherOf(ctx, &h, f.node.info.ID); err != nil {
+		return "", err
 	}
 	if node == f.node.info.ID {
 		return node, f.carrier.fetch(ctx, h)
@@ -412,8 +523,11 @@ func (f *Fleet) fetchToNode(ctx context.Context, h Holder) (node string, err err
 	if err != nil {
 		return "", err
 	}
-	_, err = p.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID) // its door fetches it
-	return node, plain(err)
+	_, err = p.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID) // the node's door fetches the sandbox
+	if err = plain(err); isMissing(err) {
+		err = errMoved // it has returned with its node
+	}
+	return node, err
 }
 
 // around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox. A sandbox that cannot wake here
@@ -427,8 +541,12 @@ func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(cont
 	if f.carrier == nil || r.has(name) {
 		return r.withRoom(ctx, c, name, run)
 	}
+	err := f.carrier.settle(ctx, name)
+	if err != nil {
+		return err
+	}
 	h, ok, err := f.dir.holder(ctx, name)
-	if err == nil && ok && !h.Here && h.Node == f.node.info.ID {
+	if err == nil && ok && h.comesTo(f.node.info.ID) {
 		err = f.carrier.fetch(ctx, h)
 	}
 	if err != nil {
@@ -437,12 +555,14 @@ func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(cont
 	return r.withRoom(ctx, c, name, run)
 }
 
-// round does the background work: it writes sleeping sandboxes to the bucket, fetches those handed over, and empties a drained node.
+// round does the background work: it writes sleeping sandboxes to the bucket, fetches sandboxes that were handed over
+// to this node, and empties a drained node.
 func (c *carrier) round(ctx context.Context, list []hutch.Sandbox) {
 	if !c.rounds.TryLock() {
 		return
 	}
 	defer c.rounds.Unlock()
+	c.settleAll(ctx)
 	self, _ := c.r.f.node.find(c.me())
 	if self.State == hutch.NodeDraining {
 		each(c, ctx, list, c.sendAway)
@@ -450,7 +570,7 @@ func (c *carrier) round(ctx context.Context, list []hutch.Sandbox) {
 	}
 	c.adoptOrphans(ctx)
 	if coming, err := c.dir().toFetch(ctx, c.me()); err == nil {
-		each(c, ctx, coming, func(ctx context.Context, h Holder) { c.fetch(ctx, h) })
+		each(c, ctx, coming, c.fetchLater)
 	}
 	each(c, ctx, list, c.keepLater)
 	c.clean(ctx)
@@ -473,18 +593,34 @@ func each[T any](c *carrier, ctx context.Context, list []T, do func(context.Cont
 	}
 }
 
-// keepLater is keep in the background.
+// keepLater does the same as keep, in the background.
 func (c *carrier) keepLater(ctx context.Context, sb hutch.Sandbox) {
 	name := Name{sb.Owner, sb.ID}
 	if !sb.Status.Sleeps() {
 		return
 	}
-	c.mu.Lock()
-	wait := c.kept[name] != "" || time.Since(c.failed[name]) < retryKeep
-	c.mu.Unlock()
-	if !wait {
+	if c.keyOf(name) == "" && !c.hasFailed(name) {
 		c.keepNow(ctx, name)
 	}
+}
+
+// noteFailed notes that a sandbox could not be sent or fetched.
+func (c *carrier) noteFailed(name Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed[name] = time.Now()
+}
+
+// hasFailed reports whether a sandbox could not be sent or fetched, and the pause after that is not over.
+func (c *carrier) hasFailed(name Name) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, failed := c.failed[name]
+	if failed && time.Since(at) >= retryKeep {
+		delete(c.failed, name)
+		failed = false
+	}
+	return failed
 }
 
 // keepAll returns when each sleeping sandbox here is in the bucket or could not be written to it.
@@ -503,9 +639,7 @@ func (c *carrier) keepAll(ctx context.Context) {
 
 func (c *carrier) keepNow(ctx context.Context, name Name) {
 	if err := c.keep(ctx, name); err != nil && ctx.Err() == nil {
-		c.mu.Lock()
-		c.failed[name] = time.Now()
-		c.mu.Unlock()
+		c.noteFailed(name)
 		c.r.f.log.Warn("a sandbox that sleeps is on this node only", "sandbox", name.ID, "err", err)
 	}
 }
@@ -518,7 +652,7 @@ func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 	c.did(Left, err)
 	why := ""
 	if err != nil && ctx.Err() == nil {
-		why = err.Error() // an operator reads it
+		why = err.Error() // an operator reads the reason
 		c.r.f.log.Warn("a sandbox cannot leave this node", "sandbox", sb.ID, "err", err)
 	}
 	if err != nil {
@@ -549,20 +683,20 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	switch {
 	case err != nil:
 		return err
-	case ok && h.Node != c.me(): // it was handed over, but the answer was lost
+	case ok && h.Node != c.me(): // the sandbox was handed over before, but the answer was lost
 		c.discard(ctx, name)
 		return nil
 	case !ok || h.Image == nil:
-		c.setKey(name, "") // it is sent again
+		c.setKey(name, "") // so that it is sent again
 		return hutch.Errorf(hutch.Conflict, "it was used meanwhile")
 	}
-	to, err := c.dir().nodeForWake(ctx, h, "", c.me())
+	to, err := c.dir().nodeFor(ctx, h.cargo(), "", c.me())
 	if err != nil {
 		return err
 	}
 	// The copy here will be removed, so read the bucket's copy back first.
 	if err := travel.Check(ctx, c.Bucket, *h.Image); err != nil {
-		c.setKey(name, "") // it is sent again; until then the directory has the old key, so the object stays
+		c.setKey(name, "") // so that it is sent again; until then the directory has the old key, so the object stays
 		return hutch.Errorf(hutch.Unavailable, "the bucket does not have what was written to it").Because(err)
 	}
 	err = c.Engine.Depart(ctx, name.Owner, name.ID, func(ctx context.Context) error { return c.dir().handOver(ctx, c.me(), h, to) })
@@ -575,7 +709,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	return nil
 }
 
-// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each is assigned to one node.
+// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each is fetched by one node.
 func (c *carrier) adoptOrphans(ctx context.Context) {
 	if _, dead := c.r.f.node.others(); len(dead) == 0 {
 		return
@@ -584,11 +718,16 @@ func (c *carrier) adoptOrphans(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	var mine []Holder
 	for _, h := range list {
-		if to, err := c.dir().nodeForWake(ctx, h, "", ""); err == nil && to == c.me() {
-			c.take(ctx, h, to) // another node can have been first
+		if c.hasFailed(h.Name) {
+			continue
+		}
+		if to, err := c.fetcherOf(ctx, &h, ""); err == nil && to == c.me() { // another node can have claimed it first
+			mine = append(mine, h)
 		}
 	}
+	each(c, ctx, mine, c.fetchLater)
 }
 
 // cleanEvery is how often a node looks for images that belong to no sandbox.
@@ -600,16 +739,17 @@ func (c *carrier) clean(ctx context.Context) {
 		return
 	}
 	c.cleaned = time.Now()
+	c.cleanSnapshots(ctx)
 	keys, err := c.Bucket.List(ctx, c.folder)
 	if err != nil {
 		return
 	}
-	used, err := c.dir().images(ctx) // read after the list: so every image in the list that is in use is in it
+	used, err := c.dir().images(ctx) // read after the list of keys, so that it includes every used image in that list
 	if err != nil {
 		return
 	}
 	for _, key := range keys {
-		at, _, _ := strings.Cut(strings.TrimPrefix(key, c.folder), "-")
+		at, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(key, c.folder), snapshotKey), "-")
 		made, err := strconv.ParseInt(at, 10, 64)
 		if err == nil && !used[key] && time.Since(time.Unix(made, 0)) > lostAfter {
 			c.drop(key)

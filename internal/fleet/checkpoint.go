@@ -8,17 +8,18 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/delay"
 	"hutch/internal/travel"
 )
 
 // point is the last checkpoint of a sandbox here.
 type point struct {
 	key    string
-	placed time.Time // when the sandbox was placed; a later one can have its name
-	at     time.Time // when it was made, or nothing had changed since
+	placed time.Time // when the sandbox was placed here; a later sandbox can have the same name
+	at     time.Time // when it was made, or later if nothing had changed until then
 	did    travel.Activity
-	failed time.Time // when one could not be made
-	late   bool      // the log says that it is late
+	failed time.Time // when a checkpoint last failed
+	late   bool      // the log says already that the checkpoint is late
 }
 
 func (c *carrier) pointOf(name Name) point {
@@ -112,7 +113,7 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, errMoved): // it fell asleep or was destroyed meanwhile, or the answer to an earlier change was lost
+	case errors.Is(err, errMoved): // the sandbox was put to sleep or destroyed, or an earlier answer was lost
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if p, ok := c.points[name]; ok {
@@ -131,9 +132,17 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 	return nil
 }
 
-// resume wakes a sandbox that has arrived here as a checkpoint, because it was awake on its earlier node.
+// resume wakes a sandbox that has arrived here as a checkpoint, because it was awake on its earlier node. It tries again
+// while that is not possible yet: the sandbox can have arrived before this node has joined its fleet.
 func (c *carrier) resume(ctx context.Context, h Holder) {
-	if _, err := c.Engine.Resume(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID); err != nil && ctx.Err() == nil {
+	var err error
+	for range resumeTries {
+		_, err = c.Engine.Resume(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID)
+		if hutch.KindOf(err) != hutch.Unavailable || delay.Wait(ctx, time.Second) != nil {
+			break
+		}
+	}
+	if err != nil && ctx.Err() == nil {
 		c.r.f.log.Warn("a sandbox that continues from its checkpoint sleeps here until its next use", "sandbox", h.ID, "err", err)
 	}
 }

@@ -76,7 +76,8 @@ const notices = "hutch_fleet_nodes"
 // NodeInfo is the directory's record of a node.
 type NodeInfo struct {
 	hutch.Node
-	print string // fingerprint of its certificate: a removed node is still refused when another machine joins under its name
+	print     string   // fingerprint of its certificate: a removed node is still refused when another machine joins under its name
+	abilities []string // what it knows of what older versions would ignore
 }
 
 // Name identifies a sandbox in the directory.
@@ -85,11 +86,12 @@ type Name struct {
 	ID    string `json:"sandboxId"`
 }
 
-// newSchema is the schema of the tables of new fleets. The store has the same one.
+// newSchema is the schema for the tables of new fleets. The store uses the same schema.
 const newSchema = "hutch"
 
-// findSchema returns the schema with the tables of the fleet. Those of older versions can be in any schema, "public" as a rule. Tables
-// that other users of the database have made are not the fleet's, even if the search path leads to them first.
+// findSchema returns the schema with the tables of the fleet. Tables of older versions can be in any schema, usually
+// "public". Tables that other users of the database have made are not the fleet's, even if the search path leads to
+// them first.
 func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
 	err = c.QueryRow(ctx, `
 		SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d, pg_roles me
@@ -102,7 +104,7 @@ func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
 	return schema, err
 }
 
-// chooseSchema makes names of tables in statements those of one schema, for all connections that are made from now on.
+// chooseSchema makes table names in statements refer to one schema, on all connections that are made from now on.
 func chooseSchema(ctx context.Context, cfg *pgxpool.Config) error {
 	c, err := pgx.ConnectConfig(ctx, cfg.ConnConfig.Copy())
 	if err != nil {
@@ -191,7 +193,7 @@ func (d *Directory) Close() {
 	d.db.Close()
 }
 
-// databaseError is the error for a database that does not answer, or not as expected.
+// databaseError returns the error for a database that does not answer, or not as expected.
 func databaseError(err error) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hutch"
@@ -31,6 +33,7 @@ type door struct {
 	ended  chan struct{}
 	cut    context.CancelFunc
 	joins  chan struct{} // bounds machines that join at once, so that strangers cannot keep the database busy
+	slow   slowRequests
 }
 
 const (
@@ -41,8 +44,35 @@ const (
 	mostConns  = 2 * mostOfNode
 )
 
-// joinBody limits the request of a stranger.
-const joinBody = 64 << 10
+// joinBody limits the request of a stranger, and mostReads how many of them are read at once. A machine sends its request at
+// once, in a fraction of these bytes.
+const (
+	joinBody  = 16 << 10
+	mostReads = 64
+)
+
+// slowRequests are the requests of strangers that are being read. If there are too many, the oldest request is cut, so
+// that strangers who send slowly do not use the memory and the connections that nodes need.
+type slowRequests struct {
+	mu   sync.Mutex
+	cuts []*func() // oldest first
+}
+
+// begin adds a request, until end is called. cut is called at most once, and not after end.
+func (s *slowRequests) begin(cut func()) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cuts) >= mostReads {
+		(*s.cuts[0])()
+		s.cuts = s.cuts[1:]
+	}
+	s.cuts = append(s.cuts, &cut)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cuts = slices.DeleteFunc(s.cuts, func(other *func()) bool { return other == &cut })
+	}
+}
 
 // open begins to answer on l.
 func (f *Fleet) open(l net.Listener, here rest.Options, memory *membudget.Budget) error {
@@ -51,6 +81,9 @@ func (f *Fleet) open(l net.Listener, here rest.Options, memory *membudget.Budget
 		return err
 	}
 	here.Log = f.log
+	if here.Images != nil {
+		here.Images = residentImages{here.Images, f.resident}
+	}
 	base, cut := context.WithCancel(context.Background())
 	d := &door{f: f, rest: rest.NewHandler(f.resident, here), budget: memory, log: f.log, ended: make(chan struct{}), cut: cut, joins: make(chan struct{}, mostJoins)}
 	mux := http.NewServeMux()
@@ -115,11 +148,11 @@ func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
 		if !rest.Uploads(r) && r.Body != nil {
 			r.Body = &charged{r.Body, account.Take}
 		}
-		// The calls of a node end when it is removed.
-		ctx, cancel := context.WithCancelCause(caller.With(r.Context(), c))
-		defer cancel(nil)
-		defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
-		next(w, r.WithContext(ctx))
+		// The calls of another node end when that node is removed.
+		ctx, end := caller.Until(caller.With(r.Context(), c), life)
+		defer end()
+		from, _ := peerOf(r.TLS)
+		next(w, r.WithContext(withFront(ctx, from)))
 	}
 }
 
@@ -158,10 +191,14 @@ func peerOf(s *tls.ConnectionState) (node, print string) {
 	return node, printOf(leaf.Raw)
 }
 
-// join admits a new node. A stranger can send its request slowly, so the request is read before it counts.
+// join admits a new node. A stranger can send its request slowly, so the request is read completely before it counts
+// towards the limit of joins.
 func (d *door) join(w http.ResponseWriter, r *http.Request) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	end := d.slow.begin(func() { rc.SetReadDeadline(time.Now()) })
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, joinBody))
+	end()
 	var j joining
 	if err == nil {
 		err = json.Unmarshal(b, &j)
@@ -190,5 +227,5 @@ func (d *door) join(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(id)
 }
 
-// hutchText bounds a stranger's text for the log.
+// hutchText shortens a stranger's text for the log.
 func hutchText(s string) string { return s[:min(len(s), hutch.MaxID)] }

@@ -59,11 +59,15 @@ func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status 
 // server is the header of a call of the server itself, which sees the sandboxes of every owner.
 var server = base64.RawURLEncoding.EncodeToString([]byte("{}"))
 
-// TestSlowStrangersKeepNoMachineOut: strangers whose requests to join never end do not keep a machine with a token out.
+// TestSlowStrangersKeepNoMachineOut: strangers whose requests to join never end do not keep a machine with a token out, and
+// few of them are read at once.
 func TestSlowStrangersKeepNoMachineOut(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
-	for range 40 {
+	var cut sync.WaitGroup
+	defer cut.Wait()
+	for i := range 100 {
+		began := time.Now()
 		conn, err := tls.Dial("tcp", b.nodes[0].addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 		if err != nil {
 			t.Fatal(err)
@@ -71,8 +75,16 @@ func TestSlowStrangersKeepNoMachineOut(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, "POST /fleet/join HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
 		// The server answers 100 when it waits for the body.
-		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		r := bufio.NewReader(conn)
+		if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 			t.Fatalf("%q, %v", line, err)
+		}
+		if i < 30 { // the oldest ones
+			cut.Go(func() {
+				if _, err := io.Copy(io.Discard, r); time.Since(began) > 8*time.Second {
+					t.Errorf("a request to join is read for %v, with many more after it: %v", time.Since(began), err)
+				}
+			})
 		}
 	}
 	if _, err := b.join(t, "node-b"); err != nil {
@@ -653,7 +665,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(i int, o *fleet.Options) {
 		if i == 1 {
-			o.Address = "127.0.0.1:1" // nobody listens there
+			o.Address = "127.0.0.1:1" // no process listens there
 		}
 	})
 	for range 6 {
@@ -667,6 +679,31 @@ func TestUnreachable(t *testing.T) {
 	}
 	if list[0].Held != 6 || list[1].Held != 0 || list[1].Promised.Sandboxes != 0 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// TestCompleteLists: the complete service does not leave out a node that does not answer, whose data a deletion of an owner
+// would miss.
+func TestCompleteLists(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2, func(i int, o *fleet.Options) {
+		if i == 1 {
+			o.Address = "127.0.0.1:1" // no process listens there
+		}
+	})
+	all := b.nodes[0].Complete()
+	_, boxes := all.Sandboxes(t.Context(), hutch.Filter{})
+	_, snaps := all.Snapshots(t.Context())
+	for what, err := range map[string]error{"sandboxes": boxes, "snapshots": snaps, "a deletion": all.DeleteSnapshot(t.Context(), "snap-gone")} {
+		if hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "the node node-b does not answer") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list, err := b.nodes[0].Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) > 0 {
+		t.Errorf("the list of callers: %+v %v", list, err)
+	}
+	if _, err := b.nodes[1].Complete().Sandboxes(t.Context(), hutch.Filter{}); err != nil {
+		t.Errorf("through the other node, to which all answer: %v", err)
 	}
 }
 
@@ -708,7 +745,7 @@ func TestManyVisitors(t *testing.T) {
 	for range 200 {
 		for _, n := range b.nodes {
 			all.Go(func() {
-				if _, ok := n.Preview(port.Label()); !ok {
+				if _, err := n.Preview(port.Label()); err != nil {
 					refused.Add(1)
 				}
 			})
@@ -727,7 +764,7 @@ type hangingPreviews struct {
 	until chan struct{}
 }
 
-func (p *hangingPreviews) Preview(label string) (hutch.Preview, bool) {
+func (p *hangingPreviews) Preview(label string) (hutch.Preview, error) {
 	if strings.HasPrefix(label, "hang") {
 		p.asked.Add(1)
 		<-p.until
@@ -767,9 +804,28 @@ func TestVisitorsOfOthers(t *testing.T) {
 			all.Go(func() { b.nodes[1].Preview(fmt.Sprint(label, i)) })
 		}
 		eventually(t, "as many look-ups as there can be", func() bool { return int(slow.asked.Load()) >= 64*(n+1) })
-		if _, ok := b.nodes[1].Preview(port.Label()); !ok {
-			t.Fatalf("%s: a visitor saw nothing", label)
+		if _, err := b.nodes[1].Preview(port.Label()); err != nil {
+			t.Fatalf("%s: a visitor saw nothing: %v", label, err)
 		}
+	}
+}
+
+// TestSlowHolder: while a node does not answer whether it has a label, the others do not say that there is no such preview.
+func TestSlowHolder(t *testing.T) {
+	t.Parallel()
+	slow := &hangingPreviews{until: make(chan struct{})}
+	b := newBed(t, 3, func(i int, o *fleet.Options) {
+		if i == 0 {
+			slow.Previews, o.Previews = o.Previews, slow
+		}
+	})
+	const label = "hang-label"
+	if p, err := b.nodes[1].Preview(label); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("while a node is slow: %+v, %v", p, err)
+	}
+	close(slow.until)
+	if p, err := b.nodes[1].Preview(label); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("when all nodes answer: %+v, %v", p, err)
 	}
 }
 
@@ -792,17 +848,17 @@ func TestPreviews(t *testing.T) {
 	_, signature, _ := strings.Cut(link.URL, hutch.PortLinkParameter+"=")
 	var seen []hutch.Preview
 	for i, n := range b.nodes {
-		p, ok := n.Preview(port.Label())
-		if !ok || p.SandboxID != sb.ID || p.Port.Port != 8000 || p.Access != hutch.PrivatePort {
-			t.Fatalf("node %d: %+v %v", i, p, ok)
+		p, err := n.Preview(port.Label())
+		if err != nil || p.SandboxID != sb.ID || p.Port.Port != 8000 || p.Access != hutch.PrivatePort {
+			t.Fatalf("node %d: %+v %v", i, p, err)
 		}
 		if _, ok := p.Signed(signature, time.Now(), nil); !ok {
 			t.Errorf("node %d does not know the link %s", i, link.URL)
 		}
 		seen = append(seen, p)
 		for _, wrong := range []string{"", "8000-x-y", port.Label() + "x", "../" + port.Label(), "&label=" + port.Label()} {
-			if p, ok := n.Preview(wrong); ok {
-				t.Errorf("the label %q is %+v", wrong, p)
+			if p, err := n.Preview(wrong); !errors.Is(err, hutch.NotFound) {
+				t.Errorf("the label %q is %+v, %v", wrong, p, err)
 			}
 		}
 	}

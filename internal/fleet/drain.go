@@ -8,30 +8,49 @@ import (
 	"hutch/internal/delay"
 )
 
-// Drain makes a node move its sandboxes to other nodes, and returns those that are left after all that can leave have
-// left, or after a while. A dead node moves nothing: its sandboxes in the bucket are not returned, because other nodes
-// take them.
-func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (left []Holder, err error) {
+// Remainder is what a drained node still has. A fleet without a bucket lists no snapshots.
+type Remainder struct {
+	Sandboxes []Holder       `json:"sandboxes"`
+	Snapshots []KeptSnapshot `json:"snapshots"`
+}
+
+// settled reports whether nothing else can leave now.
+func (l Remainder) settled() bool {
+	return !slices.ContainsFunc(l.Sandboxes, func(h Holder) bool { return h.Stays == "" }) &&
+		!slices.ContainsFunc(l.Snapshots, func(s KeptSnapshot) bool { return s.Stays == "" })
+}
+
+// Drain makes a node move its sandboxes to other nodes and its snapshots to the bucket. It returns what is left when
+// everything that can leave has left, or after wait. A dead node moves nothing. Its sandboxes and snapshots in the
+// bucket are not returned, because other nodes take them.
+func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (left Remainder, err error) {
 	if _, err := d.DrainNode(ctx, id); err != nil {
-		return nil, err
+		return left, err
 	}
 	end := time.Now().Add(wait)
 	for {
 		n, err := d.find(ctx, id)
 		if err != nil {
-			return nil, err
+			return left, err
 		}
-		if left, err = d.Held(ctx, id); err != nil {
-			return nil, err
+		if left.Sandboxes, err = d.Held(ctx, id); err != nil {
+			return left, err
+		}
+		if left.Snapshots, err = d.KeptSnapshots(ctx, id); err != nil {
+			return left, err
 		}
 		if !n.Alive {
-			left = slices.DeleteFunc(left, func(h Holder) bool { return h.Image != nil })
-			for i := range left {
-				left[i].Stays = "the node is away"
+			left.Sandboxes = slices.DeleteFunc(left.Sandboxes, func(h Holder) bool { return h.Image != nil })
+			for i := range left.Sandboxes {
+				left.Sandboxes[i].Stays = "the node is away"
+			}
+			left.Snapshots = slices.DeleteFunc(left.Snapshots, func(s KeptSnapshot) bool { return s.InBucket })
+			for i := range left.Snapshots {
+				left.Snapshots[i].Stays = "the node is away"
 			}
 			return left, nil
 		}
-		if !slices.ContainsFunc(left, func(h Holder) bool { return h.Stays == "" }) || time.Now().After(end) {
+		if left.settled() || time.Now().After(end) {
 			return left, nil
 		}
 		if err := delay.Wait(ctx, drainLook); err != nil {

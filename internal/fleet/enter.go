@@ -20,9 +20,9 @@ type Entry struct {
 	Replace bool
 }
 
-// Enter makes this machine a node only through the database; without a fleet there it is [hutch.NotFound]. The authority's key
-// is in the database, encrypted with the key of the secrets: a caller that has both can sign its own certificate, so a token
-// would prove nothing more.
+// Enter makes this machine a node only through the database; without a fleet in the database, the error is
+// [hutch.NotFound]. The authority's key is in the database, encrypted with the key of the secrets: a caller that has
+// both can sign its own certificate, so a token would prove nothing more.
 func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {
 	if err := hutch.CheckID(e.Node); err != nil {
 		return nil, err
@@ -94,6 +94,9 @@ func (d *Directory) enter(ctx context.Context, e Entry, print string) error {
 			return err
 		}
 		if err := forgetRecords(ctx, tx, e.Node); err != nil {
+			return err
+		}
+		if _, err := removeSnapshotsOf(ctx, tx, e.Node); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "UPDATE fleet_nodes SET certificate = $2, promised_memory = 0, promised_cpu = 0, promised = 0 WHERE id = $1", e.Node, print)

@@ -43,3 +43,41 @@ func (f *Fleet) Ask(ctx context.Context, node, path, body string) (missing bool,
 	err = problem.Read(resp.StatusCode, b).Err()
 	return isMissing(err), err
 }
+
+// Resize changes the size of a snapshot in the directory.
+func (d *Directory) Resize(ctx context.Context, id string, size int64) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_snapshots SET record = record || jsonb_build_object('size', $2::bigint) WHERE id = $1", id, size)
+	return err
+}
+
+// LookForOldCopies makes the next round of this node check its old copies of snapshots.
+func (f *Fleet) LookForOldCopies() { f.carrier.snapshots.lookNow() }
+
+// KeyOfSnapshot is the key of a snapshot's image in the directory.
+func (d *Directory) KeyOfSnapshot(ctx context.Context, id string) (key string, err error) {
+	err = d.db.QueryRow(ctx, "SELECT coalesce(image->>'key', '') FROM fleet_snapshots WHERE id = $1", id).Scan(&key)
+	return key, err
+}
+
+// SetOlder makes a node look as if it had begun with a version that has no abilities, or undoes that.
+func (d *Directory) SetOlder(ctx context.Context, node string, older bool) error {
+	list := abilities
+	if older {
+		list = nil
+	}
+	_, err := d.db.Exec(ctx, "UPDATE fleet_nodes SET understands = jsonb_build_object('epoch', epoch, 'abilities', $2::jsonb) WHERE id = $1", node, abilitiesJSON(list))
+	d.notifyNodes(ctx)
+	return err
+}
+
+// SeesOlder is whether a node looks older to this one.
+func (f *Fleet) SeesOlder(node string) bool {
+	info, ok := f.node.find(node)
+	return ok && info.lacks(abilities)
+}
+
+// HideTaints makes all nodes ignore the taints of a node, as nodes of older versions do.
+func (d *Directory) HideTaints(ctx context.Context, node string) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_nodes SET taints = '{}' WHERE id = $1", node)
+	return err
+}

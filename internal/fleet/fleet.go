@@ -27,20 +27,24 @@ import (
 	"hutch/internal/wrap"
 )
 
-// Options are the parts of a node. All but Labels, Previews, LabelOwner, Types, Usual and Log are required.
+// Options are the parts of a node. All but Labels, Taints, Previews, LabelOwner, Volumes, Types, Usual and Log are required.
 type Options struct {
 	Directory *Directory
 	Identity  *Identity
 	Address   string // address of the door, as other nodes reach it
 	Version   string
-	Labels    map[string]string
-	Room      hutch.NodeRoom // capacity for sandboxes
+	Labels    map[string]string // for node selectors
+	Taints    map[string]string // only sandboxes that tolerate all of these are placed here
+	Room      hutch.NodeRoom    // capacity for sandboxes
 	// Here is the service of this node, for all owners.
 	Here hutch.Service
 	// Previews are the exposed ports of this node; nil for none.
 	Previews hutch.Previews
-	// LabelOwner returns the owner of a preview's label on any node, if it is known; nil if none is.
+	// LabelOwner returns the owner of a preview's label on any node, if the owner is known; LabelOwner is nil if no
+	// owners are known.
 	LabelOwner func(label string) (owner string, known bool)
+	// Volumes are the volumes of this node; nil for none.
+	Volumes hutch.Volumes
 	// Types are the sizes that creates can name.
 	Types []hutch.InstanceType
 	// Usual are the default limits of a sandbox.
@@ -63,7 +67,7 @@ type Fleet struct {
 	log          *slog.Logger
 
 	mu    sync.Mutex
-	known map[Name]string // the nodes of sandboxes on other nodes; can be outdated
+	known map[Name]string // the nodes of sandboxes that are not here; can be outdated
 
 	previews previews
 
@@ -96,7 +100,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 			return nil, err
 		}
 	}
-	n, err := beginNode(ctx, opt.Directory, NodeInfo{Node: hutch.Node{ID: opt.Identity.Node, Address: opt.Address, Version: opt.Version, Labels: opt.Labels, Room: opt.Room}, print: print}, opt.Log)
+	n, err := beginNode(ctx, opt.Directory, NodeInfo{Node: hutch.Node{ID: opt.Identity.Node, Address: opt.Address, Version: opt.Version, Labels: opt.Labels, Taints: opt.Taints, Room: opt.Room}, print: print}, opt.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +130,16 @@ func (f *Fleet) Open(l net.Listener, here rest.Options, memory *membudget.Budget
 	return f.open(l, here, memory)
 }
 
-// Sleep puts all sandboxes of this node to sleep before it ends, and waits until the bucket has them: then other nodes can wake them
-// at once. Calls of other nodes end first, because they could wake a sandbox again.
+// Sleep puts all sandboxes of this node to sleep before it ends, and waits until the bucket has the sandboxes and the
+// snapshots: then other nodes can wake them at once. Calls of other nodes end first, because they could wake a sandbox
+// again.
 func (f *Fleet) Sleep(ctx context.Context, all func(context.Context) error) error {
 	f.closeDoor()
 	err := all(ctx)
 	if f.carrier != nil {
 		f.resident.report(ctx)
 		f.carrier.keepAll(ctx)
+		f.carrier.keepSnapshots(ctx)
 	}
 	return err
 }

@@ -21,8 +21,10 @@ type Holder struct {
 	Awake  bool      `json:"awake"`
 	// Stays is why the sandbox cannot leave a node that is drained, or cannot wake on another one.
 	Stays string `json:"stays,omitempty"`
-	// Here is false until the node has fetched it from the bucket.
+	// Here is false until the node has fetched the sandbox from the bucket.
 	Here bool `json:"here"`
+	// Fetcher is the node that reads the bucket's image of a sandbox whose node is away; empty for none.
+	Fetcher string `json:"-"`
 	// Image is the image of a sleeping sandbox in the bucket; nil for none.
 	Image *travel.Image `json:"-"`
 	// Checkpoint is the image in the bucket of an earlier state; nil for none.
@@ -32,9 +34,12 @@ type Holder struct {
 	Away bool `json:"-"`
 	// InBucket says that the bucket has an image of the sandbox: the sandbox outlives its node.
 	InBucket bool `json:"inBucket"`
+
+	memory int64 // what is reserved while it is awake
+	cpu    float64
 }
 
-// inBucket is the newest image of a sandbox; nil for none.
+// inBucket returns the newest image of a sandbox; nil for none.
 func (h Holder) inBucket() *travel.Image {
 	if h.Image == nil {
 		return h.Checkpoint
@@ -42,12 +47,23 @@ func (h Holder) inBucket() *travel.Image {
 	return h.Image
 }
 
-// About is the data that the directory keeps of a sandbox, to show it while its node is away.
+// comesTo reports whether a node is to fetch a sandbox from the bucket.
+func (h Holder) comesTo(node string) bool {
+	if h.Here {
+		return h.Away && h.Fetcher == node
+	}
+	return h.Node == node
+}
+
+// About is the data that the directory keeps of a sandbox: to show it while its node is away, and to choose nodes for it.
 type About struct {
 	Image   string            `json:"image,omitempty"`
 	Runtime string            `json:"runtime,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Limits  hutch.Limits      `json:"limits,omitzero"`
+
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Tolerations  map[string]string `json:"tolerations,omitempty"`
 }
 
 // holder returns the holder of a sandbox; ok is false if no node holds it.
@@ -74,11 +90,11 @@ func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error)
 	return list[:min(len(list), mostOfLabel)], err
 }
 
-const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.stays, h.image, h.checkpoint, " + isAway + ", h.about"
+const holderColumns = "h.owner, h.id, h.node, h.placed, h.awake, h.here, h.fetcher, h.stays, h.image, h.checkpoint, " + isAway + ", h.about, h.memory, h.cpu"
 
 func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
 	var about, image, checkpoint []byte
-	if err = row.Scan(&h.Owner, &h.ID, &h.Node, &h.Placed, &h.Awake, &h.Here, &h.Stays, &image, &checkpoint, &h.Away, &about); err == nil {
+	if err = row.Scan(&h.Owner, &h.ID, &h.Node, &h.Placed, &h.Awake, &h.Here, &h.Fetcher, &h.Stays, &image, &checkpoint, &h.Away, &about, &h.memory, &h.cpu); err == nil {
 		err = json.Unmarshal(about, &h.About)
 	}
 	if err == nil && image != nil {
@@ -92,11 +108,11 @@ func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
 
 // heldBy lists the sandboxes of nodes, and sandboxes that are only in the bucket, of all owners or of one.
 func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) ([]Holder, error) {
-	return d.holders(ctx, "(h.node = ANY ($1) OR NOT h.here) AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
+	return d.holders(ctx, "(h.node = ANY ($1) OR "+isAway+") AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
 }
 
-// forgotten lists sandboxes that the directory has had on a node for a while. If the node does not have one, it was
-// destroyed or never made.
+// forgotten lists sandboxes that the directory has had on a node for a while. If the node does not have such a sandbox,
+// it was destroyed or never created.
 func (d *Directory) forgotten(ctx context.Context, node string, after time.Duration) ([]Name, error) {
 	rows, err := d.db.Query(ctx, "SELECT owner, id FROM fleet_holders WHERE node = $1 AND here AND placed < now() - $2::interval", node, after)
 	if err != nil {
@@ -115,8 +131,8 @@ type entry struct {
 	About  About
 }
 
-// adopt records sandboxes of a node that no create announced: copies, and those older than the fleet. It returns those
-// that another node holds.
+// adopt records sandboxes that a node reports and that no call of create announced: copies of a sandbox, and sandboxes
+// that are older than the fleet. It returns the names of the sandboxes that another node holds.
 func (d *Directory) adopt(ctx context.Context, node string, list []entry) (taken []Name, err error) {
 	if len(list) == 0 {
 		return nil, nil

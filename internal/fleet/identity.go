@@ -98,7 +98,7 @@ func (id *Identity) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair([]byte(id.Certificate), []byte(id.Key))
 }
 
-// print is the fingerprint of the node's certificate, as in the directory.
+// print returns the fingerprint of the node's certificate, as in the directory.
 func (id *Identity) print() (string, error) {
 	block, _ := pem.Decode([]byte(id.Certificate))
 	if block == nil {
@@ -125,8 +125,8 @@ type signer struct {
 }
 
 // Found makes the first node of a fleet, in one transaction. It refuses a database whose fleet has other nodes: this
-// server has to join them. A server that ended after the transaction and before it wrote its identity calls Found
-// again, and gets a new certificate of the same authority.
+// server has to join them. If a server was killed after the transaction, before it wrote its identity, it calls Found
+// again and gets a new certificate of the same authority.
 func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*Identity, error) {
 	if err := hutch.CheckID(node); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*
 	return id, nil
 }
 
-// foundAuthority makes the authority of a new fleet. It returns an existing one that no node uses: all nodes were
-// removed, or the only one is the founding node, which was never started.
+// foundAuthority makes the authority of a new fleet. It returns an existing one that no node uses: either all nodes
+// were removed, or the only node is the founding one and was never started.
 func foundAuthority(ctx context.Context, tx pgx.Tx, node, secretsKey string) (*signer, error) {
 	var there, unused bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM fleet_authority),
@@ -207,7 +207,7 @@ func newAuthority() (*signer, error) {
 	return &signer{cert, key}, err
 }
 
-// certificate is the authority's certificate, as PEM.
+// certificate returns the authority's certificate, as PEM.
 func (s *signer) certificate() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert.Raw}))
 }
@@ -402,7 +402,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 			return errNoToken
 		}
 		tag, err = tx.Exec(ctx, "INSERT INTO fleet_nodes (id, certificate) VALUES ($1, $2) ON CONFLICT DO NOTHING", j.Node, print)
-		if err == nil && tag.RowsAffected() == 0 { // the rollback leaves the token valid
+		if err == nil && tag.RowsAffected() == 0 { // after this error, the rollback makes the token valid again
 			return hutch.Errorf(hutch.Conflict, "the fleet has a node %q: choose another name with --name; if that machine is gone or never began, remove it with `hutch node rm %s`", j.Node, j.Node)
 		}
 		return err

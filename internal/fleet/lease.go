@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,24 +15,25 @@ import (
 // Lease is how long a node may serve after it last heard from the database, by the database's clock.
 const Lease = 15 * time.Second
 
-const nodeColumns = `n.id, n.certificate, n.address, n.version, n.state, n.lease_until > now(), n.labels, n.joined,
+const nodeColumns = `n.id, n.certificate, n.address, n.version, n.state, n.lease_until > now(), n.labels, n.taints, n.joined,
 	CASE WHEN n.lease_until = '-infinity' THEN NULL ELSE n.lease_until END, n.epoch,
-	n.memory, n.cpu, n.most, n.promised_memory, n.promised_cpu, n.promised`
+	n.memory, n.cpu, n.most, n.promised_memory, n.promised_cpu, n.promised, ` + abilitiesOf
 
 // scanNode reads nodeColumns, and the columns after them.
 func scanNode(row pgx.CollectableRow, more ...any) (n NodeInfo, err error) {
-	var labels []byte
-	fields := []any{&n.ID, &n.print, &n.Address, &n.Version, &n.State, &n.Alive, &labels, &n.Joined, &n.SeenUntil, &n.Epoch,
-		&n.Room.Memory, &n.Room.CPU, &n.Room.Sandboxes, &n.Promised.Memory, &n.Promised.CPU, &n.Promised.Sandboxes}
+	var labels, taints, abilities []byte
+	fields := []any{&n.ID, &n.print, &n.Address, &n.Version, &n.State, &n.Alive, &labels, &taints, &n.Joined, &n.SeenUntil, &n.Epoch,
+		&n.Room.Memory, &n.Room.CPU, &n.Room.Sandboxes, &n.Promised.Memory, &n.Promised.CPU, &n.Promised.Sandboxes, &abilities}
 	if err = row.Scan(append(fields, more...)...); err == nil {
-		err = json.Unmarshal(labels, &n.Labels)
+		err = cmp.Or(json.Unmarshal(labels, &n.Labels), json.Unmarshal(taints, &n.Taints), json.Unmarshal(abilities, &n.abilities))
 	}
 	return n, err
 }
 
 // List lists the nodes by id.
 func (d *Directory) List(ctx context.Context) ([]NodeInfo, error) {
-	rows, err := d.db.Query(ctx, "SELECT "+nodeColumns+`, s.started, coalesce(h.held, 0), coalesce(h.stuck, 0) FROM fleet_nodes n
+	rows, err := d.db.Query(ctx, "SELECT "+nodeColumns+`, s.started, coalesce(h.held, 0), coalesce(h.stuck, 0),
+		CASE WHEN (n.machine->>'snapshots')::boolean THEN (SELECT count(*) FROM fleet_snapshots k WHERE k.node = n.id) ELSE n.snapshots END FROM fleet_nodes n
 		LEFT JOIN fleet_starts s ON s.node = n.id AND s.epoch = n.epoch
 		LEFT JOIN (SELECT node, count(*) AS held, count(*) FILTER (WHERE stays <> '') AS stuck FROM fleet_holders GROUP BY node) h ON h.node = n.id
 		ORDER BY n.id`)
@@ -40,8 +42,8 @@ func (d *Directory) List(ctx context.Context) ([]NodeInfo, error) {
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (NodeInfo, error) {
 		var more hutch.Node
-		n, err := scanNode(row, &more.Started, &more.Held, &more.Stuck)
-		n.Started, n.Held, n.Stuck = more.Started, more.Held, more.Stuck
+		n, err := scanNode(row, &more.Started, &more.Held, &more.Stuck, &more.Snapshots)
+		n.Started, n.Held, n.Stuck, n.Snapshots = more.Started, more.Held, more.Stuck, more.Snapshots
 		return n, err
 	})
 	return list, databaseError(err)
@@ -49,20 +51,25 @@ func (d *Directory) List(ctx context.Context) ([]NodeInfo, error) {
 
 // begin starts a node's lease. Its epoch distinguishes this process from an earlier one, and from a copy of the machine.
 func (d *Directory) begin(ctx context.Context, n NodeInfo) (epoch int64, err error) {
-	labels, err := json.Marshal(n.Labels)
+	labels, err := nodeLabels(n.Labels)
+	if err != nil {
+		return 0, err
+	}
+	taints, err := nodeLabels(n.Taints)
 	if err != nil {
 		return 0, err
 	}
 	err = d.lease.QueryRow(ctx, `
 		WITH mine AS (
-			UPDATE fleet_nodes SET epoch = epoch + 1, lease_until = now() + $2::interval, address = $3, version = $4, labels = $5, memory = $6, cpu = $7, most = $8
+			UPDATE fleet_nodes SET epoch = epoch + 1, lease_until = now() + $2::interval, address = $3, version = $4, labels = $5, taints = $10, memory = $6, cpu = $7, most = $8,
+				understands = jsonb_build_object('epoch', epoch + 1, 'abilities', $11::jsonb)
 			WHERE id = $1 AND certificate = $9 RETURNING id, epoch
 		), started AS (
 			INSERT INTO fleet_starts (node, epoch, started) SELECT id, epoch, now() FROM mine
 			ON CONFLICT (node) DO UPDATE SET epoch = excluded.epoch, started = excluded.started
 		)
 		SELECT epoch FROM mine`,
-		n.ID, Lease, n.Address, n.Version, labels, n.Room.Memory, n.Room.CPU, n.Room.Sandboxes, n.print).Scan(&epoch)
+		n.ID, Lease, n.Address, n.Version, labels, n.Room.Memory, n.Room.CPU, n.Room.Sandboxes, n.print, taints, abilitiesJSON(abilities)).Scan(&epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, errRemoved
 	}
@@ -76,8 +83,8 @@ var (
 	errCopy    = hutch.Errorf(hutch.Conflict, "another process runs as this node: it began later, and has taken over; end one of the two, or join with a data folder of its own")
 )
 
-// renew renews the lease of a node and lists all nodes in one query. It also counts the renewals. Renewed is the count
-// that the node read before: a database with a lower count was restored from a backup, and renews nothing.
+// renew renews the lease of a node and lists all nodes in one query. It also counts the renewals. renewed is the count
+// that the node read last: a database with a lower count was restored from a backup, and renews nothing.
 func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]NodeInfo, int64, error) {
 	rows, err := d.lease.Query(ctx, `
 		WITH mine AS (
@@ -172,6 +179,13 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 		if freed = tag.RowsAffected(); alive && freed > 0 && !force {
 			return hutch.Errorf(hutch.Conflict, "the node %s is alive and holds %d sandboxes, which would be lost to their owners: drain it or destroy them first, or force it", id, freed)
 		}
+		lost, err := removeSnapshotsOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if alive && lost > 0 && !force {
+			return hutch.Errorf(hutch.Conflict, "the node %s is alive and has %d snapshots that are not in the bucket, which would be lost to their owners: drain it or delete them first, or force it", id, lost)
+		}
 		if _, err := tx.Exec(ctx, "DELETE FROM fleet_nodes WHERE id = $1", id); err != nil {
 			return err
 		}
@@ -184,14 +198,15 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 	return hutch.RemovedNode{Node: id, Freed: freed}, nil
 }
 
-// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one. A node that
-// is replaced can fetch them itself, if it is the only one. Running sandboxes continue from their checkpoints, if they
-// have any.
+// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one, preferably to
+// one whose labels and taints suit them, and whose version knows labels and taints. A node that is replaced can fetch them
+// itself, if it is the only one. Running sandboxes continue from their checkpoints, if they have any.
 func rescue(ctx context.Context, tx pgx.Tx, id string, replaced, checkpoints bool) error {
 	rows, err := tx.Query(ctx, `
-		UPDATE fleet_holders SET node = other.id, here = false, awake = false, image = coalesce(image, checkpoint), checkpoint = NULL
-		FROM (SELECT id FROM fleet_nodes WHERE id <> $1 OR $2 ORDER BY id = $1, state = 'ready' DESC, lease_until DESC LIMIT 1) other
-		WHERE node = $1 AND (image IS NOT NULL OR $3 AND checkpoint IS NOT NULL) RETURNING owner, fleet_holders.id`, id, replaced, checkpoints)
+		UPDATE fleet_holders h SET here = false, awake = false, fetcher = '', image = coalesce(image, checkpoint), checkpoint = NULL,
+			node = (SELECT n.id FROM fleet_nodes n WHERE n.id <> $1 OR $2 ORDER BY `+suits("h.about")+` DESC,
+				`+abilitiesOf+` @> CASE WHEN coalesce(h.about->'nodeSelector', h.about->'tolerations') IS NULL THEN '[]'::jsonb ELSE '["`+knowsLabels+`"]'::jsonb END DESC, n.id = $1, n.state = 'ready' DESC, n.lease_until DESC LIMIT 1)
+		WHERE node = $1 AND (image IS NOT NULL OR $3 AND checkpoint IS NOT NULL) AND EXISTS (SELECT FROM fleet_nodes n WHERE n.id <> $1 OR $2) RETURNING owner, id`, id, replaced, checkpoints)
 	if err != nil {
 		return err
 	}
@@ -204,10 +219,15 @@ func rescue(ctx context.Context, tx pgx.Tx, id string, replaced, checkpoints boo
 	return err
 }
 
+// hasRecords reports whether the same database has the store with the records of sandboxes.
+func hasRecords(ctx context.Context, tx pgx.Tx) (there bool, err error) {
+	err = tx.QueryRow(ctx, "SELECT to_regclass('hutch.sandboxes') IS NOT NULL").Scan(&there)
+	return there, err
+}
+
 // forgetRecords removes a node's records from the store in the same database, if there is one: ids are unique there too.
 func forgetRecords(ctx context.Context, tx pgx.Tx, node string) error {
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass('hutch.sandboxes') IS NOT NULL").Scan(&there); err != nil || !there {
+	if there, err := hasRecords(ctx, tx); err != nil || !there {
 		return err
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM hutch.sandboxes WHERE node = $1", node)

@@ -10,16 +10,29 @@ import (
 	"hutch/internal/caller"
 )
 
-// gather asks all nodes that are alive at once. A node that does not answer is left out, and noted in the log.
+// needsAll marks the context of calls that need the answers of all nodes.
+type needsAll struct{}
+
+// gather asks all nodes that are alive at once. A node that does not answer is left out, and noted in the log. For a call
+// that needs the answers of all, that is an error.
 func gather[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, context.Context) (T, error), with func(node string, answer T) []U) ([]U, error) {
+	all, silent, err := gatherNoting(ctx, f, ask, with)
+	if err == nil && len(silent) > 0 && ctx.Value(needsAll{}) != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the node %s does not answer, and can have more of what is listed or deleted here: try again when it answers; an administrator removes a node that does not come back with `hutch node rm`", silent[0]).With("node", silent[0])
+	}
+	return all, err
+}
+
+// gatherNoting does the same as gather, and returns which nodes were left out.
+func gatherNoting[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, context.Context) (T, error), with func(node string, answer T) []U) (all []U, silent []string, err error) {
 	if err := f.node.serving(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	mine, err := ask(f.resident, ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := with(f.node.info.ID, mine)
+	all = with(f.node.info.ID, mine)
 	others, _ := f.node.others()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -32,17 +45,19 @@ func gather[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, con
 			if err == nil {
 				answer, err = ask(p, short)
 			}
-			if err != nil {
-				f.log.Warn("a node does not answer, and is left out of a list", "node", info.ID, "err", plain(err))
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil {
+				f.log.Warn("a node does not answer, and is left out of a list", "node", info.ID, "err", plain(err))
+				silent = append(silent, info.ID)
+				return
+			}
 			all = append(all, with(info.ID, answer)...)
 		})
 	}
 	asking.Wait()
-	return all, context.Cause(ctx)
+	slices.Sort(silent)
+	return all, silent, context.Cause(ctx)
 }
 
 // gatherTime is how long a list waits for a node.
@@ -82,7 +97,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 	return all, nil
 }
 
-// one lists the sandbox with an id.
+// one lists the sandbox with the id of the filter.
 func (f *Fleet) one(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
 	f.forget(nameIn(ctx, filter.ID)) // outdated knowledge would list nothing
 	p, _, err := f.locate(ctx, nameIn(ctx, filter.ID))
@@ -126,10 +141,10 @@ func (f *Fleet) lost(ctx context.Context, filter hutch.Filter) (list []hutch.San
 	return list, nil
 }
 
-// shown is a sandbox whose node is away.
+// shown returns a sandbox whose node is away.
 func shown(h Holder, n NodeInfo) hutch.Sandbox {
 	status, health := hutch.Failed, hutch.Unhealthy
-	reason := "its node " + n.ID + " is away"
+	reason := "its node " + h.Node + " is away"
 	if n.SeenUntil != nil {
 		reason += " since " + n.SeenUntil.UTC().Format(time.RFC3339)
 	}
@@ -141,11 +156,13 @@ func shown(h Holder, n NodeInfo) hutch.Sandbox {
 		if h.Stays != "" {
 			status, health, reason = hutch.Failed, hutch.Unhealthy, h.Stays
 		}
+	} else if h.Away && h.Stays != "" {
+		reason += "; " + h.Stays
 	} else if h.Checkpoint != nil {
 		reason += "; it continues on another node from its checkpoint of " + h.Checkpoint.Checkpoint.UTC().Format(time.RFC3339)
 	}
 	return hutch.Sandbox{
-		ID: h.ID, Owner: h.Owner, Status: status, Reason: reason, Image: h.About.Image, Runtime: h.About.Runtime, Labels: h.About.Labels, Limits: h.About.Limits,
+		ID: h.ID, Owner: h.Owner, Status: status, Reason: reason, Image: h.About.Image, Runtime: h.About.Runtime, Labels: h.About.Labels, Limits: h.About.Limits, NodeSelector: h.About.NodeSelector, Tolerations: h.About.Tolerations,
 		CreatedAt: h.Placed.UTC(), LastUsedAt: h.Placed.UTC(), OnIdle: hutch.IdleHibernate, Health: health, Processes: []hutch.Process{},
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 const (
 	renewEvery = 3 * time.Second
-	// margin is how long before the end of its lease a node stops serving. Its calls can end in that time, and it is
-	// more than the difference of two machines' clocks during a lease.
+	// margin is how long before the end of its lease a node stops serving. In this time the node's calls can end. It is
+	// longer than two machines' clocks can drift apart during a lease.
 	margin = 3 * time.Second
 )
 
@@ -28,10 +28,10 @@ type node struct {
 
 	mu      sync.RWMutex
 	until   time.Duration // by the clock since boot: when this node stops serving
-	renewed int64         // how often, by the database's count
+	renewed int64         // how often the lease was renewed, by the database's count
 	ended   error         // why it never serves again; nil for a lease that can be renewed
 	nodes   map[string]NodeInfo
-	calls   map[string]*membership // of the other nodes that call this one
+	calls   map[string]*membership // memberships of the nodes that call this one
 	counted Outcomes               // renewals
 
 	renewNow chan struct{} // asks for a renewal now
@@ -39,7 +39,7 @@ type node struct {
 	returned func(context.Context) error
 }
 
-// sinceBoot is a clock that also runs while the machine sleeps, and that cannot be set.
+// sinceBoot returns the time of a clock that also runs while the machine sleeps, and that cannot be set.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // cannot fail
@@ -109,7 +109,8 @@ func (n *node) leaseExpired() bool {
 	return sinceBoot() >= n.until
 }
 
-// membership is the right of another node to call this one. It lasts as long as its row in the table of nodes.
+// membership is the right of another node to call this one. It lasts as long as the other node's row in the table of
+// nodes.
 type membership struct {
 	context.Context
 	print string
@@ -120,7 +121,7 @@ func noMember(id string) error {
 	return hutch.Errorf(hutch.Denied, "the node %s is not one of this fleet, or not any more", id)
 }
 
-// member returns the membership of the node with a certificate, which ends when the node is removed.
+// member returns the membership of the node that has a certificate. The membership ends when the node is removed.
 func (n *node) member(id, print string) (context.Context, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

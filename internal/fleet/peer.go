@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ func (p *peers) of(info NodeInfo) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old := p.all[info.ID]; old != nil {
-		if old.info.Address == info.Address && old.info.print == info.print {
+		if old.info.Address == info.Address && old.info.print == info.print && slices.Equal(old.info.abilities, info.abilities) {
 			return old, nil
 		}
 		old.http.CloseIdleConnections()
@@ -92,7 +93,7 @@ func newTransport(info NodeInfo, pair tls.Certificate, pool *x509.CertPool) *tra
 			TLSClientConfig: &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: info.ID + "." + domain,
 				NextProtos: []string{protocol}, ClientSessionCache: tls.NewLRUClientSessionCache(16),
-				VerifyConnection: func(s tls.ConnectionState) error { // after the chain was verified
+				VerifyConnection: func(s tls.ConnectionState) error { // called after the chain was verified
 					if printOf(s.PeerCertificates[0].Raw) != info.print {
 						return hutch.Errorf(hutch.Denied, "what answers at %s has a certificate that the node %s had before it was removed", info.Address, info.ID)
 					}
@@ -121,6 +122,12 @@ func (t *transport) CloseIdleConnections() {
 // RoundTrip implements http.RoundTripper. It adds the caller for whom the call is made.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := caller.From(r.Context())
+	if err := t.info.refuse(r, c); err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
 	text, err := sealCaller(c)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ type shownPreview struct {
 }
 
 func (d *door) preview(w http.ResponseWriter, r *http.Request) {
-	p, ok := d.f.previewHere(r.URL.Query().Get("label"))
-	if !ok {
+	p, err := d.f.previewHere(r.URL.Query().Get("label"))
+	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
@@ -77,8 +77,8 @@ func newPreviews() previews {
 	}
 }
 
-// keep remembers a preview. If there are too many, it ends one of the owner that has the most: its next visitor looks for it
-// again.
+// keep remembers a preview. If there are too many, it ends a preview of the owner that has the most previews. The next
+// visitor of that preview makes the node search for it again.
 func (p *previews) keep(label string, preview remembered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *previews) endOneLocked() {
 	}
 }
 
-// forget removes a preview that has ended, and not a later one of its label.
+// forget removes a preview that has ended. It does not remove a later preview with the same label.
 func (p *previews) forget(label string, life context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,137 +168,161 @@ func (s *slots) give(owner labelOwner) {
 }
 
 // Preview implements hutch.Previews: a label of this node, or of another.
-func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
+func (f *Fleet) Preview(label string) (hutch.Preview, error) {
 	if f.node.serving() != nil {
-		return hutch.Preview{}, false
+		return hutch.Preview{}, errNotAnswered
 	}
-	if p, ok := f.previewHere(label); ok {
-		return p, true
+	if p, err := f.previewHere(label); err == nil {
+		return p, nil
 	}
 	f.previews.mu.Lock()
 	known, ok := f.previews.shown[label]
 	f.previews.mu.Unlock()
 	if ok && known.Life.Err() == nil {
-		return known.Preview, true
+		return known.Preview, nil
 	}
-	found, _, _ := f.previews.looking.Do(label, func() (any, error) { return f.search(label), nil })
-	p := found.(hutch.Preview)
-	return p, p.Life != nil
+	found, err, _ := f.previews.looking.Do(label, func() (any, error) { return f.search(label) })
+	return found.(hutch.Preview), err
 }
 
-// search looks for a label on the other nodes and in the bucket. Its result is zero if none has it, or if too many
-// others of its owner are looked for.
-func (f *Fleet) search(label string) (p hutch.Preview) {
+// Errors of look-ups. A visitor can be a stranger, so they name no node and no sandbox.
+var (
+	errNotAnswered = hutch.Errorf(hutch.Unavailable, "whether there is such a preview could not be found out, because a machine of this server or its database did not answer in time: try again in a moment")
+	errManyLooks   = hutch.Errorf(hutch.Unavailable, "too many previews are looked up at once: try again in a moment")
+	errFetching    = hutch.Errorf(hutch.Unavailable, "the sandbox of this preview could not be brought to a machine yet: try again in a moment")
+)
+
+// search looks for a label on the other nodes and in the bucket.
+func (f *Fleet) search(label string) (p hutch.Preview, err error) {
 	var owner labelOwner
 	if f.opt.LabelOwner != nil {
 		owner.id, owner.known = f.opt.LabelOwner(label)
 	}
-	if !f.previews.looks.within(owner, func() { p, _ = f.look(label) }) || p.Life != nil {
-		return p
+	if !f.previews.looks.within(owner, func() { p, err = f.look(label) }) {
+		return p, errManyLooks
 	}
-	f.previews.fetches.within(owner, func() {
-		if !f.fetchLabel(label) {
+	if err == nil || f.carrier == nil {
+		return p, err
+	}
+	unclear := err
+	if !f.previews.fetches.within(owner, func() {
+		if err = f.fetchLabel(label); err != nil {
 			return
 		}
-		ok := false
-		if p, ok = f.previewHere(label); !ok {
-			p, _ = f.look(label)
+		if p, err = f.previewHere(label); err != nil {
+			p, err = f.look(label)
 		}
-	})
-	return p
+	}) {
+		return p, errManyLooks
+	}
+	if errors.Is(err, hutch.NotFound) {
+		err = unclear
+	}
+	return p, err
 }
 
-// previewHere is the target of a label of this node.
-func (f *Fleet) previewHere(label string) (hutch.Preview, bool) {
+// previewHere returns the target of a label of this node.
+func (f *Fleet) previewHere(label string) (hutch.Preview, error) {
 	if f.opt.Previews == nil {
-		return hutch.Preview{}, false
+		return hutch.Preview{}, hutch.ErrNoPreview
 	}
 	return f.opt.Previews.Preview(label)
 }
 
-// fetchLabel brings the sandbox of a label to a node, if only the bucket has the sandbox, and reports whether it did.
-func (f *Fleet) fetchLabel(label string) bool {
-	if f.carrier == nil {
-		return false
-	}
+// fetchLabel brings the sandbox of a label to a node, if only the bucket has the sandbox.
+func (f *Fleet) fetchLabel(label string) error {
 	ctx, cancel := context.WithTimeout(f.life, fetchTime)
 	defer cancel()
 	list, err := f.dir.ofLabel(ctx, label)
 	if err != nil {
 		f.log.Warn("look for the sandbox of a preview", "err", err)
-		return false
+		return errNotAnswered
 	}
+	result := error(hutch.ErrNoPreview)
 	for _, h := range list {
 		ports, err := f.carrier.Engine.PortsInStore(ctx, h.Owner, h.ID)
-		if err == nil && slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Label() == label }) {
-			_, _, err = f.find(ctx, h.Name)
-			if err == nil {
-				return true
+		has := slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Label() == label })
+		switch {
+		case errors.Is(err, hutch.NotFound), err == nil && !has: // it is another sandbox with such an id
+			continue
+		case err != nil:
+			result = errNotAnswered
+		default:
+			if _, _, err = f.find(ctx, h.Name); err == nil {
+				return nil
 			}
+			result = errFetching
 		}
-		if err != nil && !errors.Is(err, hutch.NotFound) {
-			f.log.Warn("fetch the sandbox of a preview", "sandbox", h.ID, "err", err)
-		}
+		f.log.Warn("fetch the sandbox of a preview", "sandbox", h.ID, "err", err)
 	}
-	return false
+	return result
 }
 
-// look asks all nodes at once. The first that has the label is kept open.
-func (f *Fleet) look(label string) (hutch.Preview, bool) {
+// look asks all nodes at once. The answer of the first node that has the label is kept open. The error is ErrNoPreview only if
+// all nodes have answered.
+func (f *Fleet) look(label string) (hutch.Preview, error) {
 	others, _ := f.node.others()
 	found := make(chan hutch.Preview, len(others))
-	none := make(chan struct{}, len(others))
+	none := make(chan error, len(others))
 	for _, info := range others {
 		f.background(func(context.Context) {
-			if !f.lookAt(info, label, found) {
-				none <- struct{}{}
+			if err := f.lookAt(info, label, found); err != nil {
+				none <- err
 			}
 		})
 	}
 	limit := time.After(lookTime)
+	result := error(hutch.ErrNoPreview)
 	for range others {
 		select {
 		case p := <-found:
-			return p, true
-		case <-none:
+			return p, nil
+		case err := <-none:
+			if !errors.Is(err, hutch.NotFound) {
+				result = errNotAnswered
+			}
 		case <-limit:
-			return hutch.Preview{}, false
+			return hutch.Preview{}, errNotAnswered
 		}
 	}
-	return hutch.Preview{}, false
+	return hutch.Preview{}, result
 }
 
-// lookAt asks one node, and returns when the answer has ended. It returns false if the node does not have the label.
-func (f *Fleet) lookAt(info NodeInfo, label string, found chan<- hutch.Preview) bool {
+// lookAt asks one node, and returns when the answer has ended. The error is ErrNoPreview if the node does not have the label.
+func (f *Fleet) lookAt(info NodeInfo, label string, found chan<- hutch.Preview) error {
 	p, err := f.peers.of(info)
 	if err != nil {
-		return false
+		return err
 	}
 	life, end := context.WithCancel(f.life)
 	defer end()
 	late := time.AfterFunc(lookTime, end)
 	req, err := http.NewRequestWithContext(life, http.MethodGet, "https://"+info.ID+"."+domain+previewPath+"?"+url.Values{"label": {label}}.Encode(), nil)
 	if err != nil {
-		return false
+		return err
 	}
 	resp, err := p.http.Do(req)
 	if err != nil {
-		return false
+		return err
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	var shown shownPreview
-	if resp.StatusCode != http.StatusOK {
-		return false
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return hutch.ErrNoPreview
+	default:
+		return errNotAnswered
 	}
 	line, err := lines.ReadBytes('\n')
 	if err != nil || json.Unmarshal(line, &shown) != nil || !late.Stop() {
-		return false
+		return errNotAnswered
 	}
 	preview := hutch.Preview{Port: shown.Port, Owner: shown.Owner, Key: shown.Key, Life: life}
 	f.previews.keep(label, remembered{preview, end})
 	defer f.previews.forget(label, life)
 	found <- preview
-	lines.ReadByte() // ends with the port, the node, or this process
-	return true
+	lines.ReadByte() // returns when the port, the node or this process ends
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 // Report is what a node knows of its fleet and of itself.
 type Report struct {
 	Node  string
-	Nodes []hutch.Node  // those that have begun once, by name, as this node read them last
+	Nodes []hutch.Node  // nodes that have started at least once, by name, as this node last read them
 	Lease time.Duration // how long this node serves without another answer of the database; 0 if it does not serve
 
 	Held, Stuck, InBucket int64 // sandboxes of this node
@@ -33,7 +33,7 @@ func (o *Outcomes) add(err error) {
 	}
 }
 
-// Transfer is a way in which a sandbox is carried.
+// Transfer is a kind of transfer of a sandbox or a snapshot.
 type Transfer string
 
 const (
@@ -41,12 +41,15 @@ const (
 	Checkpointed Transfer = "checkpoint"
 	Fetched      Transfer = "fetched" // from the bucket
 	Left         Transfer = "left"    // for another node
+
+	SnapshotSaved   Transfer = "snapshot-saved" // to the bucket
+	SnapshotFetched Transfer = "snapshot-fetched"
 )
 
-// Transfers are all of them.
-var Transfers = []Transfer{Saved, Checkpointed, Fetched, Left}
+// Transfers lists all kinds of transfers.
+var Transfers = []Transfer{Saved, Checkpointed, Fetched, Left, SnapshotSaved, SnapshotFetched}
 
-// Report reports on the fleet. With an error, it lacks only what the database knows.
+// Report reports on the fleet. After an error, only the part of the report that comes from the database is missing.
 func (f *Fleet) Report(ctx context.Context) (Report, error) {
 	r := f.node.report()
 	if f.carrier != nil {
@@ -78,7 +81,7 @@ func (n *node) report() Report {
 	return r
 }
 
-// did counts a transfer.
+// did counts a transfer as succeeded or failed.
 func (c *carrier) did(what Transfer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -24,8 +26,11 @@ type resident struct {
 	waking  map[Name]bool          // sandboxes that are waking: the directory has them as awake before they are
 	leaving map[Name]bool          // removed sandboxes that may still be in the directory
 	coming  map[Name]int           // creates and fetches under way
-	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when they are
+	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when that is done
 	checked time.Time              // when the whole directory was last compared
+
+	counting sync.Mutex // held by the report that counts the snapshots; guards counted
+	counted  int        // the number of snapshots that the directory knows, without a bucket; -1 for unknown
 }
 
 const (
@@ -36,7 +41,7 @@ const (
 )
 
 func newResident(here hutch.Service, f *Fleet) *resident {
-	r := &resident{here: here, f: f, held: map[Name]bool{}, waking: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
+	r := &resident{here: here, f: f, held: map[Name]bool{}, waking: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}, counted: -1}
 	r.Service = wrap.Service{Next: here, Hook: r.around}
 	return r
 }
@@ -70,7 +75,8 @@ func (r *resident) noteAwake(n Name) {
 	}
 }
 
-// markWaking notes that a sandbox is waking, until done is called: report does not free its promise meanwhile.
+// markWaking notes that a sandbox is waking, until done is called. Until then, report does not free the sandbox's
+// promised memory and cores.
 func (r *resident) markWaking(n Name) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +112,7 @@ func (r *resident) drop(n Name) {
 func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	name := nameIn(ctx, req.ID)
 	r.mu.Lock()
-	r.coming[name]++ // from now on report and compare do not free the reservation
+	r.coming[name]++ // until then, report and compare do not free the reservation
 	_, here := r.held[name]
 	freed := r.freeing[name]
 	r.mu.Unlock()
@@ -117,7 +123,13 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	var sb hutch.Sandbox
 	var err error
 	if !here {
+		err = r.refuseIgnoredTaints(ctx, req)
+	}
+	if err == nil && !here {
 		err = r.keepReservation(ctx, name, req)
+	}
+	if err == nil && !r.has(name) { // a sandbox that exists does not need its snapshot
+		err = r.bringNamed(ctx, cmp.Or(req.Snapshot, req.Template))
 	}
 	if err == nil {
 		sb, err = r.here.Create(ctx, req)
@@ -136,14 +148,19 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	}
 	r.mu.Unlock()
 	if err != nil && last {
-		r.free(ctx, name)
+		r.release(ctx, name)
 	}
 	return sb, err
 }
 
-// keepReservation makes sure that the reservation of a sandbox to be created here still exists. If the call took long to arrive, it
-// can have been freed; then it is made again, unless another node has the id now.
+// keepReservation makes sure that the reservation of a sandbox to be created here still exists. If the call took long
+// to arrive, the reservation can have been freed; then it is made again, unless another node has the id now.
 func (r *resident) keepReservation(ctx context.Context, name Name, req hutch.CreateRequest) error {
+	if c := r.f.carrier; c != nil { // the sandbox itself can have come here
+		if err := c.settle(ctx, name); err != nil || r.has(name) {
+			return err
+		}
+	}
 	h, ok, err := r.f.dir.holder(ctx, name)
 	if err != nil {
 		return err
@@ -177,9 +194,15 @@ func (r *resident) Destroy(ctx context.Context, id string, force bool) (hutch.De
 	return receipt, err
 }
 
-// free removes a sandbox that is not here from the directory. If the directory does not answer, report does it later.
-// A create that begins meanwhile waits for the end.
-func (r *resident) free(ctx context.Context, name Name) {
+// free removes a destroyed sandbox from the directory. If the directory does not answer, report does it later. A create
+// of the same id waits until the directory has answered.
+func (r *resident) free(ctx context.Context, name Name) { r.remove(ctx, name, true) }
+
+// release does the same as free for a sandbox that was never created here, as far as this node knows. A sandbox that
+// the bucket has is not removed, but fetched again: it came here, and the answer to arrived was lost.
+func (r *resident) release(ctx context.Context, name Name) { r.remove(ctx, name, false) }
+
+func (r *resident) remove(ctx context.Context, name Name, destroyed bool) {
 	r.mu.Lock()
 	if r.coming[name] > 0 || r.freeing[name] != nil {
 		r.mu.Unlock()
@@ -187,10 +210,15 @@ func (r *resident) free(ctx context.Context, name Name) {
 	}
 	done := make(chan struct{})
 	r.freeing[name] = done
+	_, held := r.held[name]
+	destroyed = destroyed || held || r.leaving[name]
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	gone, err := r.isGone(ctx, name)
+	if err == nil && gone && !destroyed {
+		gone, err = r.fetchAgain(ctx, name)
+	}
 	if err == nil && gone {
 		r.mu.Lock()
 		delete(r.held, name) // another node can take this id as soon as the directory frees it
@@ -210,6 +238,26 @@ func (r *resident) free(ctx context.Context, name Name) {
 	if c := r.f.carrier; c != nil && gone {
 		c.forget(name)
 	}
+}
+
+// fetchAgain makes this node fetch a sandbox that should be here. gone is true for a sandbox that the bucket does not have.
+func (r *resident) fetchAgain(ctx context.Context, name Name) (gone bool, err error) {
+	if r.f.carrier == nil {
+		return true, nil
+	}
+	if err := r.f.carrier.settle(ctx, name); err != nil || r.has(name) {
+		return false, err
+	}
+	err = r.f.dir.fetchAgain(ctx, r.f.node.info.ID, name)
+	switch {
+	case errors.Is(err, errMoved):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	r.f.carrier.setKey(name, "") // the object stays: it is the sandbox's only copy
+	r.f.log.Warn("a sandbox that should be on this node is not here: it is fetched from the bucket again", "sandbox", name.ID)
+	return false, nil
 }
 
 func (r *resident) isGone(ctx context.Context, name Name) (bool, error) {
@@ -256,7 +304,7 @@ func (r *resident) adopt(ctx context.Context, list []hutch.Sandbox) error {
 func entryOf(sb hutch.Sandbox) entry {
 	return entry{
 		Name: Name{sb.Owner, sb.ID}, Memory: int64(sb.Limits.Memory), CPU: sb.Limits.CPU, Awake: isAwake(sb.Status),
-		About: About{Image: sb.Image, Runtime: sb.Runtime, Labels: sb.Labels, Limits: sb.Limits},
+		About: About{Image: sb.Image, Runtime: sb.Runtime, Labels: sb.Labels, Limits: sb.Limits, NodeSelector: sb.NodeSelector, Tolerations: sb.Tolerations},
 	}
 }
 
@@ -277,15 +325,28 @@ func (r *resident) all(ctx context.Context) ([]hutch.Sandbox, error) {
 	return r.here.Sandboxes(caller.With(ctx, caller.Caller{}), hutch.Filter{Brief: true})
 }
 
-// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and those that fell asleep
-// or woke. It makes no query when nothing has changed.
+// compareAwake returns the names of the listed sandboxes, and those that fell asleep or woke since they were known.
+func compareAwake(list []hutch.Sandbox, known, waking map[Name]bool) (here map[Name]bool, changed []entry) {
+	here = map[Name]bool{}
+	for _, sb := range list {
+		e := entryOf(sb)
+		here[e.Name] = true
+		if was, ok := known[e.Name]; ok && was != e.Awake && (e.Awake || !waking[e.Name]) {
+			changed = append(changed, e)
+		}
+	}
+	return here, changed
+}
+
+// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and sandboxes that fell
+// asleep or woke. It makes no query when nothing has changed.
 func (r *resident) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	known := r.known()
 	r.mu.Lock()
 	left := slices.Collect(maps.Keys(r.leaving))
-	waking := maps.Clone(r.waking) // such a sandbox can be awake when its entry in the list is read, or later
+	waking := maps.Clone(r.waking) // in the list below, a waking sandbox can be awake already or not yet
 	compare := time.Since(r.checked) > compareEvery
 	if compare {
 		r.checked = time.Now()
@@ -299,15 +360,7 @@ func (r *resident) report(ctx context.Context) {
 	r.mu.Lock()
 	maps.Copy(waking, r.waking)
 	r.mu.Unlock()
-	here := map[Name]bool{}
-	var changed []entry
-	for _, sb := range list {
-		e := entryOf(sb)
-		here[e.Name] = true
-		if was, ok := known[e.Name]; ok && was != e.Awake && (e.Awake || !waking[e.Name]) {
-			changed = append(changed, e)
-		}
-	}
+	here, changed := compareAwake(list, known, waking)
 	for n := range known {
 		if !here[n] {
 			left = append(left, n)
@@ -333,8 +386,10 @@ func (r *resident) report(ctx context.Context) {
 	if c := r.f.carrier; c != nil {
 		r.f.background(func(ctx context.Context) { c.round(ctx, list) })
 		r.f.background(func(ctx context.Context) { c.saveAwake(ctx, list) })
+		r.f.background(c.snapshotRound)
 		return
 	}
+	r.countSnapshots(ctx)
 	if self, _ := r.f.node.find(r.f.node.info.ID); self.State == hutch.NodeDraining {
 		if err := r.f.dir.recordAllStay(ctx, self.ID, "the fleet has no bucket: start all nodes with --fleet-bucket, or wait until its owner destroys it"); err != nil {
 			r.f.log.Warn("the fleet's directory was not told why sandboxes stay", "err", err)
@@ -342,16 +397,38 @@ func (r *resident) report(ctx context.Context) {
 	}
 }
 
+// countSnapshots sends the directory the number of snapshots here, if it has changed. Several reports can run at once;
+// one of them counts.
+func (r *resident) countSnapshots(ctx context.Context) {
+	if !r.counting.TryLock() {
+		return
+	}
+	defer r.counting.Unlock()
+	list, err := r.here.Snapshots(caller.With(ctx, caller.Caller{}))
+	if err == nil && len(list) != r.counted {
+		if err = r.f.dir.countSnapshots(ctx, r.f.node.info.ID, len(list)); err == nil {
+			r.counted = len(list)
+		}
+	}
+	if err != nil {
+		r.f.log.Warn("the fleet's directory was not told how many snapshots are here", "err", err)
+	}
+}
+
 // compare removes sandboxes from the directory that are not here: their create never arrived, or its answer was lost.
+// Those that the bucket has are fetched again, and those whose images are bad are written again.
 func (r *resident) compare(ctx context.Context, here map[Name]bool) {
 	list, err := r.f.dir.forgotten(ctx, r.f.node.info.ID, comeTime)
+	if c := r.f.carrier; c != nil && err == nil {
+		err = c.sendBadAgain(ctx)
+	}
 	if err != nil {
 		r.f.log.Warn("the fleet's directory could not be compared with this node", "err", err)
 		return
 	}
 	for _, n := range list {
 		if !here[n] {
-			r.free(ctx, n)
+			r.release(ctx, n)
 		}
 	}
 }

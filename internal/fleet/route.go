@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// nameIn is the directory's name of a caller's sandbox.
+// nameIn returns the directory's name of a caller's sandbox.
 func nameIn(ctx context.Context, id string) Name {
 	o, _ := caller.OwnerOf(ctx)
 	return Name{o.ID, id}
@@ -24,7 +24,7 @@ func (f *Fleet) route(ctx context.Context, c verb.Call, _ any, run func(context.
 	})
 }
 
-// lead makes a call here, or on another node with the context that there returns.
+// lead makes a call on the node of its sandbox: here, or on another node with the context that there returns.
 func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context) error, there func(context.Context, *peer) context.Context) error {
 	if err := f.node.serving(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 	}
 	name := nameIn(ctx, c.Sandbox)
 	if c.Verb == "Destroy" {
-		f.forget(name) // a node reports a sandbox that it lacks as destroyed
+		f.forget(name) // a node that lacks the sandbox reports it as destroyed
 	}
 	for again := true; ; again = false {
 		p, remembered, err := f.locate(ctx, name)
@@ -63,14 +63,14 @@ func notReached(err error) bool {
 	return ok
 }
 
-// isMissing reports whether a node does not have the sandbox.
+// isMissing reports whether an error says that the node does not have the sandbox.
 func isMissing(err error) bool {
 	return hutch.KindOf(err) == hutch.NotFound && hutch.AsError(err).Data[string(hutch.AboutSandbox)] != nil
 }
 
 // sendsMore reports whether a call reads a stream of its caller, so that it cannot be repeated.
 func sendsMore(c verb.Call) bool {
-	if c.Verb == "Input" { // its stream is not in the record
+	if c.Verb == "Input" { // the record of the call does not show its stream
 		return true
 	}
 	switch req := c.Request.(type) {
@@ -95,7 +95,7 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 		if p, err = f.peer(at); err == nil {
 			return p, true, nil
 		}
-		f.forget(name) // another node may have it now
+		f.forget(name) // another node may have the sandbox now
 	}
 	h, ok, err := f.find(ctx, name)
 	if err != nil || !ok || h.Node == f.node.info.ID {
@@ -203,7 +203,7 @@ func (f *Fleet) nodeOf(node string) (hutch.Service, error) {
 	return f.peer(node)
 }
 
-// lost is the error for a sandbox on a node that is away.
+// lost returns the error for a sandbox on a node that is away.
 func lost(node string) error {
 	return hutch.Errorf(hutch.Unavailable, "the node %s, which this sandbox is on, is away: its sandboxes are back when it is; if it never will be, an administrator frees their ids with `hutch node rm %s`", node, node).With("node", node)
 }

@@ -234,6 +234,9 @@ func (e *memoryEngine) Sandboxes(ctx context.Context, filter hutch.Filter) (list
 	return slices.Collect(maps.Values(e.boxes)), nil
 }
 
+// Snapshots implements hutch.Service: there are none.
+func (e *memoryEngine) Snapshots(context.Context) ([]hutch.Snapshot, error) { return nil, nil }
+
 func (e *memoryEngine) setAll(s hutch.Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -27,6 +27,7 @@ type principal struct {
 	Scopes          []hutch.Scope
 	Limits          hutch.TokenLimits
 	Network         *hutch.Network
+	Registries      []string
 	Metadata        string
 	Expires         time.Time
 }
@@ -35,7 +36,7 @@ type principal struct {
 func sealCaller(c caller.Caller) (string, error) {
 	p := sentCaller{Owner: c.Owner, OwnOnly: c.OwnOnly, Origin: c.Origin, Trace: c.Trace}
 	if who := c.Principal; who != nil {
-		p.Principal = &principal{who.ID, who.Name, who.Owner, who.Scopes, who.Limits, who.Network, who.Metadata, who.Expires}
+		p.Principal = &principal{who.ID, who.Name, who.Owner, who.Scopes, who.Limits, who.Network, who.Registries, who.Metadata, who.Expires}
 	}
 	b, err := json.Marshal(p)
 	return base64.RawURLEncoding.EncodeToString(b), err
@@ -53,7 +54,7 @@ func openCaller(text string) (c caller.Caller, err error) {
 	}
 	c = caller.Caller{Owner: p.Owner, OwnOnly: p.OwnOnly, Origin: p.Origin, Trace: p.Trace}
 	if who := p.Principal; who != nil {
-		c.Principal = &caller.Principal{ID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, Network: who.Network, Metadata: who.Metadata, Expires: who.Expires}
+		c.Principal = &caller.Principal{ID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, Network: who.Network, Registries: who.Registries, Metadata: who.Metadata, Expires: who.Expires}
 	}
 	return c, nil
 }

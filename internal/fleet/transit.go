@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,13 +16,17 @@ import (
 
 // Sandboxes that travel, in the directory. A row of fleet_holders has an image while the sandbox sleeps and the bucket
 // has its present state. Here is false while only the bucket has it: node is then the node that is to fetch it. In
-// addition, it can have a checkpoint, an image of an earlier state, which becomes the image when its node has been away
-// for some time.
+// addition, the row can have a checkpoint: an image of an earlier state, which becomes the sandbox's image when its
+// node has been away for some time.
 //
-//	awake ── sleeps, image written ──► image ── handOver, or take from a dead node ──► image, not here
-//	  ▲     the node is away, checkpoint │  ▲                                                ▲│
-//	  │ ────────────────── take ─────────┼──┼────────────────────────────────────────────────┘│
-//	  └──────────── waking ──────────────┘  └───────────────────── arrived ───────────────────┘
+//	awake ── sleeps, image written ──► image ── handOver ──► image, not here
+//	  ▲                                │  ▲                         │
+//	  └──────────── waking ────────────┘  └──────── arrived ────────┘
+//
+// While a node is dead, its row can name a fetcher: another node, which reads the image or the checkpoint. The row
+// names the fetcher as the node only in arrived, when it has read all of it and the dead node is still dead. A node
+// that returns before that has its sandbox as before, so a bad object in the bucket costs no sandbox whose files are on
+// a disk.
 //
 // Each arrow is one statement whose condition names the node that has the sandbox before. So a statement of a second
 // node, such as one that was considered dead, changes no row, which tells that node that it no longer has the sandbox.
@@ -37,10 +40,14 @@ DO $$ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'fleet_holders'::regclass AND attname = 'checkpoint') THEN
 		ALTER TABLE fleet_holders ADD COLUMN checkpoint jsonb;
 	END IF;
+	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'fleet_holders'::regclass AND attname = 'fetcher') THEN
+		ALTER TABLE fleet_holders ADD COLUMN fetcher text NOT NULL DEFAULT '';
+	END IF;
 END $$`
 
-// isLong is a condition on the node of fleet_holders h: it has been away so long that its sandboxes continue from their checkpoints
-// elsewhere. That is longer than the restart of a server, which ends none of them.
+// isLong is a condition on the node of fleet_holders h: it has been away so long that its sandboxes continue from their
+// checkpoints elsewhere. That is longer than the restart of a server takes, because a restart does not end its
+// sandboxes.
 const isLong = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lease_until < now() - interval '1 minute')`
 
 // isAlive is a condition on the node of fleet_holders h.
@@ -49,7 +56,7 @@ const isAlive = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lea
 // isAway is a condition on fleet_holders h: only the bucket has the sandbox.
 const isAway = `(NOT h.here OR NOT ` + isAlive + ` AND (h.image IS NOT NULL AND NOT h.awake OR h.image IS NULL AND h.checkpoint IS NOT NULL AND ` + isLong + `))`
 
-// errMoved is the error for a node that acts on a sandbox that another node has now.
+// errMoved is the error for a node that acts on a sandbox that another node has now, or has again.
 var errMoved = hutch.Errorf(hutch.Unavailable, "the sandbox was taken over by another node while this one was away: try again")
 
 // setMachine notes the properties of a node that decide which images can wake there.
@@ -67,21 +74,21 @@ func (d *Directory) keep(ctx context.Context, node string, name Name, img travel
 	if err != nil {
 		return err
 	}
-	tag, err := d.db.Exec(ctx, "UPDATE fleet_holders SET image = $4, checkpoint = NULL WHERE owner = $1 AND id = $2 AND node = $3 AND here", name.Owner, name.ID, node, text)
+	tag, err := d.db.Exec(ctx, "UPDATE fleet_holders SET image = $4, checkpoint = NULL, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here", name.Owner, name.ID, node, text)
 	if err == nil && tag.RowsAffected() == 0 {
 		return errMoved
 	}
 	return databaseError(err)
 }
 
-// keepCheckpoint records a checkpoint of a sandbox on a node, and replaces the one with the key over, "" for none.
-// Since says when the sandbox was placed: a later one can have its name.
+// keepCheckpoint records a checkpoint of a sandbox on a node, and replaces the checkpoint with the key over, "" for
+// none. since says when the sandbox was placed, because a later sandbox can have the same name.
 func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, since time.Time, over string, img travel.Image) error {
 	text, err := json.Marshal(img)
 	if err != nil {
 		return err
 	}
-	tag, err := d.db.Exec(ctx, "UPDATE fleet_holders SET checkpoint = $4 WHERE owner = $1 AND id = $2 AND node = $3 AND here AND awake AND placed = $5 AND coalesce(checkpoint->>'key', '') = $6",
+	tag, err := d.db.Exec(ctx, "UPDATE fleet_holders SET checkpoint = $4, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here AND awake AND placed = $5 AND coalesce(checkpoint->>'key', '') = $6",
 		name.Owner, name.ID, node, text, since, over)
 	if err == nil && tag.RowsAffected() == 0 {
 		return errMoved
@@ -100,8 +107,9 @@ func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string,
 	return keys, databaseError(err)
 }
 
-// waking promises a sandbox on a node, which is about to wake, its memory and cores; the error is isFull if the node has no room. Its image is then out
-// of date; with checkpoints, the image is one. It returns the key of the image.
+// waking reserves the promised memory and cores for a sandbox that is about to wake on its node. isFull is true for the
+// error if the node has no room. The sandbox's image is then out of date; with checkpoints, it is kept as a checkpoint.
+// waking returns the key of the image.
 func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoints bool) (old string, err error) {
 	err = d.change(ctx, node, func(tx pgx.Tx) error {
 		var at string
@@ -122,7 +130,7 @@ func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoi
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `UPDATE fleet_holders SET awake = true, image = NULL, stays = '', checkpoint =
+		_, err = tx.Exec(ctx, `UPDATE fleet_holders SET awake = true, image = NULL, stays = '', fetcher = '', checkpoint =
 			CASE WHEN $3 THEN coalesce(image || jsonb_build_object('checkpoint', now()), checkpoint) END WHERE owner = $1 AND id = $2`, name.Owner, name.ID, checkpoints)
 		return err
 	})
@@ -160,23 +168,18 @@ func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch
 		With("limit", roomOfNode).With("retryAfter", 5)
 }
 
-// transit runs a statement that moves one sandbox, and then gives its record in the store to a node, or to none.
-func (d *Directory) transit(ctx context.Context, name Name, recordTo, statement string, args ...any) error {
+// transit runs a statement that moves one sandbox, and then gives its record in the store to no node.
+func (d *Directory) transit(ctx context.Context, name Name, statement string, args ...any) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, statement, append([]any{name.Owner, name.ID}, args...)...)
-		if err != nil {
+		if err := changeRow(ctx, tx, statement, append([]any{name.Owner, name.ID}, args...)...); err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			return errMoved
-		}
-		return giveRecord(ctx, tx, name, recordTo)
+		return giveRecord(ctx, tx, name, "")
 	}))
 }
 
 func giveRecord(ctx context.Context, tx pgx.Tx, name Name, node string) error {
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass('hutch.sandboxes') IS NOT NULL").Scan(&there); err != nil || !there {
+	if there, err := hasRecords(ctx, tx); err != nil || !there {
 		return err
 	}
 	_, err := tx.Exec(ctx, "UPDATE hutch.sandboxes SET node = $3 WHERE owner = $1 AND sandbox = $2", name.Owner, name.ID, node)
@@ -185,46 +188,92 @@ func giveRecord(ctx context.Context, tx pgx.Tx, name Name, node string) error {
 
 // handOver assigns a sandbox that is in the bucket to another node, which fetches it.
 func (d *Directory) handOver(ctx context.Context, from string, h Holder, to string) error {
-	return d.transit(ctx, h.Name, "", `UPDATE fleet_holders h SET node = $5, here = false, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here
+	return d.transit(ctx, h.Name, `UPDATE fleet_holders h SET node = $5, here = false, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here
 		AND NOT awake AND image->>'key' = $4 AND EXISTS (SELECT FROM fleet_nodes WHERE id = $5)`, from, h.Image.Key, to)
 }
 
-// take assigns to a node a sandbox of a dead node that is in the bucket. If several nodes try at once, the condition on
-// h.node decides: PostgreSQL reads the row that it waited for again, but not other tables.
-func (d *Directory) take(ctx context.Context, h Holder, to string) error {
-	if h.Image == nil {
-		return d.takeCheckpoint(ctx, h, to)
-	}
-	return d.transit(ctx, h.Name, "", `UPDATE fleet_holders h SET node = $4, here = false, stays = '' WHERE owner = $1 AND id = $2
-		AND NOT awake AND image->>'key' = $3 AND h.node = $5 AND NOT `+isAlive+` AND EXISTS (SELECT FROM fleet_nodes WHERE id = $4)`, h.Image.Key, to, h.Node)
+// claim makes a live node the fetcher of a sandbox whose node is dead. If several nodes claim at once, one succeeds, and
+// the others get errMoved.
+func (d *Directory) claim(ctx context.Context, h Holder, to string) error {
+	return databaseError(changeRow(ctx, d.db, `UPDATE fleet_holders h SET fetcher = $3 WHERE owner = $1 AND id = $2 AND node = $4 AND here AND fetcher = $5
+		AND `+isAway+` AND coalesce(image, checkpoint)->>'key' = $6 AND EXISTS (SELECT FROM fleet_nodes WHERE id = $3)`, h.Owner, h.ID, to, h.Node, h.Fetcher, h.inBucket().Key))
 }
 
-// takeCheckpoint is take for a sandbox that continues from its checkpoint. Its node reserves nothing for it from then
-// on.
-func (d *Directory) takeCheckpoint(ctx context.Context, h Holder, to string) error {
+// dropClaim ends the claim of a node that could not fetch a sandbox.
+func (d *Directory) dropClaim(ctx context.Context, name Name, fetcher string) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET fetcher = '' WHERE owner = $1 AND id = $2 AND fetcher = $3", name.Owner, name.ID, fetcher)
+	return databaseError(err)
+}
+
+// dropClaims ends the claims to the sandboxes of a node that is back.
+func (d *Directory) dropClaims(ctx context.Context, node string) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET fetcher = '' WHERE node = $1 AND fetcher <> ''", node)
+	return databaseError(err)
+}
+
+// dropOwnClaims ends the claims of a node that begins.
+func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET fetcher = '' WHERE fetcher = $1", fetcher)
+	return databaseError(err)
+}
+
+// take assigns a sandbox that is on no node to another node, because the node that was to fetch it is dead. If several
+// nodes try at once, the condition on h.node decides: PostgreSQL reads the row that it waited for again, but not other
+// tables.
+func (d *Directory) take(ctx context.Context, h Holder, to string) error {
+	return d.transit(ctx, h.Name, `UPDATE fleet_holders h SET node = $4, stays = '' WHERE owner = $1 AND id = $2
+		AND NOT here AND image->>'key' = $3 AND h.node = $5 AND NOT `+isAlive+` AND EXISTS (SELECT FROM fleet_nodes WHERE id = $4)`, h.Image.Key, to, h.Node)
+}
+
+// arrived records that a node has fetched a sandbox. A node takes the sandbox of a dead node over with this. A second
+// call changes nothing and succeeds.
+func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
+	// change locks the row of the dead node, so that node cannot renew its lease meanwhile; and the dead node reserves
+	// nothing for the sandbox from then on.
 	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `UPDATE fleet_holders h SET node = $4, here = false, stays = '', awake = false, image = checkpoint, checkpoint = NULL WHERE owner = $1 AND id = $2
-			AND image IS NULL AND checkpoint->>'key' = $3 AND h.node = $5 AND `+isLong+` AND EXISTS (SELECT FROM fleet_nodes WHERE id = $4)`,
-			h.Owner, h.ID, h.Checkpoint.Key, to, h.Node)
+		err := changeRow(ctx, tx, `UPDATE fleet_holders h SET node = $3, here = true, fetcher = '', stays = '', awake = false,
+				image = coalesce(image, checkpoint), checkpoint = CASE WHEN image IS NOT NULL THEN checkpoint END
+			WHERE owner = $1 AND id = $2 AND coalesce(image, checkpoint)->>'key' = $4 AND (node = $3 OR node = $5 AND fetcher = $3 AND here AND `+isAway+`)`,
+			h.Owner, h.ID, at, h.inBucket().Key, h.Node)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			return errMoved
-		}
-		return giveRecord(ctx, tx, h.Name, "")
+		return giveRecord(ctx, tx, h.Name, at)
 	})
 }
 
-// arrived records that a node has fetched a sandbox. A second call changes nothing and succeeds.
-func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
-	return d.transit(ctx, h.Name, at, `UPDATE fleet_holders SET here = true, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND image->>'key' = $4`, at, h.Image.Key)
+// fetchAgain makes a node fetch a sandbox that the directory has as asleep there, and that the node does not have. It
+// returns errMoved for a sandbox without an image, and for one without a record in the store: that one was destroyed.
+func (d *Directory) fetchAgain(ctx context.Context, node string, name Name) error {
+	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+		if there, err := hasRecords(ctx, tx); err != nil || !there {
+			return cmp.Or(err, error(errMoved))
+		}
+		err := changeRow(ctx, tx, "UPDATE fleet_holders SET here = false, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here AND NOT awake AND image IS NOT NULL",
+			name.Owner, name.ID, node)
+		if err != nil {
+			return err
+		}
+		return changeRow(ctx, tx, "UPDATE hutch.sandboxes SET node = '' WHERE owner = $1 AND sandbox = $2 AND node = $3", name.Owner, name.ID, node)
+	}))
 }
 
 // recordStay records why a sandbox cannot leave its node.
 func (d *Directory) recordStay(ctx context.Context, node string, name Name, why string) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $4 WHERE owner = $1 AND id = $2 AND node = $3", name.Owner, name.ID, node, why)
 	return databaseError(err)
+}
+
+// recordLost records why the image of a sandbox that a node has read cannot wake, unless the sandbox has another image
+// now.
+func (d *Directory) recordLost(ctx context.Context, h Holder, why string) error {
+	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $4 WHERE owner = $1 AND id = $2 AND node = $3 AND coalesce(image, checkpoint)->>'key' = $5", h.Owner, h.ID, h.Node, why, h.inBucket().Key)
+	return databaseError(err)
+}
+
+// staying lists the sandboxes on a node that have a reason to stay there.
+func (d *Directory) staying(ctx context.Context, node string) ([]Holder, error) {
+	return d.holders(ctx, "h.node = $1 AND h.here AND h.stays <> ''", node)
 }
 
 // recordAllStay notes why no sandbox can leave a node.
@@ -238,9 +287,18 @@ func (d *Directory) toFetch(ctx context.Context, node string) ([]Holder, error) 
 	return d.holders(ctx, "h.node = $1 AND NOT h.here AND h.stays = ''", node)
 }
 
-// abandon removes a sandbox that is on no live node, and gives its record to a node that removes it too.
+// abandon removes a sandbox that is on no live node, and gives its record to a node that removes it too. The sandbox
+// slept, or it can continue from its checkpoint.
 func (d *Directory) abandon(ctx context.Context, h Holder, recordTo string) error {
-	return d.transit(ctx, h.Name, recordTo, "DELETE FROM fleet_holders h WHERE owner = $1 AND id = $2 AND placed = $3 AND node = $4 AND (NOT here OR NOT awake AND NOT "+isAlive+")", h.Placed, h.Node)
+	// change locks the row of the dead node, so that node cannot renew its lease meanwhile.
+	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
+		err := changeRow(ctx, tx, "DELETE FROM fleet_holders h WHERE owner = $1 AND id = $2 AND placed = $3 AND node = $4 AND (NOT awake AND NOT "+isAlive+" OR "+isAway+")",
+			h.Owner, h.ID, h.Placed, h.Node)
+		if err != nil {
+			return err
+		}
+		return giveRecord(ctx, tx, h.Name, recordTo)
+	})
 }
 
 // orphans lists the sandboxes in the bucket whose nodes have been dead for a while: sleeping ones, and those that
@@ -261,12 +319,14 @@ func (d *Directory) holders(ctx context.Context, condition string, args ...any) 
 
 // images lists the keys of all images.
 func (d *Directory) images(ctx context.Context) (map[string]bool, error) {
-	return d.set(ctx, "SELECT i->>'key' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i IS NOT NULL")
+	return d.set(ctx, `SELECT i->>'key' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i IS NOT NULL
+		UNION ALL SELECT image->>'key' FROM fleet_snapshots WHERE image IS NOT NULL`)
 }
 
 // builds lists the builds that images need, and those of the nodes.
 func (d *Directory) builds(ctx context.Context) (map[string]bool, error) {
 	return d.set(ctx, `SELECT i->'needs'->>'build' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i->'needs'->>'build' IS NOT NULL
+		UNION SELECT image->'needs'->>'build' FROM fleet_snapshots WHERE image->'needs'->>'build' IS NOT NULL
 		UNION SELECT b.value FROM fleet_nodes, json_each_text((machine->'builds')::json) b WHERE machine->'builds' IS NOT NULL`)
 }
 
@@ -281,49 +341,4 @@ func (d *Directory) set(ctx context.Context, query string) (map[string]bool, err
 		all[key] = true
 	}
 	return all, databaseError(err)
-}
-
-// nodeForWake returns a node on which an image can wake: first if it fits, else the node with the smallest promises. It is not the node not; "" excludes
-// none.
-func (d *Directory) nodeForWake(ctx context.Context, h Holder, first, not string) (string, error) {
-	rows, err := d.db.Query(ctx, `
-		SELECT n.id, n.machine, n.promised_memory + h.memory <= n.memory AND n.promised_cpu + h.cpu <= n.cpu AND n.promised < n.most
-		FROM fleet_nodes n, fleet_holders h WHERE h.owner = $1 AND h.id = $2 AND n.state = 'ready' AND n.lease_until > now() AND n.id <> $4
-		ORDER BY n.id <> $3, greatest(n.promised_memory::float8 / greatest(n.memory, 1), n.promised_cpu / greatest(n.cpu, 0.001)), n.id`, h.Owner, h.ID, first, not)
-	if err != nil {
-		return "", databaseError(err)
-	}
-	var id string
-	var text []byte
-	var roomy bool
-	var chosen string
-	var why []string
-	_, err = pgx.ForEachRow(rows, []any{&id, &text, &roomy}, func() error {
-		var m travel.Machine
-		if err := json.Unmarshal(text, &m); err != nil {
-			return err
-		}
-		lacks := m.Lacks(h.inBucket().Needs)
-		switch {
-		case m.Builds == nil:
-			why = append(why, id+": it has no --fleet-bucket")
-		case lacks != nil:
-			why = append(why, fmt.Sprintf("%s: %v", id, lacks))
-		case !roomy:
-			why = append(why, id+": it has no room")
-		default:
-			chosen = cmp.Or(chosen, id)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", databaseError(err)
-	}
-	if chosen == "" {
-		if why == nil {
-			why = []string{"no other node is ready"}
-		}
-		return "", hutch.Errorf(hutch.Unavailable, "no node can wake the sandbox %q, which stays in the bucket: %s", h.ID, strings.Join(why, "; ")).With("limit", "nodes for the sandbox")
-	}
-	return chosen, nil
 }

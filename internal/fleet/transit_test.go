@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,15 +15,17 @@ import (
 )
 
 // asleep places a sandbox, and notes that the bucket has it.
-func asleep(t *testing.T, d *Directory, id string) Holder {
+func asleep(t *testing.T, d *Directory, id string) Holder { return asleepOf(t, d, at(id)) }
+
+func asleepOf(t *testing.T, d *Directory, p placement) Holder {
 	t.Helper()
-	node, _, err := d.place(t.Context(), at(id))
-	name := Name{ID: id}
+	node, _, err := d.place(t.Context(), p)
+	name := p.Name
 	if err == nil {
 		err = d.awake(t.Context(), node, []entry{{Name: name}})
 	}
 	if err == nil {
-		err = d.keep(t.Context(), node, name, travel.Image{Key: "key of " + id, Needs: travel.Needs{Runtime: "native"}})
+		err = d.keep(t.Context(), node, name, travel.Image{Key: "key of " + name.ID, Needs: travel.Needs{Runtime: "native"}})
 	}
 	h, ok, failed := d.holder(t.Context(), name)
 	if err = errors.Join(err, failed); err != nil || !ok || h.Image == nil {
@@ -47,14 +50,22 @@ func live(t *testing.T, d *Directory) *Directory {
 	return d
 }
 
+// takeOver makes a node fetch a sandbox of a dead node, and take it over.
+func takeOver(t *testing.T, d *Directory, h Holder, to string) error {
+	if err := d.claim(t.Context(), h, to); err != nil {
+		return err
+	}
+	return d.arrived(t.Context(), h, to)
+}
+
 // TestTransit: if several nodes race for a sleeping sandbox, one gets it, and all others know that they did not.
 func TestTransit(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 5, 100))
 	for i := range 20 {
 		h := asleep(t, d, fmt.Sprintf("sb-%d", i))
-		if err := d.take(t.Context(), h, "n0"); !errors.Is(err, errMoved) {
-			t.Fatalf("taken from a node that lives: %v", err)
+		if err := d.claim(t.Context(), h, "n0"); !errors.Is(err, errMoved) {
+			t.Fatalf("claimed from a node that lives: %v", err)
 		}
 		die(t, d, h.Node)
 		var mu sync.Mutex
@@ -75,7 +86,7 @@ func TestTransit(t *testing.T) {
 		race(h.Node+" wakes it", func() error { _, err := d.waking(t.Context(), h.Node, h.Name, false); return err })
 		for n := range 5 {
 			if to := fmt.Sprintf("n%d", n); to != h.Node {
-				race(to, func() error { return d.take(t.Context(), h, to) })
+				race(to, func() error { return takeOver(t, d, h, to) })
 			}
 		}
 		all.Wait()
@@ -86,7 +97,7 @@ func TestTransit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now.Awake != strings.Contains(won[0], "wakes") || now.Here != now.Awake || !now.Awake && now.Node != won[0] {
+		if now.Awake != strings.Contains(won[0], "wakes") || !now.Here || now.Fetcher != "" || !now.Awake && now.Node != won[0] {
 			t.Errorf("%s won, and the directory has %+v", won[0], now)
 		}
 		if !now.Awake {
@@ -123,7 +134,7 @@ func TestWokenIsPast(t *testing.T) {
 	}
 	die(t, d, h.Node)
 	for _, to := range []string{"n0", "n1"} {
-		if err := d.take(t.Context(), h, to); !errors.Is(err, errMoved) {
+		if err := takeOver(t, d, h, to); !errors.Is(err, errMoved) {
 			t.Errorf("%s takes the past: %v", to, err)
 		}
 	}
@@ -145,9 +156,8 @@ func TestOnlyInBucket(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
 	h := asleep(t, d, "sb")
-	die(t, d, h.Node)
 	to := map[string]string{"n0": "n1", "n1": "n0"}[h.Node]
-	err := d.take(t.Context(), h, to)
+	err := d.handOver(t.Context(), h.Node, h, to)
 	if err == nil {
 		err = d.free(t.Context(), to, h.Name)
 	}
@@ -160,6 +170,213 @@ func TestOnlyInBucket(t *testing.T) {
 	now, ok, err := d.holder(t.Context(), h.Name)
 	if err != nil || !ok || now.Node != to || now.Here || now.Awake || now.Image == nil {
 		t.Errorf("%+v %v %v", now, ok, err)
+	}
+	// If that node dies, another one is to fetch it.
+	if err := d.take(t.Context(), now, h.Node); !errors.Is(err, errMoved) {
+		t.Errorf("taken from a node that lives: %v", err)
+	}
+	die(t, d, to)
+	if err := d.take(t.Context(), now, h.Node); err != nil {
+		t.Error(err)
+	}
+	if list, err := d.toFetch(t.Context(), h.Node); err != nil || len(list) != 1 {
+		t.Errorf("to be fetched: %+v %v", list, err)
+	}
+}
+
+// TestReturnsInTime: a node has its sandbox as before if it returns before another node has read the whole image.
+func TestReturnsInTime(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 3, 100))
+	h := asleep(t, d, "sb")
+	others := slices.DeleteFunc([]string{"n0", "n1", "n2"}, func(n string) bool { return n == h.Node })
+	find := func() Holder {
+		t.Helper()
+		now, ok, err := d.holder(t.Context(), h.Name)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return now
+	}
+	die(t, d, h.Node)
+	if err := d.claim(t.Context(), h, others[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.claim(t.Context(), h, others[1]); !errors.Is(err, errMoved) {
+		t.Errorf("claimed twice: %v", err)
+	}
+	now := find()
+	if now.Node != h.Node || !now.Here || !now.Away || !now.comesTo(others[0]) || now.comesTo(others[1]) || now.comesTo(h.Node) {
+		t.Errorf("while it is fetched: %+v", now)
+	}
+	if err := d.arrived(t.Context(), now, others[1]); !errors.Is(err, errMoved) {
+		t.Errorf("it came to a node that has not claimed it: %v", err)
+	}
+	live(t, d)
+	if err := d.arrived(t.Context(), now, others[0]); !errors.Is(err, errMoved) {
+		t.Errorf("taken over from a node that is back: %v", err)
+	}
+	if now = find(); now.Node != h.Node || now.Away || now.comesTo(others[0]) {
+		t.Errorf("its node is back: %+v", now)
+	}
+	if err := d.dropClaims(t.Context(), h.Node); err != nil {
+		t.Fatal(err)
+	}
+	die(t, d, h.Node)
+	if err := d.arrived(t.Context(), now, others[0]); !errors.Is(err, errMoved) {
+		t.Errorf("taken over after its node was back: %v", err)
+	}
+	// A node that dies while it fetches leaves the rest to another one.
+	if err := d.claim(t.Context(), find(), others[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.claim(t.Context(), find(), others[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.arrived(t.Context(), find(), others[1]); err != nil {
+		t.Fatal(err)
+	}
+	if now = find(); now.Node != others[1] || !now.Here || now.Fetcher != "" || now.Image == nil || now.Image.Key != h.Image.Key {
+		t.Errorf("afterwards: %+v", now)
+	}
+}
+
+// claimer is a carrier on n0 that can be asked to fetch.
+func claimer(t *testing.T, d *Directory) *carrier {
+	t.Helper()
+	f, _ := wakingOn(t, d)
+	f.carrier = newCarrier(Travel{Engine: sleeper{}}, f.resident)
+	return f.carrier
+}
+
+// sleeper is an engine that has nothing.
+type sleeper struct{ Sleepers }
+
+func (sleeper) Arrivals() ([]travel.Arrival, error) { return nil, nil }
+func (sleeper) CameAwake() []travel.Arrival         { return nil }
+
+func (sleeper) Machine(context.Context) travel.Machine {
+	return travel.Machine{Builds: map[string]string{"native": ""}, Claims: true}
+}
+
+// claimedSandbox is a sandbox of a dead node, which n0 is to fetch.
+func claimedSandbox(t *testing.T, d *Directory) Holder {
+	t.Helper()
+	p := at("sb")
+	p.Only = []string{"n1"}
+	h := asleepOf(t, d, p)
+	die(t, d, h.Node)
+	if err := d.claim(t.Context(), h, "n0"); err != nil {
+		t.Fatal(err)
+	}
+	h, _, err := d.holder(t.Context(), h.Name)
+	if err != nil || h.Fetcher != "n0" {
+		t.Fatal(h, err)
+	}
+	return h
+}
+
+// TestEndOfAClaim: a node that ends gives its claims up, with the reason, and one that begins has none.
+func TestEndOfAClaim(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 2, 100))
+	h, c := claimedSandbox(t, d), claimer(t, d)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := c.notFetched(ended, h, undecided(errors.New("no answer"))); hutch.KindOf(err) != hutch.Unavailable {
+		t.Error(err)
+	}
+	if now, _, err := d.holder(t.Context(), h.Name); err != nil || now.Fetcher != "n0" {
+		t.Errorf("while it is not known whether it is here: %+v %v", now, err)
+	}
+	if err := c.notFetched(ended, h, travel.ErrForged); hutch.KindOf(err) != hutch.Denied {
+		t.Error(err)
+	}
+	now, _, err := d.holder(t.Context(), h.Name)
+	if err != nil || now.Fetcher != "" || now.Stays != travel.ErrForged.Message {
+		t.Errorf("after a fetch that failed: %+v %v", now, err)
+	}
+	if err := d.claim(t.Context(), now, "n0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now, _, err = d.holder(t.Context(), h.Name); err != nil || now.Fetcher != "" {
+		t.Errorf("after a restart: %+v %v", now, err)
+	}
+}
+
+// TestLateVerdict: a node whose image was found bad after it had returned writes it again, and a newer image is not bad.
+func TestLateVerdict(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 1, 100))
+	c := claimer(t, d)
+	f := c.r.f
+	state := func(s hutch.NodeState) {
+		f.node.nodes = map[string]NodeInfo{"n0": {Node: hutch.Node{ID: "n0", State: s, Alive: true}}}
+	}
+	state(hutch.NodeReady)
+	old := asleep(t, d, "sb")
+	newer := *old.Image
+	newer.Key = "newer"
+	if err := d.keep(t.Context(), "n0", old.Name, newer); err != nil {
+		t.Fatal(err)
+	}
+	c.setKey(old.Name, newer.Key)
+	find := func() Holder {
+		t.Helper()
+		h, _, err := d.holder(t.Context(), old.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	c.noteLost(t.Context(), old, travel.ErrForged)
+	if h := find(); h.Stays != "" {
+		t.Errorf("the verdict on an older image: %+v", h)
+	}
+	c.noteLost(t.Context(), find(), travel.ErrForged)
+	if h := find(); h.Stays != travel.ErrForged.Message {
+		t.Errorf("the verdict on its image: %+v", h)
+	}
+	here := map[Name]bool{old.Name: true}
+	state(hutch.NodeDraining)
+	if f.resident.compare(t.Context(), here); c.keyOf(old.Name) != newer.Key {
+		t.Error("a drained node writes again what cannot leave")
+	}
+	state(hutch.NodeReady)
+	if f.resident.compare(t.Context(), here); c.keyOf(old.Name) != "" {
+		t.Error("a bad image is not written again")
+	}
+}
+
+// TestFetcherIsReady: a node that is drained or cordoned hands its claims on.
+func TestFetcherIsReady(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 3, 100))
+	h, c := claimedSandbox(t, d), claimer(t, d)
+	for _, n := range []string{"n0", "n2"} {
+		if err := d.setMachine(t.Context(), n, c.Engine.Machine(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, state := range []hutch.NodeState{hutch.NodeReady, hutch.NodeCordoned, hutch.NodeDraining} {
+		if err := d.SetState(t.Context(), "n0", state); err != nil {
+			t.Fatal(err)
+		}
+		c.r.f.node.nodes = map[string]NodeInfo{"n0": {Node: hutch.Node{ID: "n0", State: state, Alive: true}}}
+		want := "n2"
+		if state == hutch.NodeReady {
+			want = "n0"
+		}
+		h := h
+		if to, err := c.fetcherOf(t.Context(), &h, "n0"); err != nil || to != want {
+			t.Errorf("n0 is %s, and the fetcher is %s: %v", state, to, err)
+		}
+		if _, err := d.db.Exec(t.Context(), "UPDATE fleet_holders SET fetcher = 'n0'"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -201,19 +418,82 @@ func TestLanding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if to, err := d.nodeForWake(t.Context(), h, "", ""); err != nil || to != "n2" {
+	if to, err := d.nodeFor(t.Context(), h.cargo(), "", ""); err != nil || to != "n2" {
 		t.Errorf("%s %v", to, err)
 	}
+	h.Away = true // as if its node was dead
+	if _, err := d.nodeFor(t.Context(), h.cargo(), "", ""); err == nil || !strings.Contains(err.Error(), "n2: its version of Hutch takes nothing over") {
+		t.Errorf("from a dead node to an older version: %v", err)
+	}
+	h.Away = false
 	if err := d.setMachine(t.Context(), "n2", travel.Machine{Builds: map[string]string{"native": ""}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET promised_memory = memory WHERE id = 'n2'"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.nodeForWake(t.Context(), h, "", "")
+	_, err := d.nodeFor(t.Context(), h.cargo(), "", "")
 	for _, want := range []string{"n0: it has no --fleet-bucket", "n1: it does not have the runtime native", "n2: it has no room", "stays in the bucket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+}
+
+// TestAbandon: what ran on a dead node can be destroyed when only its checkpoint is left, also while it is fetched.
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 2, 100))
+	node, _, err := d.place(t.Context(), at("sb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func() Holder {
+		t.Helper()
+		h, _, err := d.holder(t.Context(), Name{ID: "sb"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	img := travel.Image{Key: "one", Needs: travel.Needs{Runtime: "gvisor"}, Checkpoint: time.Now()}
+	if err := d.keepCheckpoint(t.Context(), node, Name{ID: "sb"}, find().Placed, "", img); err != nil {
+		t.Fatal(err)
+	}
+	other := map[string]string{"n0": "n1", "n1": "n0"}[node]
+	refused := func(when string) {
+		t.Helper()
+		if err := d.abandon(t.Context(), find(), other); !errors.Is(err, errMoved) {
+			t.Errorf("it is destroyed %s: %v", when, err)
+		}
+	}
+	refused("on a node that lives")
+	die(t, d, node)
+	refused("on a node that may restart")
+	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = now() - interval '2 minutes' WHERE id = $1", node); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.claim(t.Context(), find(), other); err != nil {
+		t.Fatal(err)
+	}
+	h := find()
+	live(t, d)
+	if err := d.abandon(t.Context(), h, other); !errors.Is(err, errMoved) {
+		t.Errorf("it is destroyed on a node that is back: %v", err)
+	}
+	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = now() - interval '2 minutes' WHERE id = $1", node); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.abandon(t.Context(), h, other); err != nil {
+		t.Fatalf("it cannot be destroyed: %v", err)
+	}
+	nodes, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Promised != (hutch.NodeRoom{}) {
+			t.Errorf("%s promises %+v to a sandbox that is destroyed", n.ID, n.Promised)
 		}
 	}
 }
@@ -259,8 +539,8 @@ func TestCheckpoint(t *testing.T) {
 	if h := find(); h.Away || h.Checkpoint == nil {
 		t.Errorf("a node that has just died: %+v", h)
 	}
-	if err := d.take(t.Context(), find(), others[0]); !errors.Is(err, errMoved) {
-		t.Errorf("taken from a node that may restart: %v", err)
+	if err := d.claim(t.Context(), find(), others[0]); !errors.Is(err, errMoved) {
+		t.Errorf("claimed from a node that may restart: %v", err)
 	}
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = now() - interval '2 minutes' WHERE id = $1", node); err != nil {
 		t.Fatal(err)
@@ -273,7 +553,7 @@ func TestCheckpoint(t *testing.T) {
 	var all sync.WaitGroup
 	for _, to := range others {
 		all.Go(func() {
-			if err := d.take(t.Context(), h, to); err == nil {
+			if err := takeOver(t, d, h, to); err == nil {
 				won.Store(to, true)
 			} else if !errors.Is(err, errMoved) {
 				t.Error(err)
@@ -282,7 +562,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 	all.Wait()
 	h = find()
-	if _, ok := won.Load(h.Node); !ok || h.Awake || h.Here || h.Image == nil || h.Image.Key != "two" || h.Image.Checkpoint.IsZero() || h.Checkpoint != nil {
+	if _, ok := won.Load(h.Node); !ok || h.Awake || !h.Here || h.Image == nil || h.Image.Key != "two" || h.Image.Checkpoint.IsZero() || h.Checkpoint != nil {
 		t.Errorf("afterwards: %+v", h)
 	}
 	won.Range(func(to, _ any) bool {

@@ -9,8 +9,9 @@ import (
 	"hutch/internal/verb"
 )
 
-// A sandbox that wakes takes its promised memory and cores on its node, as one that is made does. If the node has no room, the sandbox leaves for
-// another node through the bucket, and the call goes there. Without a bucket, or without a node that has room, the call is refused.
+// A sandbox that wakes takes its promised memory and cores on its node, as a new sandbox does. If the node has no room,
+// the sandbox leaves for another node through the bucket, and the call goes there. Without a bucket, or without a node
+// that has room, the call is refused.
 
 // Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep. The caller calls done when the sandbox is awake, or when it
 // could not wake.
@@ -29,7 +30,7 @@ func (f *Fleet) Waking(ctx context.Context, owner, id string) (done func(), err 
 	return done, nil
 }
 
-// waking is Waking without a bucket.
+// waking does the same as Waking, without a bucket.
 func (f *Fleet) waking(ctx context.Context, name Name) error {
 	if err := f.node.serving(); err != nil {
 		return err
@@ -41,8 +42,9 @@ func (f *Fleet) waking(ctx context.Context, name Name) error {
 // wakeAnswer bounds the wait for the directory's answer before a wake, because the caller holds the sandbox's lifecycle lock.
 const wakeAnswer = 10 * time.Second
 
-// reserveWake is Directory.waking. After an error that refuses nothing, the directory can have the sandbox as awake, without an image: the answer to its
-// COMMIT can be lost. So it is noted as awake. The next report corrects the directory, and the image is sent again.
+// reserveWake is Directory.waking. After an error that is not a refusal, the directory can have recorded the sandbox as
+// awake, without an image: the answer to its COMMIT can be lost. So it is noted as awake. The next report corrects the
+// directory, and the image is sent again.
 func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeAnswer)
 	defer cancel()
@@ -71,13 +73,13 @@ func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run fun
 	if !isFull(err) {
 		return err
 	}
-	r.report(ctx) // others can have fallen asleep since the last one
+	r.report(ctx) // other sandboxes can have fallen asleep since the last report
 	if !sendsMore(c) {
 		if err = run(ctx); !isFull(err) {
 			return err
 		}
 	}
-	if r.f.carrier == nil || c.Verb == "DiffSnapshot" { // on another node it cannot be compared with a snapshot of this one
+	if r.f.carrier == nil || c.Verb == "DiffSnapshot" { // the snapshot is on this node
 		return err
 	}
 	to, failed := r.f.carrier.moveOn(ctx, name)

@@ -2,13 +2,20 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"hutch"
+	"hutch/internal/objects"
+	"hutch/internal/travel"
 	"hutch/internal/verb"
 )
 
@@ -21,6 +28,8 @@ type listing struct {
 func (l *listing) Sandboxes(context.Context, hutch.Filter) ([]hutch.Sandbox, error) {
 	return l.list, nil
 }
+
+func (l *listing) Snapshots(context.Context) ([]hutch.Snapshot, error) { return nil, nil }
 
 // wakingOn is a fleet as its node n0 sees it, without a bucket. The node serves, and holds the given sandboxes, which are asleep.
 func wakingOn(t *testing.T, d *Directory, ids ...string) (*Fleet, *listing) {
@@ -75,6 +84,20 @@ func TestReportWhileWaking(t *testing.T) {
 	}
 }
 
+// TestReportsAtOnce: calls report while the node does; the race detector finds what they share.
+func TestReportsAtOnce(t *testing.T) {
+	t.Parallel()
+	f, _ := wakingOn(t, live(t, register(t, 1, 1)), "a")
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { f.resident.report(t.Context()) })
+	}
+	all.Wait()
+	if f.resident.counted != 0 {
+		t.Errorf("the directory knows of %d snapshots", f.resident.counted)
+	}
+}
+
 // TestLostAnswerToAWake: the directory has a sandbox as awake, but the answer was lost and the sandbox sleeps. The next report corrects the directory.
 func TestLostAnswerToAWake(t *testing.T) {
 	t.Parallel()
@@ -88,7 +111,7 @@ func TestLostAnswerToAWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(lost.Close)
-	f.dir, f.carrier = &Directory{db: lost}, newCarrier(Travel{}, f.resident)
+	f.dir, f.carrier = &Directory{db: lost}, newCarrier(Travel{Engine: sleeper{}}, f.resident)
 	f.carrier.setKey(Name{ID: "a"}, "key of a")
 	if _, err := f.Waking(t.Context(), "", "a"); hutch.KindOf(err) != hutch.Unavailable {
 		t.Fatalf("it wakes without an answer: %v", err)
@@ -103,11 +126,206 @@ func TestLostAnswerToAWake(t *testing.T) {
 	}
 }
 
+// arriving is an engine with arrivals that are not decided, and no files.
+type arriving struct {
+	Sleepers
+	list []travel.Arrival
+	bad  error // of notes that cannot be read
+}
+
+func (a *arriving) Arrivals() ([]travel.Arrival, error) { return slices.Clone(a.list), a.bad }
+
+func (a *arriving) Settle(ctx context.Context, one travel.Arrival, commit func(context.Context) error) error {
+	err := commit(ctx)
+	if !errors.Is(err, travel.ErrUndecided) {
+		a.list = slices.DeleteFunc(a.list, func(other travel.Arrival) bool { return other == one })
+	}
+	return err
+}
+
+// TestUndecidedArrival: a node that does not know whether a sandbox has come asks the directory again, however often it
+// gets no answer: the sandbox is here if the directory has it here or assigned it here, and elsewhere otherwise.
+func TestUndecidedArrival(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 2, 100))
+	f, _ := wakingOn(t, d)
+	came := &arriving{}
+	f.carrier = newCarrier(Travel{Bucket: objects.Folder(t.TempDir()), Engine: came}, f.resident)
+	for _, id := range []string{"recorded", "assigned", "elsewhere"} {
+		p := at(id)
+		p.Only = []string{"n1"}
+		h := asleepOf(t, d, p)
+		if id != "elsewhere" {
+			if err := d.handOver(t.Context(), "n1", h, "n0"); err != nil {
+				t.Fatal(err)
+			}
+			h.Node, h.Here = "n0", false
+		}
+		if id == "recorded" {
+			if err := d.arrived(t.Context(), h, "n0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		came.list = append(came.list, arrivalOf(h))
+	}
+	lost, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lost.Close)
+	f.dir = &Directory{db: lost}
+	f.carrier.settleAll(t.Context())
+	if len(came.list) != 3 {
+		t.Errorf("decided without an answer: %+v", came.list)
+	}
+	called := func(context.Context) error { t.Error("the call was made"); return nil }
+	if err := f.resident.around(t.Context(), verb.Call{Verb: "Exec", Sandbox: "recorded"}, nil, called); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("a call meanwhile: %v", err)
+	}
+	f.dir = d
+	slow, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Rollback(context.Background())
+	if _, err := slow.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.Exec(t.Context(), "SELECT 1 FROM fleet_holders FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	f.carrier.settleTime = 50 * time.Millisecond
+	if err := f.carrier.settle(t.Context(), Name{ID: "assigned"}); !errors.Is(err, travel.ErrUndecided) || len(came.list) != 3 {
+		t.Errorf("a database that does not answer in time: %v, %+v", err, came.list)
+	}
+	if err := slow.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.carrier.settleTime = time.Minute
+	came.bad = travel.ErrBadNote // of another sandbox
+	if err := f.carrier.settle(t.Context(), Name{ID: "not-coming"}); err != nil {
+		t.Errorf("a note of another sandbox cannot be read: %v", err)
+	}
+	f.carrier.settleAll(t.Context())
+	if len(came.list) != 0 {
+		t.Errorf("not decided: %+v", came.list)
+	}
+	for id, want := range map[string]bool{"recorded": true, "assigned": true, "elsewhere": false} {
+		h, ok, err := d.holder(t.Context(), Name{ID: id})
+		if err != nil || !ok || !h.Here || (h.Node == "n0") != want || f.resident.has(h.Name) != want {
+			t.Errorf("%s: %+v %v", id, h, err)
+		}
+	}
+}
+
+// notYet is an engine whose sandboxes cannot wake before a time.
+type notYet struct {
+	sleeper
+	from  time.Time
+	woken bool
+}
+
+func (*notYet) CameAwake() []travel.Arrival { return []travel.Arrival{{Sandbox: "a"}} }
+
+func (j *notYet) Resume(context.Context, string) (hutch.Sandbox, error) {
+	if time.Now().Before(j.from) {
+		return hutch.Sandbox{}, hutch.Errorf(hutch.Unavailable, "this node is about to join its fleet")
+	}
+	j.woken = true
+	return hutch.Sandbox{}, nil
+}
+
+// TestResumeBeforeTheFleet: a sandbox that was awake elsewhere wakes here, although it arrived before this node has joined its fleet.
+func TestResumeBeforeTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for after, want := range map[time.Duration]bool{0: true, 3 * time.Second: true, time.Hour: false} {
+			f, _ := wakingOn(t, nil)
+			j := &notYet{from: time.Now().Add(after)}
+			f.carrier = newCarrier(Travel{Engine: j}, f.resident)
+			if f.carrier.resume(t.Context(), Holder{Name: Name{ID: "a"}}); j.woken != want {
+				t.Errorf("after %v: it is awake: %v", after, j.woken)
+			}
+		}
+	})
+}
+
+// TestCameAwake: a sandbox whose arrival the engine's start has completed wakes here, if it was awake elsewhere.
+func TestCameAwake(t *testing.T) {
+	t.Parallel()
+	f, _ := wakingOn(t, live(t, register(t, 1, 100)))
+	j := &notYet{}
+	f.carrier = newCarrier(Travel{Engine: j}, f.resident)
+	if err := f.carrier.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if f.runs.Wait(); !j.woken {
+		t.Error("it sleeps")
+	}
+}
+
+// TestLostAnswerToACarry: the directory has a sandbox here, but its files were removed because the answer was lost. It is
+// fetched again. A sandbox that was destroyed is removed, with its image.
+func TestLostAnswerToACarry(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 1, 100))
+	f, here := wakingOn(t, d, "here")
+	bucket := objects.Folder(t.TempDir())
+	came := &arriving{}
+	f.carrier = newCarrier(Travel{Bucket: bucket, Engine: came}, f.resident)
+	if _, err := d.db.Exec(t.Context(), "CREATE TABLE hutch.sandboxes (owner text, sandbox text, node text)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"lost", "leaving", "destroyed", "kept"} {
+		h := asleep(t, d, id)
+		if id == "kept" { // its files are still here
+			came.list = append(came.list, arrivalOf(h))
+		}
+		if err := bucket.Put(t.Context(), h.Image.Key, strings.NewReader("files")); err != nil {
+			t.Fatal(err)
+		}
+		f.carrier.setKey(h.Name, h.Image.Key)
+		if id == "destroyed" { // its record is deleted
+			continue
+		}
+		if _, err := d.db.Exec(t.Context(), "INSERT INTO hutch.sandboxes VALUES ('', $1, 'n0')", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.resident.leaving[Name{ID: "leaving"}] = true
+	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_holders SET placed = now() - interval '1 hour'"); err != nil {
+		t.Fatal(err)
+	}
+	names, _ := compareAwake(here.list, nil, nil)
+	here.list = nil // isGone asks for one id
+	f.resident.compare(t.Context(), names)
+	for id, want := range map[string]bool{"here": true, "lost": true, "kept": true, "leaving": false, "destroyed": false} {
+		h, ok, err := d.holder(t.Context(), Name{ID: id})
+		if err != nil || ok != want || ok && h.Here != (id == "here" || id == "kept") {
+			t.Errorf("%s: %v %+v %v", id, ok, h, err)
+		}
+	}
+	var node string
+	if err := d.db.QueryRow(t.Context(), "SELECT node FROM hutch.sandboxes WHERE sandbox = 'lost'").Scan(&node); err != nil || node != "" {
+		t.Errorf("the record is on the node %q, %v", node, err)
+	}
+	f.runs.Wait() // for the objects that are dropped
+	list, err := bucket.List(t.Context(), "")
+	if err != nil || len(list) != 2 || list[0] != "key of kept" || list[1] != "key of lost" {
+		t.Errorf("the bucket has %q, %v", list, err)
+	}
+	if !f.resident.has(Name{ID: "kept"}) || len(came.list) != 0 {
+		t.Error("a sandbox whose files are here is not here")
+	}
+	if list, err := d.toFetch(t.Context(), "n0"); err != nil || len(list) != 1 || list[0].ID != "lost" {
+		t.Errorf("to be fetched: %+v %v", list, err)
+	}
+}
+
 // TestDiffStaysOnFullNode: a sandbox that is to be compared with a snapshot of its node does not move to another node.
 func TestDiffStaysOnFullNode(t *testing.T) {
 	t.Parallel()
 	f, _ := wakingOn(t, live(t, register(t, 1, 1)))
-	f.carrier = newCarrier(Travel{}, f.resident) // it has no engine, so it can move nothing
+	f.carrier = newCarrier(Travel{Engine: sleeper{}}, f.resident) // its engine has nothing, so it can move nothing
 	tries := 0
 	err := f.resident.withRoom(t.Context(), verb.Call{Verb: "DiffSnapshot", Sandbox: "a"}, Name{ID: "a"}, func(context.Context) error {
 		tries++

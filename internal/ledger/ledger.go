@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxImages is how many images a day and owner have sums for. The use of further ones is that of otherImages.
+	// maxImages is how many images a day and owner have sums for. The use of further images is added up as otherImages.
 	maxImages   = 100
 	otherImages = "(other images)"
 
@@ -156,8 +156,8 @@ func empty(ctx context.Context, c *store.Collection) error {
 	})
 }
 
-// Between calls f with the sums of the days from one to another, each with its day, owner and image. Without an owner, it
-// calls f with those of all. Owners ask for their own, so only the documents of that owner are read.
+// Between calls f with the sums of each day between two days, each sum with its day, owner and image. If owner is nil,
+// it does so for all owners; otherwise it reads only the documents of that owner.
 func (l *Ledger) Between(ctx context.Context, from, to time.Time, owner *string, f func(hutch.Usage) error) error {
 	first, last := from.Format(dayForm), to.Format(dayForm)
 	wanted := func(p page) bool { return p.day >= first && p.day <= last && (owner == nil || p.owner == *owner) }
@@ -219,7 +219,7 @@ func (i images) of(p page) []hutch.Usage {
 	return list
 }
 
-// keysOf are the keys of an owner's documents of a month, which begins at a time.
+// keysOf returns the keys of an owner's documents of a month, which begins at a time.
 func keysOf(month time.Time, owner string) (keys []string) {
 	for day := month; day.Month() == month.Month(); day = day.AddDate(0, 0, 1) {
 		keys = append(keys, page{day.Format(dayForm), owner}.key())
@@ -227,10 +227,10 @@ func keysOf(month time.Time, owner string) (keys []string) {
 	return keys
 }
 
-// month is the collection of a month.
+// month returns the collection of a month.
 func (l *Ledger) month(name string) *store.Collection { return l.store.Collection("usage-" + name) }
 
-// key is the key of a page's document.
+// key returns the key of a page's document.
 func (p page) key() string { return p.day + "/" + p.owner }
 
 func pageOf(key string) page {

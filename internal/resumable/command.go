@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// Command is one command. The table that it is added to forgets it.
+// Command is a command whose output a caller can continue to read after a lost connection. Its table removes it.
 type Command struct {
 	id     string
 	grace  time.Duration
@@ -44,7 +44,7 @@ type Options struct {
 }
 
 var (
-	errCancelled  = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped")
+	errCancelled  = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped").Because(context.Canceled)
 	errUnattended = hutch.Errorf(hutch.Conflict, "the command was stopped, because nobody resumed it in time")
 )
 
@@ -66,7 +66,7 @@ func (t *Table) Add(opt Options) (*Command, *Reader, error) {
 	return x, r, nil
 }
 
-// ID is the id by which a client names the command.
+// ID returns the id by which a client names the command.
 func (x *Command) ID() string { return x.id }
 
 // Output appends output. It waits while the reader is too far behind, until ctx is
@@ -97,7 +97,7 @@ func (x *Command) await() {
 	})
 }
 
-// drop ends a use. The memory that was held is free after the last.
+// drop ends a use. The last use frees the memory of the command.
 func (x *Command) drop() {
 	if x.users.Add(-1) == 0 {
 		x.cancel(nil)
@@ -130,7 +130,7 @@ func (t *Table) Cancel(ctx context.Context, id string) error {
 	}
 }
 
-// Resume returns a new reader of a command, from a cursor. The one before it stops.
+// Resume returns a new reader of a command, from a cursor. The previous reader stops.
 func (t *Table) Resume(id string, cursor int64) (*Reader, error) {
 	r := &Reader{reader: reader{cursor: cursor}}
 	x, err := t.find(id, func(x *Command) { x.log.attach(&r.reader) })
@@ -158,7 +158,8 @@ func (t *Table) add(x *Command) error {
 	return nil
 }
 
-// find returns a command, after then has done something that keeps it.
+// find returns a command. Before that it calls then with the command and with the lock held, so that then can keep the
+// command from being removed.
 func (t *Table) find(id string, then func(*Command)) (*Command, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -137,7 +137,7 @@ func (l *outputLog) end() {
 	l.wakeLocked()
 }
 
-// attach makes r the reader. The one before it stops.
+// attach makes r the reader. The previous reader stops.
 func (l *outputLog) attach(r *reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *outputLog) detach(r *reader) bool {
 	return true
 }
 
-// count counts how often a reader connected or disconnected, and the end.
+// count returns how many times a reader has connected or disconnected; the end of the command counts as one more.
 func (l *outputLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *outputLog) follow(ctx context.Context, r *reader, out func(hutch.Output
 	}
 }
 
-// next waits for the next output; one without data is the end.
+// next waits for the next output; a piece without data means the end.
 func (l *outputLog) next(ctx context.Context, r *reader) (hutch.Output, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

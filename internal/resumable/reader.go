@@ -30,8 +30,8 @@ func (r *Reader) Read(ctx context.Context, out func(hutch.Output) error) (hutch.
 	return x.result, x.err
 }
 
-// cancels reports whether the end of a call with that cause ends its command too: the caller cancelled, or lost the
-// right to run it.
+// cancels reports whether a call that ended with this cause also ends its command: because the caller cancelled it, or
+// lost the right to run it.
 func cancels(cause error) bool {
 	e, ok := errors.AsType[*hutch.Error](cause)
 	return ok && (e.Kind == hutch.Conflict || e.Kind == hutch.Denied)

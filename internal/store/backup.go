@@ -18,17 +18,17 @@ import (
 	"hutch"
 )
 
-// Part is a set of tables in a shared store, for backups: those of this package, and those of another one that keeps its own
-// tables in the same database.
+// Part is a set of tables in a shared store, for backups. One part has the tables of this package; another has the
+// tables that another package keeps in the same database.
 type Part struct {
 	// Schema is where the tables are. If it is "", Find returns it.
 	Schema string
 	Find   func(ctx context.Context, c *pgx.Conn) (schema string, err error)
 	// Tables are in an order in which they can be filled.
 	Tables []Table
-	// Create creates the tables, empty. Names without a schema are those of Schema, for Restored too.
+	// Create creates the tables, empty. Names without a schema are in Schema, also for Restored.
 	Create func(ctx context.Context, tx pgx.Tx) error
-	// Restored changes the restored tables: what was true only for the servers that the backup was made of. It can be nil.
+	// Restored removes from the restored tables what was true only for the servers of the backup. It can be nil.
 	Restored func(ctx context.Context, tx pgx.Tx) error
 }
 
@@ -67,7 +67,7 @@ type TableContent struct {
 	Bytes   int64    `json:"bytes"`
 }
 
-// Rows is the number of all rows.
+// Rows returns the number of all rows.
 func (c Content) Rows() (n int64) {
 	for _, t := range c.Tables {
 		n += t.Rows
@@ -80,7 +80,7 @@ const mostRow = 64 << 20
 
 // connection is a connection to a shared store, for a backup or a restore. No server uses it, and its transactions can take hours.
 type connection struct {
-	postgres // for its key, its name and its errors
+	postgres // only its key, its name and its errors are used
 	conn     *pgx.Conn
 	parts    []Part
 }
@@ -122,10 +122,10 @@ func (c *connection) Close() error {
 	return c.conn.Close(ctx)
 }
 
-// Where is the name of the database, for people.
+// Where returns the name of the database, for people.
 func (c *connection) Where() string { return c.where }
 
-// sqlName is a table as it is written in statements. Its names are from this program, never from a backup.
+// sqlName returns a table as it is written in statements. Its names are from this program, never from a backup.
 func (p Part) sqlName(table string) string {
 	return pgx.Identifier{p.Schema, table}.Sanitize()
 }
@@ -526,7 +526,8 @@ func (r *Restore) Table(ctx context.Context, name string, rows io.Reader) (int64
 	return tag.RowsAffected(), nil
 }
 
-// Complete makes the restored tables those of this version and of no running server, and checks that they open with the key.
+// Complete changes the restored tables to the form of this version, removes what was true only for the servers of the
+// backup, and checks that the tables open with the key.
 func (r *Restore) Complete(ctx context.Context) error {
 	err := r.complete(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Collection) Put(ctx context.Context, key string, doc []byte) error {
 	return s.Change(ctx, func(d *Draft) error { d.Put(key, doc); return nil })
 }
 
-// Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
+// Replace replaces the document with a key. If there is none, it does nothing and returns false.
 func (s *Collection) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
 	err = s.Change(ctx, func(d *Draft) error {
 		old, err := d.Get(key)

@@ -36,8 +36,8 @@ func (p *postgres) watch(m *Mirror) {
 	})
 }
 
-// catchUp updates the mirrors of a collection; those of all collections if the name is "". The node keeps listening after a
-// document that cannot be read.
+// catchUp updates the mirrors of a collection, or of all collections if the name is "". The node keeps listening after
+// a document that cannot be read.
 func (p *postgres) catchUp(ctx context.Context, collection string) error {
 	p.mu.Lock()
 	var all []*Mirror
@@ -109,6 +109,30 @@ func (p *postgres) listenOnce(begun func()) error {
 		defer cancel()
 		c.Close(last)
 	}()
+	if err := p.beginListening(ctx, c); err != nil {
+		return err
+	}
+	begun()
+	swept := time.Time{}
+	for p.life.Err() == nil {
+		if err := p.decide(c); err != nil {
+			return p.explained(err)
+		}
+		if time.Since(swept) > sweepEvery {
+			swept = time.Now()
+			if err := p.sweep(c); err != nil {
+				return p.explained(err)
+			}
+		}
+		if err := p.awaitChange(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginListening takes the node's lock, and reads the changes that came before it listened.
+func (p *postgres) beginListening(ctx context.Context, c *pgx.Conn) error {
 	var mine bool
 	if err := c.QueryRow(ctx, `select pg_try_advisory_lock(hashtextextended($1, 0))`, "hutch node "+p.opt.Node).Scan(&mine); err != nil {
 		return p.explained(err)
@@ -119,42 +143,25 @@ func (p *postgres) listenOnce(begun func()) error {
 	if _, err := c.Exec(ctx, `listen `+channel); err != nil {
 		return p.explained(err)
 	}
-	if err := p.catchUp(ctx, ""); err != nil {
-		return err
+	return p.catchUp(ctx, "")
+}
+
+// awaitChange waits for a change and reads it. When there was none for long, it checks the connection.
+func (p *postgres) awaitChange(c *pgx.Conn) error {
+	quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.OperationTimeout))
+	defer cancel()
+	n, err := c.WaitForNotification(quiet)
+	switch {
+	case err == nil:
+		return p.catchUp(p.life, n.Payload)
+	case p.life.Err() != nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		ask, cancel := context.WithTimeout(p.life, connectTime)
+		defer cancel()
+		err = c.Ping(ask)
 	}
-	begun()
-	swept := time.Time{}
-	for {
-		if err := p.decide(c); err != nil {
-			return p.explained(err)
-		}
-		if time.Since(swept) > sweepEvery {
-			swept = time.Now()
-			if err := p.sweep(c); err != nil {
-				return p.explained(err)
-			}
-		}
-		quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.OperationTimeout))
-		n, err := c.WaitForNotification(quiet)
-		cancel()
-		switch {
-		case err == nil:
-			if err := p.catchUp(p.life, n.Payload); err != nil {
-				return err
-			}
-		case p.life.Err() != nil:
-			return nil
-		case errors.Is(err, context.DeadlineExceeded):
-			ask, cancel := context.WithTimeout(p.life, connectTime)
-			err := c.Ping(ask)
-			cancel()
-			if err != nil {
-				return p.explained(err)
-			}
-		default:
-			return p.explained(err)
-		}
-	}
+	return p.explained(err)
 }
 
 // sweep removes the marks of deleted documents that every mirror has seen, or will replace by a full reading.

@@ -12,8 +12,8 @@ import (
 
 // migrations lead from an empty database to the tables of this version, one after another. A migration is never
 // changed; new ones are added. Nodes of two versions run at once while a fleet is upgraded, so a migration adds only
-// what older versions can ignore. A migration that breaks older versions sets needs, and runs when they are no longer
-// in use.
+// what older versions can ignore. A migration that breaks older versions has needs set, and runs when those versions
+// are no longer in use.
 var migrations = []struct {
 	needs int // the number of migrations that a version must know to use the tables from here on
 	sql   string
@@ -141,7 +141,7 @@ func (p *postgres) identify(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// Installation is the id of the installation that shares the database; "" if the store is a file.
+// Installation returns the id of the installation that shares the database; "" if the store is a file.
 func (s *Store) Installation() string {
 	if p, ok := s.database.(*postgres); ok {
 		return p.id

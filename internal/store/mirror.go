@@ -14,7 +14,7 @@ type Mirror struct {
 
 	turn  chan struct{} // held during a change and while catching up
 	at    int64         // the version up to which apply was called, in a store that others change
-	fresh time.Time     // when that was the newest
+	fresh time.Time     // when at was the newest version
 	keys  map[string]struct{}
 }
 

@@ -111,7 +111,7 @@ func (d Documents) addTo(docs map[documentID][]byte) {
 	}
 }
 
-// documents are the documents of all collections.
+// documents returns the documents of all collections.
 func (s *Store) documents(ctx context.Context, db querier) (map[documentID][]byte, error) {
 	all := map[documentID][]byte{}
 	err := readRows(ctx, db, `select shelf, key, doc from shelves where doc is not null and shelf <> 'ready'`, nil, func(rows *sql.Rows) error {

@@ -39,7 +39,7 @@ type Options struct {
 const (
 	// connectTime bounds one attempt to connect.
 	connectTime = 5 * time.Second
-	// connections limits the connections to the database, without the one that listens.
+	// connections limits the connections to the database, without the connection that listens.
 	connections = 16
 )
 
@@ -375,7 +375,8 @@ func (p *postgres) writeDocument(ctx context.Context, tx *sql.Tx, s *Collection,
 	return err
 }
 
-// ready is for /ready: a store that misses the changes of other nodes can accept a token that was revoked there.
+// ready returns an error if /ready must report one: a store that misses the changes of other nodes can accept a token
+// that was revoked there.
 func (p *postgres) ready(ctx context.Context) error {
 	p.mu.Lock()
 	listenErr := p.listenErr

@@ -39,7 +39,7 @@ func (s seal) opened(name string, sealed []byte) ([]byte, error) {
 		return nil, errSeal
 	}
 	if doc == nil {
-		doc = []byte{} // an empty document is one
+		doc = []byte{} // nil would mean that there is no document
 	}
 	return doc, nil
 }

@@ -64,7 +64,7 @@ func (r Record) Generation() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// CheckpointName is the name of the sandbox's copy for a backup of the data folder.
+// CheckpointName returns the name of the sandbox's copy for a backup of the data folder.
 func (r Record) CheckpointName() string { return r.Key + checkpointSeparator + r.Generation() }
 
 // checkpointSeparator cannot be in a key.
@@ -139,8 +139,8 @@ func (s *Store) Ready(ctx context.Context) error {
 // Put writes a record, and replaces the one with the same key.
 func (s *Store) Put(ctx context.Context, r Record) error { return s.write(ctx, r, false) }
 
-// Keep is Put of a record that a machine must not lose with its power, nor any
-// that was written before. It waits for the disk.
+// Keep does the same as Put, for a record that must survive a power failure of the machine, together with all records
+// that were written before it. It waits for the disk.
 func (s *Store) Keep(ctx context.Context, r Record) error { return s.write(ctx, r, true) }
 
 func (s *Store) write(ctx context.Context, r Record, keep bool) error {
@@ -167,7 +167,7 @@ func (s *Store) Runtimes(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// Find returns the record of an owner's sandbox on any node. Only a shared store can.
+// Find returns the record of an owner's sandbox on any node. Only a shared store can find it.
 func (s *Store) Find(ctx context.Context, owner, sandbox string) (Record, error) {
 	if !s.Shared() {
 		return Record{}, hutch.Errorf(hutch.Unsupported, "this server shares its store with no other")

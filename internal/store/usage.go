@@ -39,7 +39,7 @@ func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 // End ends the counting: the instance is destroyed.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
-// Usage is what the sandbox used.
+// Usage returns what the sandbox used.
 func (r Record) Usage() hutch.Usage {
 	u := r.Used.Usage
 	u.NetworkSent, u.NetworkReceived = r.Traffic.Sent, r.Traffic.Received

@@ -143,7 +143,7 @@ func (o *opener) next() error {
 	return nil
 }
 
-// cut is the error for an image that ends too early; errors of the network are returned unchanged.
+// cut returns the error for an image that ends too early; errors of the network are returned unchanged.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrForged

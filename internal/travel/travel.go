@@ -37,6 +37,25 @@ type Image struct {
 	Checkpoint time.Time `json:"checkpoint,omitzero"`
 }
 
+// Arrival is a sandbox that comes to a machine. While its files are there and nothing has said whether the sandbox has
+// moved, the machine has this on its disk.
+type Arrival struct {
+	Owner     string `json:"owner,omitempty"`
+	Sandbox   string `json:"sandboxId"`
+	RecordKey string `json:"record"` // the key of the sandbox's record in the store; package engine sets it
+	From      string `json:"from"`   // the node that the sandbox comes from, or that was to fetch it
+	Image     string `json:"image"`  // the key of its image in the bucket
+	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
+	Checkpoint time.Time `json:"checkpoint,omitzero"`
+}
+
+// ErrUndecided is the error for a sandbox whose files have come to a machine, if it is not known whether the sandbox has
+// moved there.
+var ErrUndecided = errors.New("the files of the sandbox are kept until it is known which node has it")
+
+// ErrBadNote is the error for the note of an arrival that cannot be read.
+var ErrBadNote = errors.New("the note of a sandbox that came from another node cannot be read")
+
 // Activity is how much a sandbox had done at a checkpoint. If it is the same later, nothing has changed in the sandbox.
 type Activity struct {
 	Used time.Time // when it was last used
@@ -60,6 +79,11 @@ type Machine struct {
 	Contracts map[string]string `json:"contracts,omitempty"`
 	Host      string            `json:"host"`
 	CPU       []string          `json:"cpu"`
+	// Snapshots says that snapshots can come from the bucket. Earlier versions of Hutch only fetch sandboxes.
+	Snapshots bool `json:"snapshots,omitempty"`
+	// Claims says that the node takes over a sandbox of a dead node when it has read the whole image. Earlier versions
+	// take it over before.
+	Claims bool `json:"claims,omitempty"`
 }
 
 // Lacks names the features that a machine lacks for an image; nil if it lacks none.
@@ -119,7 +143,7 @@ func Seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error 
 	return errors.Join(fill(z), z.Close(), sealed.Close())
 }
 
-// Read passes the content that fill wrote to an image to read. Each byte is verified before it is passed. If a later
+// Read calls read with the content of an image, which fill wrote. Each byte is verified before it is passed. If a later
 // part fails, the caller must discard what it has read.
 func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string, read func(io.Reader) error) error {
 	body, err := open(ctx, s, img)
@@ -127,6 +151,7 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 		return err
 	}
 	defer body.Close()
+	defer context.AfterFunc(ctx, func() { body.Close() })() // a folder does not know ctx
 	sum := &counter{hash: sha256.New()}
 	all := io.TeeReader(io.LimitReader(unbroken{body}, img.Size+1), sum)
 	if err := Unseal(all, key, of, read); err != nil {
@@ -135,9 +160,9 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 	return sum.check(img)
 }
 
-// Unseal passes read the content that Seal has written. Each byte is verified before it is passed, and the end, too, before Unseal
-// succeeds. If a later part fails, the caller must discard what it has read. The error for content that was cut off, changed or
-// sealed with another key is ErrForged.
+// Unseal calls read with the content that Seal has sealed. Each byte is verified before it is passed, and Unseal
+// succeeds only if the end is verified, too. If a later part fails, the caller must discard what it has read. The error
+// for content that was cut off, changed or sealed with another key is ErrForged.
 func Unseal(r io.Reader, key []byte, of string, read func(io.Reader) error) error {
 	opened, err := newOpener(r, key, of)
 	if err != nil {
@@ -169,15 +194,6 @@ func open(ctx context.Context, s objects.Store, img Image) (io.ReadCloser, error
 	return body, err
 }
 
-// Find returns an error if the bucket does not have the object of an image.
-func Find(ctx context.Context, s objects.Store, img Image) error {
-	body, err := open(ctx, s, img)
-	if err != nil {
-		return err
-	}
-	return body.Close()
-}
-
 // unbroken distinguishes a broken connection from an object that ends too early.
 type unbroken struct{ io.Reader }
 
@@ -196,6 +212,7 @@ func Check(ctx context.Context, s objects.Store, img Image) error {
 		return err
 	}
 	defer body.Close()
+	defer context.AfterFunc(ctx, func() { body.Close() })()
 	sum := &counter{hash: sha256.New()}
 	if _, err := io.Copy(sum, io.LimitReader(body, img.Size+1)); err != nil {
 		return err

@@ -64,7 +64,7 @@ func read(m *memory, key []byte, img travel.Image, of string) (got []byte, err e
 	return got, err
 }
 
-// noise is what cannot be compressed.
+// noise returns bytes that cannot be compressed.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{1})
@@ -174,6 +174,31 @@ func TestCancelledWrite(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || len(m.objects) != 0 {
 		t.Errorf("%v %d", err, len(m.objects))
+	}
+}
+
+// silent is a store that ignores the context, and whose objects never come.
+type silent struct{ memory }
+
+func (*silent) Get(context.Context, string) (io.ReadCloser, error) {
+	r, _ := io.Pipe()
+	return r, nil
+}
+
+// TestCancelledRead: an object is not read any more when the context is done, also from a store that ignores it.
+func TestCancelledRead(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	img := travel.Image{Key: "x", Size: 1 << 20}
+	if err := travel.Check(ctx, &silent{}, img); err == nil || hutch.KindOf(err) == hutch.Denied {
+		t.Errorf("checked: %v", err)
+	}
+	err := travel.Read(ctx, &silent{}, key, img, "a", func(r io.Reader) error {
+		_, err := io.Copy(io.Discard, r)
+		return err
+	})
+	if err == nil || hutch.KindOf(err) == hutch.Denied {
+		t.Errorf("read: %v", err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/hutchtest"
@@ -40,13 +41,22 @@ const (
 
 // TestRandomFailures uses a fleet while its nodes are killed, paused and cut off, and compares each answer with what earlier
 // answers promised. A failure can be repeated with the seed that the test prints, as far as the machine does the same again.
+//
+// Without a bucket, a sandbox stays on its node: none is on two nodes, and none is lost whose node comes back. With one,
+// sandboxes also fall asleep, move to other nodes while theirs is away, and wake there with the same files; and the
+// bucket fails too.
 func TestRandomFailures(t *testing.T) {
+	t.Run("without a bucket", func(t *testing.T) { randomFailures(t, "") })
+	t.Run("with a bucket", func(t *testing.T) { randomFailures(t, hutchtest.Dir(t)) })
+}
+
+func randomFailures(t *testing.T, bucket string) {
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("go test ./test/fleet -run TestRandomFailures -seed %d -chaos %v", seed, *chaosFor)
-	c := newChaos(t, seed)
+	c := newChaos(t, seed, bucket)
 	ctx, cancel := context.WithCancel(t.Context())
 	var using sync.WaitGroup
 	for i := range chaosClients {
@@ -64,9 +74,12 @@ func TestRandomFailures(t *testing.T) {
 type chaos struct {
 	t        *testing.T
 	seed     uint64
+	bucket   string        // a folder; empty for none
 	database *pgxpool.Pool // by a way that is never cut
 	nodes    []*breakable
 	boxes    []*modelBox
+
+	bucketBack func() // ends the failure of the bucket, once; nil before the first
 
 	mu      sync.Mutex
 	retired []string // ids of which nothing is known
@@ -95,9 +108,9 @@ const (
 	unsure = "unsure" // a call about it was not answered, and may still have its effect: its id is not used again
 )
 
-func newChaos(t *testing.T, seed uint64) *chaos {
+func newChaos(t *testing.T, seed uint64, bucket string) *chaos {
 	t.Helper()
-	c := &chaos{t: t, seed: seed, answers: map[string]int{}}
+	c := &chaos{t: t, seed: seed, bucket: bucket, answers: map[string]int{}}
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}
@@ -116,6 +129,9 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			t.Fatal(err)
 		}
 		more[name] = []string{"--listen", freeAddress(t), "--fleet-listen", door, "--fleet-address", u.Host, "--store", n.store.URL, "--fleet-memory", strconv.Itoa(chaosRoom)}
+		if bucket != "" {
+			more[name] = append(more[name], "--fleet-bucket", bucket)
+		}
 		c.nodes = append(c.nodes, n)
 	}
 	for i, n := range newFleetOn(t, c.nodes[0].store.URL, more) {
@@ -175,6 +191,8 @@ func (c *chaos) use(ctx context.Context, client int) {
 		switch b := mine[r.IntN(len(mine))]; {
 		case r.IntN(8) == 0:
 			c.share(call, n, client)
+		case b.state == there && c.bucket != "" && r.IntN(4) == 0:
+			c.sleep(call, n, b)
 		case b.state == there && r.IntN(4) > 0:
 			c.check(call, n, b)
 		case b.state == there, b.state == unsure:
@@ -219,7 +237,7 @@ func (c *chaos) create(ctx context.Context, n *breakable, b *modelBox) {
 	}
 	b.nonce = strconv.FormatUint(rand.Uint64(), 16)
 	res, err := n.Exec(ctx, b.id, hutch.ExecRequest{Command: "echo " + b.nonce + " > /workspace/nonce"}, nil)
-	c.answered("first exec", n, b, err)
+	c.answered("first exec", n, b, err, c.full()...)
 	if err == nil && res.Success() {
 		b.state = there
 	}
@@ -227,10 +245,24 @@ func (c *chaos) create(ctx context.Context, n *breakable, b *modelBox) {
 
 func (c *chaos) check(ctx context.Context, n *breakable, b *modelBox) {
 	res, err := n.Exec(ctx, b.id, hutch.ExecRequest{Command: "cat /workspace/nonce"}, nil)
-	c.answered("exec", n, b, err)
+	c.answered("exec", n, b, err, c.full()...)
 	if said := strings.TrimSpace(string(res.Stdout)); err == nil && said != b.nonce {
 		c.t.Errorf("%s through %s has %q %q, and not %q", b.id, n.name, said, res.Stderr, b.nonce)
 	}
+}
+
+// full is the answer for a sandbox that sleeps while no node has room for it.
+func (c *chaos) full() []hutch.Kind {
+	if c.bucket == "" {
+		return nil // nothing sleeps
+	}
+	return []hutch.Kind{hutch.Exhausted}
+}
+
+// sleep puts a sandbox to sleep, unless other clients use it now.
+func (c *chaos) sleep(ctx context.Context, n *breakable, b *modelBox) {
+	_, err := n.Hibernate(ctx, b.id, hutch.HibernateRequest{})
+	c.answered("hibernate", n, b, err, hutch.Conflict)
 }
 
 func (c *chaos) destroy(ctx context.Context, n *breakable, b *modelBox) {
@@ -350,7 +382,15 @@ func (c *chaos) heal() {
 	}
 }
 
-// failures are what can happen to a node. Each returns what ends it.
+// start starts a node that has ended. A node whose bucket is a folder does not start without the folder.
+func (c *chaos) start(n *breakable) {
+	if c.bucketBack != nil {
+		c.bucketBack()
+	}
+	n.start(c.t)
+}
+
+// failures are the ways in which a node can fail. Each returns a function that ends the failure.
 var failures = []struct {
 	name  string
 	begin func(*chaos, *breakable) (undo func())
@@ -371,14 +411,34 @@ var failures = []struct {
 	}},
 	{"killed", func(c *chaos, n *breakable) func() {
 		n.end(c.t, syscall.SIGKILL)
-		return func() { n.start(c.t) }
+		return func() { c.start(n) }
 	}},
 	{"stopped", func(c *chaos, n *breakable) func() {
 		n.end(c.t, syscall.SIGTERM)
-		return func() { n.start(c.t) }
+		return func() { c.start(n) }
 	}},
 	{"the database's clock goes forward by an hour", func(c *chaos, n *breakable) func() { c.moveLeases("-1 hour"); return func() {} }},
 	{"the database's clock goes back by an hour", func(c *chaos, n *breakable) func() { c.moveLeases("1 hour"); return func() {} }},
+	{"the bucket is away", func(c *chaos, _ *breakable) func() {
+		if c.bucket == "" {
+			return func() {}
+		}
+		away := c.bucket + ".away"
+		if _, err := os.Lstat(away); err == nil { // it is away already
+			return func() {}
+		}
+		swap := func() {
+			if err := unix.Renameat2(unix.AT_FDCWD, away, unix.AT_FDCWD, c.bucket, unix.RENAME_EXCHANGE); err != nil {
+				c.t.Error(err)
+			}
+		}
+		if err := os.WriteFile(away, nil, 0o600); err != nil {
+			c.t.Error(err)
+		}
+		swap() // a file is in the place of the folder
+		c.bucketBack = sync.OnceFunc(func() { swap(); os.Remove(away) })
+		return c.bucketBack
+	}},
 	{"the database restarts", func(c *chaos, n *breakable) func() {
 		c.database.Exec(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 		return func() {}
@@ -433,7 +493,7 @@ func (c *chaos) converge() {
 	c.checkDisks()
 }
 
-// seen is what a node says of a sandbox: absent, or what is in its file.
+// seen returns what a node says of a sandbox: that it is absent, or the content of its file.
 func (c *chaos) seen(n *breakable, id string) (what string, ok bool) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -443,6 +503,9 @@ func (c *chaos) seen(n *breakable, id string) (what string, ok bool) {
 		return absent, true
 	case err != nil:
 		return "", false
+	}
+	if c.bucket != "" { // all of them together need more room than there is
+		n.Hibernate(ctx, id, hutch.HibernateRequest{})
 	}
 	return strings.TrimSpace(string(res.Stdout)), true
 }
@@ -464,13 +527,15 @@ func (c *chaos) checkDisks() {
 			if recorded, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 				c.t.Fatal(err)
 			}
-			entries, err := os.ReadDir(filepath.Join(n.data, "server", "native"))
-			if err != nil {
-				c.t.Fatal(err)
-			}
 			found = nil
-			for _, e := range entries {
-				found = append(found, e.Name())
+			for _, dir := range []string{"native", "files", "memory", "arrivals"} { // awake, asleep, or about to be here
+				entries, err := os.ReadDir(filepath.Join(n.data, "server", dir))
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				for _, e := range entries {
+					found = append(found, strings.TrimSuffix(e.Name(), ".tar"))
+				}
 			}
 			slices.Sort(found)
 			return slices.Equal(recorded, found)

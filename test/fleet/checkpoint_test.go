@@ -166,7 +166,7 @@ func TestIdleCheckpoints(t *testing.T) {
 	}
 }
 
-// TestCheckpointFlags: what cannot work is refused when a server starts, with what to do.
+// TestCheckpointFlags: a server does not start with flags that cannot work, and says what to do.
 func TestCheckpointFlags(t *testing.T) {
 	bucket := hutchtest.Dir(t)
 	for want, flags := range map[string][]string{

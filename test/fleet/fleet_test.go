@@ -186,10 +186,19 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// placeOn makes sandboxes until a node holds one, and returns the id of that.
+// placeOn makes sandboxes until a node holds one, and returns its id. The others are destroyed.
 func placeOn(t *testing.T, from *node, on string) string {
 	t.Helper()
-	for range 60 {
+	eventually(t, from.name+" sees "+on, func() bool { return from.nodes(t)[on].Alive })
+	var elsewhere []string // they stay until the end, so that the others fill up
+	defer func() {
+		for _, id := range elsewhere {
+			if _, err := from.Destroy(t.Context(), id, true); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for range 20 {
 		id := hutch.NewID("on-" + on)
 		if _, err := from.Create(t.Context(), hutch.CreateRequest{ID: id, Limits: hutch.Limits{Memory: 64}}); err != nil {
 			t.Fatal(err)
@@ -205,9 +214,7 @@ func placeOn(t *testing.T, from *node, on string) string {
 				return id
 			}
 		}
-		if _, err := from.Destroy(t.Context(), id, true); err != nil {
-			t.Fatal(err)
-		}
+		elsewhere = append(elsewhere, id)
 	}
 	t.Fatalf("no sandbox came to %s", on)
 	return ""

@@ -3,16 +3,20 @@ package fleet
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"hutch"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/hutchtest/s3"
 )
 
@@ -327,28 +331,93 @@ func TestBadBucket(t *testing.T) {
 	// A bucket that takes nothing: the sandbox stays, with an error that says why.
 	stays := placeOn(t, a, "b")
 	a.sh(t, stays, "echo here > /workspace/file")
-	if err := os.Rename(bucket, bucket+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bucket, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putBack := takeBucket(t, bucket)
 	if out := a.must(t, "node", "drain", "b"); !strings.Contains(out, stays) || !strings.Contains(out, "not a directory") {
 		t.Errorf("drain says %s", out)
 	}
 	if got := a.sh(t, stays, "cat /workspace/file"); got != "here" {
 		t.Errorf("it has %q", got)
 	}
-	if err := os.Remove(bucket); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(bucket+".away", bucket); err != nil {
-		t.Fatal(err)
-	}
+	putBack()
 	if out := a.must(t, "node", "drain", "b"); !strings.Contains(out, "it holds no sandboxes") {
 		t.Errorf("drain says %s", out)
 	}
 	a.must(t, "node", "uncordon", "b")
+}
+
+// takeBucket puts a file in the place of a bucket's folder, until putBack is called or the test ends.
+func takeBucket(t *testing.T, bucket string) (putBack func()) {
+	t.Helper()
+	away := bucket + ".away"
+	if err := os.Rename(bucket, away); err != nil {
+		t.Fatal(err)
+	}
+	putBack = sync.OnceFunc(func() {
+		if err := errors.Join(os.Remove(bucket), os.Rename(away, bucket)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(putBack)
+	if err := os.WriteFile(bucket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return putBack
+}
+
+// TestDamagedWhileAway: a node that returns has its sandbox as before if the bucket's object was damaged meanwhile, although
+// another node tried to take the sandbox over; and writes it to the bucket again.
+func TestDamagedWhileAway(t *testing.T) {
+	bucket := hutchtest.Dir(t)
+	a, b, c := newFleet(t, "--fleet-bucket", bucket)
+	id := placeOn(t, a, "c")
+	for _, away := range []struct {
+		name        string
+		begin, back func()
+	}{
+		{"killed", func() { c.end(t, syscall.SIGKILL) }, func() { c.start(t) }},
+		{"paused", func() { c.cmd.Process.Signal(syscall.SIGSTOP) }, func() { c.cmd.Process.Signal(syscall.SIGCONT) }},
+	} {
+		b.sh(t, id, "echo "+away.name+" > /workspace/file")
+		b.sleeps(t, id, "c")
+		away.begin()
+		eventually(t, "a knows that c is away", func() bool { return !a.nodes(t)["c"].Alive })
+		damaged := damage(t, bucket)
+		eventually(t, away.name+": a refuses the damaged image", func() bool {
+			_, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil)
+			return hutch.KindOf(err) == hutch.Denied && strings.Contains(err.Error(), "was changed since")
+		})
+		away.back()
+		eventually(t, "c is back", func() bool { return a.nodes(t)["c"].Alive })
+		eventually(t, away.name+": c writes it to the bucket again", func() bool {
+			for path := range objects(t, bucket) {
+				if !slices.Contains(damaged, path) {
+					return true
+				}
+			}
+			return false
+		})
+		if sb, err := b.Sandbox(t.Context(), id); err != nil || !sb.Status.Sleeps() {
+			t.Errorf("%s: afterwards: %+v %v", away.name, sb, err)
+		}
+		if got := b.shSoon(t, id, "cat /workspace/file"); got != away.name {
+			t.Errorf("%s: it has %q", away.name, got)
+		}
+		if n := a.nodes(t)["c"]; n.Held != 1 {
+			t.Errorf("%s: c holds %d sandboxes", away.name, n.Held)
+		}
+	}
+}
+
+// damage changes each image in a bucket that is a folder, and returns their paths.
+func damage(t *testing.T, bucket string) (paths []string) {
+	t.Helper()
+	for path, good := range objects(t, bucket) {
+		if err := os.WriteFile(path, flip(good, len(good)/2), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
 }
 
 // objects are the images in a bucket that is a folder, by their paths. The claim of the fleet is not one, nor are programs.
@@ -409,5 +478,81 @@ func TestWakeTimes(t *testing.T) {
 		if figures++; figures == 8 {
 			return
 		}
+	}
+}
+
+// TestKilledWhileItArrives: a node is killed after it has told the database that a sandbox came, and starts again before the
+// database has recorded that. Meanwhile the bucket loses the image. The sandbox is on that node, and on no other.
+func TestKilledWhileItArrives(t *testing.T) {
+	if os.Geteuid() != 0 {
+		hutchtest.Skip(t, "the runtime native needs root here")
+	}
+	database, bucket := pgtest.New(t), hutchtest.Dir(t)
+	named, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named.RawQuery = url.Values{"application_name": {"node-b"}}.Encode()
+	flags := []string{"--fleet-bucket", bucket}
+	all := newFleetOn(t, database, map[string][]string{"a": flags, "b": append([]string{"--store", named.String()}, flags...), "c": flags})
+	a, b, c := all[0], all[1], all[2]
+	id := placeOn(t, a, "a")
+	a.sh(t, id, "echo kept > /workspace/file")
+	a.must(t, "node", "cordon", "c")
+
+	// The commit of the statement that records an arrival waits for a lock of the test, and so does nothing else.
+	held, other := pgtest.Connect(t, database), pgtest.Connect(t, database)
+	if _, err := held.Exec(t.Context(), `
+		CREATE FUNCTION hutch.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(19, 19); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON hutch.fleet_holders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			WHEN (NEW.here AND NOT OLD.here) EXECUTE FUNCTION hutch.wait();
+		SELECT pg_advisory_lock(19, 19)`); err != nil {
+		t.Fatal(err)
+	}
+	// waits reports whether a connection of b waits for a lock.
+	waits := func(condition string) (ok bool, err error) {
+		err = other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'node-b' AND wait_event_type = 'Lock' AND "+condition+")").Scan(&ok)
+		return ok, err
+	}
+	drained := make(chan error, 1)
+	go func() {
+		_, err := a.hutch(t, "node", "drain", "a")
+		drained <- err
+	}()
+	eventually(t, "b says that it came", func() bool {
+		ok, err := waits("lower(query) = 'commit'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	})
+	b.end(t, syscall.SIGKILL)
+	for path := range objects(t, bucket) {
+		os.Remove(path)
+	}
+	released := make(chan bool)
+	go func() { // once b has looked for its sandboxes, it waits for the tables of the fleet
+		defer close(released)
+		for limit := time.Now().Add(2 * time.Minute); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+			if ok, err := waits("lower(query) <> 'commit'"); ok || err != nil {
+				break
+			}
+		}
+		held.Exec(t.Context(), "SELECT pg_advisory_unlock(19, 19)")
+	}()
+	b.start(t)
+	<-released
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	if got := c.shSoon(t, id, "cat /workspace/file"); got != "kept" {
+		t.Errorf("its file: %q", got)
+	}
+	a.isOn(t, "b", id)
+	if there := copies(t, a, c); there != nil {
+		t.Errorf("copies are on %v", there)
+	}
+	if notes, err := os.ReadDir(filepath.Join(b.data, "server", "arrivals")); err != nil || len(notes) != 0 {
+		t.Errorf("notes that are left: %v %v", notes, err)
 	}
 }

@@ -313,15 +313,27 @@ evictionHard: {memory.available: 1%%, nodefs.available: 1%%, imagefs.available: 
 `, c.dir))
 }
 
-// images loads the image of pauses, and two versions of Hutch's, whose layers are a base system and the programs.
+// images loads the image of pauses, and two versions of Hutch's, whose layers are a base system and the programs. Each program of the second
+// version differs from that of the first, so sandboxes run in another build of gVisor there.
 func (c *cluster) images() {
 	c.t.Helper()
 	c.sh(`mkdir -p pause/main && printf 'package main\n\nimport "time"\n\nfunc main() { time.Sleep(1 << 62) }\n' >pause/main/main.go && cd pause/main &&
 		CGO_ENABLED=0 GOFLAGS=-mod=mod GO111MODULE=off go build -o ../pause . && tar -C .. -cf ../../pause.tar pause`)
 	c.load("localhost/pause:1", map[string]any{"Entrypoint": []string{"/pause"}}, c.path("pause.tar"))
 	bin := filepath.Dir(hutchtest.Program(c.t, "hutch"))
-	c.sh(`mkdir -p layer/usr/local/bin && cp ` + bin + `/hutch ` + bin + `/hutch-agent ` + bin + `/hutch-runsc ` + bin + `/hutch-gofer layer/usr/local/bin && tar --owner=0 --group=0 -C layer -cf programs.tar .`)
+	const layer = "layer/usr/local/bin/"
+	c.sh("mkdir -p " + layer)
 	for _, tag := range []string{"1", "2"} {
+		for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
+			program := read(c.t, filepath.Join(bin, name))
+			if tag == "2" {
+				program = append(program, "the second version"...)
+			}
+			if err := os.WriteFile(c.path(layer+name), program, 0o755); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		c.sh("tar --owner=0 --group=0 -C layer -cf programs.tar .")
 		c.load("localhost/hutch:"+tag, map[string]any{"Entrypoint": []string{"tini", "--", "hutch"}, "User": "1000:1000", "Labels": map[string]string{"version": tag},
 			"Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}, filepath.Join(c.programs, "base.tar"), c.path("programs.tar"))
 	}
@@ -371,9 +383,9 @@ func (c *cluster) load(name string, config map[string]any, layers ...string) {
 	os.Remove(c.path("image.tar"))
 }
 
-// forward lets pods reach an address of the machine, on port 5432 of the cluster's network.
-func (c *cluster) forward(to string) {
-	l, err := net.Listen("tcp", address+":5432")
+// forward lets pods reach an address of the machine, on a port of the cluster's network.
+func (c *cluster) forward(port, to string) {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ var everything = values{
 	"ingress": values{"enabled": true, "className": "nginx"}, "monitoring": values{"enabled": true},
 	"seccomp": values{"install": true}, "env": values{"HUTCH_POOL": "8"}, "appArmor": "Unconfined",
 	"bucket":      values{"url": "s3://hutch/fleet?region=eu-1"},
+	"nodeLabels":  values{"zone": "$(ZONE)", "pool": "gpu"},
+	"nodeTaints":  values{"gpu": "yes"},
 	"tolerations": []any{values{"key": "hutch", "operator": "Exists"}},
 }
 
@@ -185,6 +187,22 @@ func TestSettings(t *testing.T) {
 		if flag := "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + " "; ok && !slices.Contains(special, e.Name) && !strings.Contains(string(out), flag) {
 			t.Errorf("%s sets nothing: hutch serve has no %s", e.Name, flag)
 		}
+	}
+}
+
+// TestNodeLabels: nodes have the labels and taints of the values, which can name the zone of the pod.
+func TestNodeLabels(t *testing.T) {
+	env := map[string]core.EnvVar{}
+	zone := false // before the variable that names it
+	for _, e := range find[apps.StatefulSet](t, render(t, "hutch", "hutch", everything)).Spec.Template.Spec.Containers[0].Env {
+		env[e.Name] = e
+		zone = zone || e.Name == "ZONE" && env["HUTCH_NODE_LABEL"].Name == ""
+	}
+	if got := env["HUTCH_NODE_LABEL"].Value; got != "pool=gpu,zone=$(ZONE)" || !zone || env["ZONE"].ValueFrom.FieldRef.FieldPath != "metadata.labels['topology.kubernetes.io/zone']" {
+		t.Errorf("labels: %q, %+v", got, env["ZONE"])
+	}
+	if got := env["HUTCH_NODE_TAINT"].Value; got != "gpu=yes" {
+		t.Errorf("taints: %q", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,6 +102,11 @@ func TestCluster(t *testing.T) {
 	c.podIP("hutch-1")
 	check("after a pod was ended", true)
 
+	list := c.builds(pods[0])
+	if len(list) != 1 {
+		t.Fatalf("a node of one version keeps the programs %v", list)
+	}
+	first := list[0]
 	begin = time.Now()
 	for _, p := range pods {
 		c.podIP(p)
@@ -115,6 +121,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	check("after a rolling upgrade", true)
+	c.afterUpgrade(t, &r, first, boxes, pods)
 
 	c.drain(t, &r)
 	for _, p := range pods {
@@ -126,6 +133,33 @@ func TestCluster(t *testing.T) {
 	r.write(t)
 }
 
+// afterUpgrade: the programs of the second version are others, and what slept before runs in those of the first.
+func (c *cluster) afterUpgrade(t *testing.T, r *report, first string, boxes []*box, pods []string) {
+	t.Helper()
+	for _, b := range boxes {
+		build, pod := c.buildOf(b.id, pods...)
+		if build != first {
+			t.Errorf("after a rolling upgrade, %s runs in %s in %s; it was saved by %s", b.id, build, pod, first)
+		}
+	}
+	fresh := &box{id: "fresh"}
+	fresh.through(c, pods[0])
+	c.counter(t, fresh)
+	second, _ := c.buildOf(fresh.id, pods...)
+	if second == first {
+		t.Errorf("a sandbox made after a rolling upgrade runs in the programs of the old version, %s", first)
+	}
+	for _, p := range pods {
+		if got := c.builds(p); !slices.Contains(got, second) {
+			t.Errorf("%s keeps the programs %v, and its own are %s", p, got, second)
+		}
+	}
+	if _, err := fresh.Destroy(t.Context(), fresh.id, true); err != nil {
+		t.Fatal(err)
+	}
+	r.add(t, "the programs that those sandboxes run in, on upgraded nodes", "all "+strconv.Itoa(len(boxes))+" in those of the old version, "+short(first)+", kept on the volumes; a new sandbox runs in "+short(second))
+}
+
 // prepare makes the namespace, a database, its Secret and the volumes.
 func (c *cluster) prepare() {
 	c.t.Helper()
@@ -134,7 +168,7 @@ func (c *cluster) prepare() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.forward(u.Host)
+	c.forward("5432", u.Host)
 	u.Host = address + ":5432"
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -281,32 +315,39 @@ func (c *cluster) fill(t *testing.T, r *report) (boxes []*box) {
 	for i := range 6 {
 		b := &box{id: fmt.Sprint("box-", i)}
 		b.through(c, fmt.Sprint("hutch-", i%3))
-		begin := time.Now()
-		sb, err := b.Create(t.Context(), hutch.CreateRequest{ID: b.id, Limits: hutch.Limits{Memory: 256}})
-		if err != nil {
-			t.Fatal(err)
+		if runtime, took := c.counter(t, b); i == 0 {
+			r.add(t, "the first sandbox, on "+runtime, took)
 		}
-		if i == 0 {
-			r.add(t, "the first sandbox, on "+sb.Runtime, since(begin))
-		}
-		if kernel, err := b.sh(t, "dmesg | head -3; uname -r"); err != nil {
-			t.Fatalf("%s: %v", kernel, err)
-		}
-		if _, err := b.StartProcess(t.Context(), b.id, hutch.ProcessRequest{Name: "counter",
-			Command: "count=0; while :; do count=$((count + 1)); echo $count >/workspace/.new; mv /workspace/.new /workspace/count; sleep 0.2; done"}); err != nil {
-			t.Fatal(err)
-		}
-		var pid string
-		c.eventually("the counter runs", func() bool {
-			pid, err = b.sh(t, "pgrep -o -f '[c]ount=0'")
-			return err == nil && pid != ""
-		})
-		b.pid = pid
 		boxes = append(boxes, b)
 	}
 	list := c.kubectl("exec", "hutch-0", "--", "hutch", "node", "ls")
 	t.Log(list)
 	return boxes
+}
+
+// counter makes a sandbox with a process that counts.
+func (c *cluster) counter(t *testing.T, b *box) (runtime, took string) {
+	t.Helper()
+	begin := time.Now()
+	sb, err := b.Create(t.Context(), hutch.CreateRequest{ID: b.id, Limits: hutch.Limits{Memory: 256}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took = since(begin)
+	if kernel, err := b.sh(t, "dmesg | head -3; uname -r"); err != nil {
+		t.Fatalf("%s: %v", kernel, err)
+	}
+	if _, err := b.StartProcess(t.Context(), b.id, hutch.ProcessRequest{Name: "counter",
+		Command: "count=0; while :; do count=$((count + 1)); echo $count >/workspace/.new; mv /workspace/.new /workspace/count; sleep 0.2; done"}); err != nil {
+		t.Fatal(err)
+	}
+	var pid string
+	c.eventually("the counter runs", func() bool {
+		pid, err = b.sh(t, "pgrep -o -f '[c]ount=0'")
+		return err == nil && pid != ""
+	})
+	b.pid = pid
+	return sb.Runtime, took
 }
 
 // drain empties the machine: pods are evicted one after the other, and a second one is refused while the first is away.

@@ -91,7 +91,7 @@ func output(t *testing.T, agent *wire.Client, command string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// podOfAnImage: the cluster pulls an image by the digest that the server has resolved. The image needs no program of ours, and the files
+// podOfAnImage: the cluster pulls an image by the digest that the server has resolved. The image needs no program of Hutch, and the files
 // that a sandbox has over it are there. An image that the cluster cannot have is refused by name.
 func (c *cluster) podOfAnImage(t *testing.T, class string) {
 	const name = "registry.example/debian:12"
@@ -158,6 +158,8 @@ func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 		t.Fatal(err)
 	}
 	output(t, agent, "echo kept >/workspace/file")
+	c.seenMemory(t, agent)
+	r.add(t, "programs in pods of "+class+" see as memory", "their limit, in `/proc/meminfo`, `free` and the files of control groups; what is free there follows what they use")
 	idle, err := inst.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -187,8 +189,35 @@ func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 	r.add(t, "programs that take all memory, in pods of "+class, "9 of 9 were ended alone")
 }
 
+// seenMemory: programs see their limit, and not that of the pod or the memory of the machine, and how much of it is free.
+func (c *cluster) seenMemory(t *testing.T, agent *wire.Client) {
+	limit := fmt.Sprint(drivertest.Limits.Memory << 20)
+	for command, want := range map[string]string{
+		"awk '/^MemTotal:/ { print $2 * 1024 }' /proc/meminfo":                                  limit,
+		"free -b | awk '/^Mem:/ { print $2 }'":                                                  limit,
+		"cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null": limit,
+	} {
+		if got := output(t, agent, command); got != want {
+			t.Errorf("%s: %q, not %q", command, got, want)
+		}
+	}
+	t.Logf("sysinfo shows %s bytes", output(t, agent, `python3 -c 'import os; print(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))'`))
+	free := func() (mb int) {
+		fmt.Sscan(output(t, agent, "free -m | awk '/^Mem:/ { print $7 }'"), &mb)
+		return mb
+	}
+	before := free()
+	if before < drivertest.Limits.Memory/2 || before > drivertest.Limits.Memory {
+		t.Errorf("an idle pod has %d MiB of %d free", before, drivertest.Limits.Memory)
+	}
+	output(t, agent, "head -c 20M /dev/zero >/workspace/big")
+	c.eventually("less memory is free", func() bool { return free() <= before-10 })
+	output(t, agent, "rm /workspace/big")
+	c.eventually("it is free again", func() bool { return free() > before-10 })
+}
+
 // outside: programs reach nothing of the pod and of the cluster, whose network enforces no policy here: not its API, another pod, or the
-// machine; and they see no token, no volume of ours, and no process of ours that they could change.
+// machine; and they see no token, no volume of Hutch, and no process of ours that they could change.
 func (c *cluster) outside(t *testing.T, class string) {
 	_, agent := c.create(t, class, driver.Spec{})
 	pod := c.run("kubectl", "-n", "hutch-sandboxes", "get", "pod", "-l", "hutch/sandbox=one", "-o", "jsonpath={.items[0].metadata.name}")
@@ -207,6 +236,7 @@ func (c *cluster) outside(t *testing.T, class string) {
 		"the first process": "kill -9 1",
 		"its memory":        "cat /proc/1/environ /proc/1/maps",
 		"its root":          "ls /proc/1/root/",
+		"what it sees":      "echo x >/proc/meminfo || echo x >/sys/fs/cgroup/memory.max || echo x >/sys/fs/cgroup/memory/memory.limit_in_bytes || umount /proc/meminfo",
 		"all processes":     "for p in /proc/[0-9]*; do [ $(stat -c %u $p) = 0 ] && kill -9 ${p#/proc/} && exit 0; done; exit 1",
 		"a mount":           "mount -t tmpfs none /mnt",
 		"a user namespace":  "unshare -Ur true",

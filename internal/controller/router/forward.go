@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// destination is what a request is forwarded to; it is the key of that in the request's context, too.
+// destination says where a request is forwarded. The context of a request has it under the zero value as its key.
 type destination struct {
 	route
 	Target
@@ -25,7 +25,7 @@ func destinationOf(r *http.Request) destination {
 	return d
 }
 
-// newProxy returns what leads requests to servers in sandboxes. A sandbox's id stands for its address.
+// newProxy returns the proxy that leads requests to servers in sandboxes. A sandbox's id stands for its address.
 func (h *Handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: rewrite,
@@ -78,7 +78,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	if pr.Out.Header.Get("Upgrade") != "" {
-		// Its host is the router's, and servers compare it with their own.
+		// The Origin has the router's host, and servers would compare it with their own.
 		pr.Out.Header.Del("Origin")
 	}
 	pr.SetXForwarded()

@@ -6,3 +6,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "hutch.hosts" -}}
 {{ .Release.Name }},{{ .Release.Name }}.{{ .Release.Namespace }},{{ .Release.Name }}.{{ .Release.Namespace }}.svc,{{ .Release.Name }}.{{ .Release.Namespace }}.svc.cluster.local{{ if .Values.ingress.enabled }},{{ .Values.ingress.host }}{{ end }}
 {{- end }}
+
+{{- define "hutch.pairs" -}}
+{{- $comma := "" -}}
+{{- range $key, $value := . }}{{ $comma }}{{ $key }}={{ $value }}{{ $comma = "," }}{{ end -}}
+{{- end }}

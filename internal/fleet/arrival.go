@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"hutch"
+	"hutch/internal/travel"
+)
+
+// An arrival is undecided when the database's answer to arrived was lost, or when this node ended before that answer. The
+// engine then keeps the files: the directory can say, now or a moment later, that the sandbox is here, and the other copies
+// can be bad. Settling an arrival asks the directory again.
+
+// arrivalOf returns what the engine notes of a sandbox that is fetched.
+func arrivalOf(h Holder) travel.Arrival {
+	return travel.Arrival{Owner: h.Owner, Sandbox: h.ID, From: h.Node, Image: h.Image.Key, Checkpoint: h.Image.Checkpoint}
+}
+
+// holderOf returns the sandbox of an arrival as arrived needs it.
+func holderOf(a travel.Arrival) Holder {
+	return Holder{Name: Name{a.Owner, a.Sandbox}, Node: a.From, Image: &travel.Image{Key: a.Image, Checkpoint: a.Checkpoint}}
+}
+
+// undecided returns the error for a sandbox whose arrival can have been recorded.
+func undecided(err error) error {
+	if err == nil || errors.Is(err, errMoved) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", travel.ErrUndecided, err)
+}
+
+// settleAll settles the arrivals here, as far as the database answers.
+func (c *carrier) settleAll(ctx context.Context) {
+	list, err := c.Engine.Arrivals()
+	if err != nil {
+		c.r.f.log.Error("the sandboxes that came from other nodes could not be listed", "err", err)
+	}
+	for _, a := range list {
+		c.settle(ctx, Name{a.Owner, a.Sandbox}) // it logs its error, and the next round tries again
+	}
+}
+
+// settle settles the arrival of a sandbox, if there is one. The sandbox is then here, or its files are removed. The error
+// is one of the database, which can still decide either way.
+func (c *carrier) settle(ctx context.Context, name Name) error {
+	if c.r.has(name) {
+		return nil
+	}
+	end, err := c.lockTransfer(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return c.settleLocked(ctx, name)
+}
+
+// settleLocked does the same as settle for a caller with the lock of the transfer.
+func (c *carrier) settleLocked(ctx context.Context, name Name) error {
+	list, err := c.Engine.Arrivals()
+	if err != nil && !errors.Is(err, travel.ErrBadNote) { // which settleAll logs
+		return err
+	}
+	i := slices.IndexFunc(list, func(a travel.Arrival) bool { return Name{a.Owner, a.Sandbox} == name })
+	if i < 0 || c.r.has(name) {
+		return nil
+	}
+	defer c.r.expect(name)() // report does not free its row meanwhile
+	h := holderOf(list[i])
+	err = c.Engine.Settle(ctx, list[i], func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.settleTime)
+		defer cancel()
+		return undecided(c.dir().arrived(ctx, h, c.me()))
+	})
+	switch {
+	case errors.Is(err, errMoved) || hutch.KindOf(err) == hutch.NotFound:
+		c.r.f.log.Info("a sandbox whose files had come here is on another node or destroyed: the files are removed", "sandbox", name.ID)
+		return nil
+	case err != nil:
+		c.r.f.log.Warn("it is not known yet whether a sandbox has come here: its files are kept", "sandbox", name.ID, "err", err, "cause", hutch.AsError(err).Cause)
+		return err
+	}
+	c.cameHere(h)
+	c.r.f.log.Info("a sandbox has come here, although the answer of the database was lost", "sandbox", name.ID)
+	return nil
+}
+
+// cameHere notes that a sandbox has been fetched to this node.
+func (c *carrier) cameHere(h Holder) {
+	c.setKey(h.Name, h.Image.Key)
+	c.r.note(h.Name, false)
+	if !h.Image.Checkpoint.IsZero() { // the sandbox was awake on its earlier node
+		c.r.f.background(func(ctx context.Context) { c.resume(ctx, h) })
+	}
+}
