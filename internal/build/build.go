@@ -60,8 +60,11 @@ func New(opt Options) *Builder {
 // defaultTime is the default time limit of a build.
 const defaultTime = hutch.Seconds(3600)
 
-// Build makes an image as hutch.Images.BuildImage says.
-func (b *Builder) Build(ctx context.Context, req hutch.BuildRequest, in io.Reader, progress func(hutch.BuildEvent) error) (oci.Image, error) {
+// Cutter returns where to cut a line of output after most bytes, or 0 if that depends on the output that follows.
+type Cutter = func(line []byte, most int) int
+
+// Build makes an image as hutch.Images.BuildImage says. Long lines of output become several events, which cut separates.
+func (b *Builder) Build(ctx context.Context, req hutch.BuildRequest, in io.Reader, progress func(hutch.BuildEvent) error, cut Cutter) (oci.Image, error) {
 	if err := req.Check(); err != nil {
 		return oci.Image{}, err
 	}
@@ -82,6 +85,7 @@ func (b *Builder) Build(ctx context.Context, req hutch.BuildRequest, in io.Reade
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout.Duration(), limit)
 	defer cancel()
 	s := b.solver(ctx, owner, req, progress)
+	s.cut = cut
 	defer s.release()
 	img, err := s.build(ctx, in, name)
 	if err != nil && errors.Is(context.Cause(ctx), limit) {
@@ -139,7 +143,7 @@ func (s *solver) build(ctx context.Context, in io.Reader, name oci.Reference) (o
 	return s.store.Finish(ctx, oci.FinishOptions{Owner: s.owner, From: last.image, Config: s.graph.config, Name: name})
 }
 
-// nothing is the layer of an image without files.
+// nothing writes a layer without files, for an empty image.
 func (s *solver) nothing(w io.Writer) error {
 	t, err := s.tree("an empty image")
 	if err != nil {
@@ -178,6 +182,11 @@ func (s *solver) receive(ctx context.Context, in io.Reader) error {
 		if err := t.read(ctx, plain, reading{owned: true}); err != nil {
 			return err
 		}
+		// An archive ends before its stream does: padding and checksums follow. Only the end of the stream says that the
+		// client is not needed any more.
+		if _, err := io.CopyN(io.Discard, until{ctx, in}, maxPadding); err != nil && !errors.Is(err, io.EOF) {
+			return t.bad(ctx, err)
+		}
 	}
 	if err := s.ignore(ctx, t); err != nil {
 		return err
@@ -186,13 +195,17 @@ func (s *solver) receive(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
+// maxPadding is how much of a stream is read after the end of its archive, in bytes. tar pads an archive to a multiple of
+// 10 KiB, or of its option -b.
+const maxPadding = 1 << 20
+
 // ignore drops files that .dockerignore names.
 func (s *solver) ignore(ctx context.Context, t *tree) error {
 	name := ".dockerignore"
 	if own := cmp.Or(s.req.File, defaultFile) + ".dockerignore"; t.nodes[clean(own)] != nil {
 		name = clean(own)
 	}
-	text, ok, err := readText(view{trees: []*tree{t}}, name)
+	text, ok, err := readText(view{ctx: ctx, trees: []*tree{t}}, name)
 	if err != nil || !ok {
 		return err
 	}
@@ -225,7 +238,7 @@ func (s *solver) ignore(ctx context.Context, t *tree) error {
 
 const defaultFile = "Dockerfile"
 
-// dockerfile is the text of the Dockerfile.
+// dockerfile returns the text of the Dockerfile.
 func (s *solver) dockerfile(ctx context.Context) ([]byte, error) {
 	if s.req.Dockerfile != "" {
 		return []byte(s.req.Dockerfile), nil

@@ -110,7 +110,8 @@ func (c *copying) source(name string) error {
 	return c.files(at, to, f.mode.IsDir() && c.a.DirCopyContents)
 }
 
-// destination is the target of a source. A file goes into an existing folder, or into one whose path ends with a slash.
+// destination returns the target of a source. A file goes into an existing folder, or into one whose path ends with a
+// slash.
 func (c *copying) destination(f found, name string) (string, error) {
 	if strings.HasSuffix(c.a.Dest, "/") || path.Base(c.a.Dest) == "." {
 		if err := c.folderAt(c.a.Dest); err != nil {
@@ -145,7 +146,7 @@ func (c *copying) folderAt(name string) error {
 	return c.folders(c.to, at, c.newFolder())
 }
 
-// newFolder are the attributes of a folder that a copy has to make.
+// newFolder returns the attributes of a folder that a copy has to make.
 func (c *copying) newFolder() node {
 	n := node{mode: 0o755, uid: c.uid, gid: c.gid}
 	if c.a.ModeStr == "" && c.a.Mode != -1 {
@@ -301,7 +302,7 @@ func (c *copying) unpack(f found) (bool, error) {
 	return true, err
 }
 
-// unpacked is the target of an archive's entry: below the destination, whatever its links say.
+// unpacked returns the target of an archive's entry: below the destination, whatever its links say.
 func (c *copying) unpacked(base, name string) (string, bool) {
 	dir, err := c.to.resolve(path.Join(base, path.Dir(name)), true)
 	if err != nil || base != "." && dir != base && !strings.HasPrefix(dir, base+"/") {

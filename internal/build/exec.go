@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,11 +13,13 @@ import (
 	"github.com/moby/buildkit/solver/pb"
 
 	"hutch"
+	"hutch/internal/image"
 	"hutch/internal/oci"
 	"hutch/internal/pipe"
 )
 
-// Label marks the sandboxes of builds, with the id of the build. A server destroys remaining ones when it starts.
+// Label marks the sandboxes of builds, with the id of the build. When a server starts, it destroys the remaining
+// sandboxes of earlier builds.
 const Label = "hutch.build"
 
 // idPrefix begins the ids of these sandboxes.
@@ -37,18 +38,18 @@ func (r *run) exec(ctx context.Context, op *pb.ExecOp) (*state, error) {
 	if st, ok := r.known(ctx, m.root, key); ok {
 		return st, nil
 	}
-	image, err := r.store.AddStep(ctx, oci.StepOptions{
+	base, err := r.store.AddStep(ctx, oci.StepOptions{
 		Owner: r.owner, Base: m.root.image, User: op.Meta.User, WorkingDir: op.Meta.Cwd, Key: digestOf("sandbox", m.root.key, op.Meta.User, op.Meta.Cwd),
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer r.store.Use(r.owner, image.Digest)()
-	before, err := r.rootOf(ctx, image.Digest)
+	defer r.store.Use(r.owner, base.Digest)()
+	before, err := r.rootOf(ctx, base.Digest)
 	if err != nil {
 		return nil, err
 	}
-	box, err := r.sandbox(ctx, op, image.Digest)
+	box, err := r.sandbox(ctx, op, base.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +60,18 @@ func (r *run) exec(ctx context.Context, op *pb.ExecOp) (*state, error) {
 	}
 	st, err := r.save(ctx, m.root, out, key)
 	if err == nil {
-		st.root, st.trees = image.Digest, []*layer{{tree: out}}
+		st.root, st.trees = base.Digest, []*layer{{tree: out}}
 	}
 	return st, err
 }
 
-// execKey is the key of the command and of everything that it can see. Secrets and caches are not in it.
+// execKey returns the key of the command and of everything that it can see. Secrets and caches are not in it.
 func (r *run) execKey(ctx context.Context, m *mounts) (string, error) {
 	keys := []string{m.root.key}
 	for _, b := range m.binds {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 		k := b.from.key
 		if b.from.image == "" {
 			v, err := r.view(ctx, b.from)
@@ -83,7 +87,7 @@ func (r *run) execKey(ctx context.Context, m *mounts) (string, error) {
 	return r.keyOf(keys), nil
 }
 
-// contentKey is the digest of the files at a path of a context.
+// contentKey returns the digest of the files at a path of a context.
 func contentKey(v view, selector string) (string, error) {
 	at, err := v.resolve(selector, true)
 	if err != nil {
@@ -111,7 +115,7 @@ type box struct {
 // mostTime is how long a sandbox lives after its build, if it is not destroyed.
 const mostTime = time.Minute
 
-func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, error) {
+func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, base string) (*box, error) {
 	network := r.req.Network
 	switch {
 	case op.Network == pb.NetMode_HOST:
@@ -123,7 +127,7 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 	case op.Network == pb.NetMode_NONE:
 		network = hutch.Network{Mode: hutch.NetworkNone}
 	}
-	b, err := r.create(ctx, network, image)
+	b, err := r.create(ctx, network, base)
 	if err == nil && !r.opt.Sandboxes.HasRoot(b.runtime) {
 		b.destroy()
 		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s of this server, where no command can be root: give --runtime gvisor; for the runtime native, start the server as root or give its user subordinate ids (`hutch doctor` says how)", b.runtime)
@@ -132,14 +136,14 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 }
 
 // create makes a sandbox of the build's owner.
-func (r *run) create(ctx context.Context, network hutch.Network, image string) (*box, error) {
+func (r *run) create(ctx context.Context, network hutch.Network, base string) (*box, error) {
 	left := r.req.Timeout
 	if end, ok := ctx.Deadline(); ok {
 		left = hutch.InSeconds(time.Until(end) + mostTime)
 	}
 	id := hutch.NewID(idPrefix)
 	sb, err := r.opt.Sandboxes.Create(ctx, hutch.CreateRequest{
-		ID: id, Image: image, Pull: hutch.PullNever, Runtime: r.req.Runtime, Network: network, Limits: r.req.Limits,
+		ID: id, Image: base, Pull: hutch.PullNever, Runtime: r.req.Runtime, Network: network, Limits: r.req.Limits,
 		Timeout: left, OnIdle: hutch.IdleDestroy, Labels: map[string]string{Label: r.id},
 	})
 	return &box{r, sb.ID, sb.Runtime}, err
@@ -180,7 +184,7 @@ func (b *box) work(ctx context.Context, op *pb.ExecOp, m *mounts, before view) (
 	return b.written(ctx, m, before)
 }
 
-// written is the layer with the changes of the command.
+// written returns the layer with the changes of the command.
 func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error) {
 	out, err := b.tree("what " + b.v.title() + " writes")
 	if err != nil {
@@ -189,7 +193,7 @@ func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error
 	hidden := append([]string{}, m.hidden...)
 	if err := stream(func(w io.Writer) error { return b.opt.Sandboxes.PackWritten(ctx, b.id, w) }, func(r io.Reader) error {
 		return out.read(ctx, r, reading{place: func(name string, n *node) (string, bool) {
-			return name, !below(name, ours) && !below(name, hidden)
+			return name, !image.Within(name, image.Provided) && !image.Within(name, hidden)
 		}})
 	}); err != nil {
 		return nil, err
@@ -202,31 +206,18 @@ func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error
 			out.drop(name)
 		}
 	}
-	var listed bytes.Buffer
-	names := &boundedBuffer{&listed, b.store.Bounds().Entries * 128}
+	names := &image.Names{Entries: b.store.Bounds().Entries, TooMany: errNames()}
 	if err := b.opt.Sandboxes.ListWritten(ctx, b.id, names); err != nil {
 		return nil, err
 	}
-	if n := bytes.Count(listed.Bytes(), []byte{0}); n > 3*b.store.Bounds().Entries { // names of the image, of the layer, and folders twice
-		return nil, errNames()
-	}
-	return out, addRemoved(out, before.root, listed.String(), append(hidden, m.caches()...))
+	replaced := func(name string) bool { n := out.nodes[name]; return n != nil && !n.mode.IsDir() }
+	return out, image.Removed(before.root, names.String(), append(hidden, m.caches()...), replaced, func(name string) error {
+		return out.add(name, &node{mode: removed})
+	})
 }
-
-// ours are paths that each sandbox has of its own.
-var ours = []string{"dev", "proc", "sys", ".hutch", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
 
 // made are folders that each sandbox has, whatever its image.
 var made = []string{"workspace", "data", "home", "home/user", "tmp", "var/tmp", "run", "."}
-
-func below(name string, dirs []string) bool {
-	for _, dir := range dirs {
-		if name == dir || strings.HasPrefix(name, dir+"/") {
-			return true
-		}
-	}
-	return false
-}
 
 // sameFolder reports whether a folder of a layer has no changes.
 func sameFolder(out *tree, before view, name string) bool {
@@ -247,35 +238,6 @@ func sameFolder(out *tree, before view, name string) bool {
 		}
 	}
 	return false
-}
-
-// addRemoved adds the removed names: those that existed before and are missing from the sandbox's list. Folders that
-// could not be read, and mounts, end with a slash in the list: their content is unknown.
-func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
-	there, unknown := map[string]bool{}, map[string]bool{}
-	for name := range strings.SplitSeq(list, "\x00") {
-		if dir, ok := strings.CutSuffix(name, "/"); ok {
-			unknown[clean(dir)] = true
-		}
-		there[clean(name)] = true
-	}
-	return fs.WalkDir(before, ".", func(at string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || at == ".":
-			return err
-		case below(at, ours) || below(at, hidden):
-		case !there[at]:
-			if err := out.add(at, &node{mode: removed}); err != nil {
-				return err
-			}
-		case !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
-			return nil // its content can be missing
-		}
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
 }
 
 // stream passes the output of one function to another.
@@ -306,7 +268,7 @@ func errNames() error {
 	return hutch.Errorf(hutch.Exhausted, "the files after the command have too many names: remove some in the same RUN").With("limit", "image entries")
 }
 
-// logLines passes on output line by line, a long line in pieces.
+// logLines passes on output line by line, a long line in pieces. No piece ends within a secret of the build.
 type logLines struct {
 	*run
 	part []byte
@@ -325,7 +287,9 @@ func (l *logLines) take(o hutch.Output) error {
 		switch {
 		case i >= 0 && i <= mostLine:
 		case len(l.part) > mostLine:
-			i = mostLine - 1
+			if i = l.cut(l.part, mostLine) - 1; i < 0 {
+				return nil
+			}
 		default:
 			return nil
 		}

@@ -71,7 +71,7 @@ func (u until) Read(p []byte) (int, error) {
 // freeRatio is how many bytes an archive can unpack to, however small it is.
 const freeRatio = 64 << 20
 
-// unpacking ends a stream that unpacks to far more than the size of its file.
+// unpacking is a reader that fails when an archive unpacks to far more than the size of its file.
 type unpacking struct {
 	until
 	left, ratio int64

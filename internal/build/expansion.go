@@ -47,13 +47,13 @@ type growth struct {
 // instruction, and so does each variable that a line sets.
 type instruction struct {
 	text    string
-	from    bool // it begins a stage
-	step    bool // it has a copy of the environment
-	times   int  // how often its own text is repeated
-	trigger bool // it runs when a stage begins that is based on its stage
+	from    bool // the instruction begins a stage
+	step    bool // the instruction has a copy of the environment
+	times   int  // how often the instruction's own text is repeated
+	trigger bool // the instruction runs when another stage begins from this stage
 	uses    []use
-	stays   bool   // all later steps have a copy of it
-	sets    bool   // a variable
+	stays   bool   // all later steps have a copy of the variable
+	sets    bool   // the instruction sets a variable
 	name    string // name of the variable; empty if it is not known yet
 }
 
@@ -159,7 +159,7 @@ func instructions(text string) ([]instruction, error) {
 	return all, nil
 }
 
-// linesOf returns an instruction, and the further ones that count for it.
+// linesOf returns an instruction, and the further instructions as which it counts.
 func linesOf(node *parser.Node) []instruction {
 	body, trigger := node, false
 	if strings.EqualFold(node.Value, "onbuild") && node.Next != nil && len(node.Next.Children) > 0 {
@@ -211,7 +211,7 @@ func afterPair(n *parser.Node) *parser.Node {
 // plain is a name without special characters.
 var plain = regexp.MustCompile(`^[\p{L}\p{N}_.-]+$`)
 
-// setting is a name and its value. A label is not a variable.
+// setting returns a name and its value. A label is not a variable.
 func setting(name, text string, variable bool) instruction {
 	if !plain.MatchString(name) {
 		name = ""
@@ -283,7 +283,7 @@ func (c *count) take(l instruction) error {
 		size := max(c.sizes[u.name], c.any)
 		n += size
 		c.compared += (len(u.name) + 1) * c.letters
-		if u.replaced { // one can be in another
+		if u.replaced { // uses can be nested
 			factor = min(factor*(size+1), mostFactor)
 		}
 	}

@@ -18,7 +18,7 @@ type fileWork struct {
 	ctx context.Context
 	out *tree
 	now time.Time
-	max int64 // how many times as large as an archive its content can be
+	max int64 // highest ratio of the content of an archive to its size
 }
 
 // mkdir makes a folder and, on request, its parents.
@@ -39,7 +39,7 @@ func (w *fileWork) mkdir(on view, a *pb.FileActionMkDir) error {
 	return w.folders(on, name, node{mode: fs.FileMode(a.Mode).Perm(), uid: uid, gid: gid})
 }
 
-// folders makes a folder, and its parents, where they are missing. The path was resolved.
+// folders makes a folder, and its parents, where they are missing. The path is resolved already.
 func (w *fileWork) folders(on view, name string, like node) error {
 	if f, ok := on.lookup(name); ok {
 		if !f.mode.IsDir() {

@@ -45,12 +45,12 @@ type question struct {
 	Target       string
 }
 
-// news is a message of the frontend: one of these.
+// news is a message of the frontend. One field is set.
 type news struct {
 	Image   string // wanted; the answer is a base
 	Warning string
 	Graph   *definition // the last message
-	Failure *failure    // likewise
+	Failure *failure    // also the last message
 }
 
 // base is an image that a Dockerfile begins with.
@@ -137,7 +137,7 @@ func converse(ctx context.Context, end func(), in io.Writer, out io.Reader, q qu
 	return definition{}, hutch.Errorf(hutch.Exhausted, "the Dockerfile takes more memory or time to read than a build can have: make it smaller").With("limit", "dockerfile").Because(err)
 }
 
-// frontend is the process that reads a Dockerfile.
+// frontend runs in the process that reads a Dockerfile, and returns its exit code.
 func frontend(in io.Reader, out io.Writer) int {
 	if err := confine(); err != nil {
 		return 1

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func (v view) glob(pattern string, follow bool) ([]string, error) {
 	for _, part := range parts[i:] {
 		var next []string
 		for _, dir := range found {
+			if v.ctx.Err() != nil {
+				return nil, context.Cause(v.ctx)
+			}
 			if f, ok := v.lookup(dir); !ok || !f.mode.IsDir() {
 				continue
 			}

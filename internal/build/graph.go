@@ -29,7 +29,7 @@ const mostVertices = 1000
 type vertex struct {
 	op    *pb.Op
 	name  string // for people
-	again bool   // it must be done again
+	again bool   // the operation must be done again
 }
 
 // graph is the parsed Dockerfile.
@@ -95,7 +95,7 @@ func convert(ctx context.Context, q question, resolve baseResolver, warn func(st
 	return d, err
 }
 
-// badDockerfile is the error for a Dockerfile that the frontend refuses. Our own errors keep their kind.
+// badDockerfile returns the error for a Dockerfile that the frontend refuses. Our own errors keep their kind.
 func badDockerfile(err error) error {
 	if own, ok := errors.AsType[*hutch.Error](err); ok {
 		return own

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/moby/buildkit/solver/pb"
 
 	"hutch"
+	"hutch/internal/secret"
 )
 
 // images are the configurations of base images, by the end of their names.
@@ -246,5 +248,84 @@ func TestNoRootIsRefused(t *testing.T) {
 	r := &run{solver: &solver{Builder: New(Options{Sandboxes: boxes}), life: t.Context()}}
 	if _, err := r.sandbox(t.Context(), &pb.ExecOp{}, "image"); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "gvisor") || len(boxes.destroyed) != 1 {
 		t.Errorf("%v; destroyed %q", err, boxes.destroyed)
+	}
+}
+
+// TestLinksThatLeadFar: the links of a path can lead over half a million folders, each of which is looked up below two
+// thousand others. That took more than half an hour, which neither the time limit of the build nor its owner could end.
+func TestLinksThatLeadFar(t *testing.T) {
+	t.Parallel()
+	tree := newTree(nil, "a test", limits{entries: 10_000, path: 4096, shared: &budget{entries: 10_000}})
+	deep := strings.TrimSuffix(strings.Repeat("a/", 2000), "/")
+	for i := range mostLinks {
+		target := strings.Repeat("x/../", 800) + fmt.Sprint("l", i+1)
+		if err := tree.add(fmt.Sprint(deep, "/l", i), &node{mode: fs.ModeSymlink | 0o777, target: target}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	_, err := view{ctx: t.Context()}.over(tree).resolve(deep+"/l0", true)
+	if took := time.Since(began); !errors.Is(err, hutch.Invalid) || took > 30*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+	ended := errors.New("the build was cancelled")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ended)
+	if _, err := (view{ctx: ctx}).over(tree).resolve("a", true); !errors.Is(err, ended) {
+		t.Errorf("after the end of the build: %v", err)
+	}
+}
+
+// TestHides: a tree hides what is below a file or a removed name of it, at any depth, and below opaque folders.
+func TestHides(t *testing.T) {
+	t.Parallel()
+	tree := newTree(nil, "a test", limits{entries: 100, path: 4096, shared: &budget{entries: 100}})
+	for _, opaque := range []bool{false, true} {
+		if opaque {
+			tree.opaque["o/p"] = true
+		}
+		for name, n := range map[string]*node{"d/e/file": {mode: 0o644}, "gone": {mode: removed}, "d/link": {mode: fs.ModeSymlink}} {
+			if err := tree.add(name, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, want := range map[string]bool{
+			".": false, "d": false, "d/e": false, "d/e/other": false, "d/e/file": false, "d/e/file/x/y": true, "gone": false, "gone/x": true,
+			"d/link/x": true, "other/x/y/z": false, "o/p": false, "o/p/q": opaque, "o/p/q/r": opaque, "o/q": false,
+		} {
+			if got := tree.hides(name); got != want {
+				t.Errorf("opaque %v, %s: %v", opaque, name, got)
+			}
+		}
+	}
+}
+
+// TestLongLines: a line is cut where no secret is.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	const key = "correct-horse-battery"
+	r := secret.NewRedactor(map[string][]string{"key": {key}})
+	var got []string
+	l := &logLines{run: &run{solver: &solver{out: func(e hutch.BuildEvent) error { got = append(got, r.String(e.Text)); return nil }, cut: r.Cut}}}
+	for at := range 2 * len(key) {
+		got = nil
+		line := x(mostLine-at) + key + x(mostLine) + "\nend\n" + x(mostLine-at) + key
+		for _, piece := range []int{1 << 20, 1000, 1} {
+			for rest := line; rest != ""; rest = rest[min(piece, len(rest)):] {
+				if err := l.take(hutch.Output{Data: []byte(rest[:min(piece, len(rest))])}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.end(); err != nil {
+				t.Fatal(err)
+			}
+			l.part, l.sent = nil, 0
+		}
+		if all := strings.Join(got, ""); strings.Count(all, "[redacted:key]") != 6 || strings.Contains(all, key[:9]) || strings.Count(all, "x") != 3*(3*mostLine-2*at) {
+			t.Fatalf("%d before the cut: %d times replaced, %d bytes", at, strings.Count(all, "[redacted:key]"), len(all))
+		}
+		if slices.ContainsFunc(got, func(s string) bool { return len(s) > mostLine+len(key) }) {
+			t.Errorf("%d before the cut there is a longer piece", at)
+		}
 	}
 }

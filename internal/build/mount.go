@@ -12,6 +12,7 @@ import (
 	"github.com/moby/buildkit/solver/pb"
 
 	"hutch"
+	"hutch/internal/image"
 	"hutch/internal/oci"
 )
 
@@ -168,7 +169,7 @@ func (b *box) copyIn(ctx context.Context, in *tree, from *state, selector, to st
 		return missing(selector)
 	}
 	w := &fileWork{ctx: ctx, out: in, now: time.Now(), max: b.store.Bounds().Ratio}
-	c := &copying{fileWork: w, from: v, to: view{}.over(in), a: &pb.FileActionCopy{Mode: -1, AlwaysReplaceExistingDestPaths: true}}
+	c := &copying{fileWork: w, from: v, to: view{ctx: ctx}.over(in), a: &pb.FileActionCopy{Mode: -1, AlwaysReplaceExistingDestPaths: true}}
 	return c.files(at, to, false)
 }
 
@@ -201,7 +202,7 @@ func (b *box) keepCaches(ctx context.Context, m *mounts, out *tree) error {
 			return err
 		}
 		for _, name := range out.paths() {
-			if !below(name, []string{c.at}) {
+			if !image.Within(name, []string{c.at}) {
 				continue
 			}
 			if n := out.nodes[name]; name != c.at && n != nil {

@@ -38,7 +38,7 @@ type matchedFolder struct {
 	hits []bool
 }
 
-// newPathPatterns reads patterns; where names their place for errors.
+// newPathPatterns reads patterns; where says in errors where the patterns are from.
 func newPathPatterns(patterns []string, where string) (*pathPatterns, error) {
 	if len(patterns) > mostPatterns {
 		return nil, hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")
@@ -130,7 +130,8 @@ func (l *pathPatterns) above(ctx context.Context, dir string) ([]bool, error) {
 	return hits, nil
 }
 
-// match reports whether the pattern, which has the index i, matches a path, or a folder above it as above says.
+// match reports whether the pattern matches a path, or a folder above it. i is the index of the pattern; above are the
+// results of all patterns for the folder above.
 func (p *pathPattern) match(ctx context.Context, name string, above []bool, i int) (bool, error) {
 	if above != nil && above[i] {
 		return true, nil

@@ -67,7 +67,7 @@ func curl(url string) []string {
 		"--proto", "=http,https", "--proto-redir", "=http,https", "--retry", "2", "--url", url}
 }
 
-// fromGit are the files of a repository. They are the same while the commit is.
+// fromGit returns the files of a repository. They are the same while the commit is.
 func (r *run) fromGit(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	g := repository{url: op.Attrs[pb.AttrFullRemoteURL], modules: op.Attrs[pb.AttrGitSkipSubmodules] == "", git: op.Attrs[pb.AttrKeepGitDir] == "true"}
 	if !strings.HasPrefix(g.url, "https://") && !strings.HasPrefix(g.url, "http://") {
@@ -126,8 +126,8 @@ func isCommit(text string) bool {
 	return err == nil && (len(b) == 20 || len(b) == 32)
 }
 
-// cloning gets the files of a commit: its arguments are the URL, the ref, the commit, the folder in it, and whether to
-// get submodules and the folder .git, in which no URL keeps its password.
+// cloning is the script that gets the files of a commit. Its arguments are the URL, the ref, the commit, the folder in
+// the repository, and whether to get submodules and the folder .git. URLs in that folder have no passwords.
 const cloning = `set -e
 git init -q /workspace/r && cd /workspace/r
 git fetch -q --depth 1 -- "$1" "$2" 2>/dev/null || git fetch -q -- "$1" "$2"

@@ -29,6 +29,7 @@ type solver struct {
 	context *state
 	done    map[string]*state // by digest of the operation
 	out     func(hutch.BuildEvent) error
+	cut     Cutter
 	steps   int
 	base    map[string]string // digests by the reference of a FROM
 	held    []func()          // let go of these images
@@ -130,7 +131,7 @@ func (r *run) do(ctx context.Context) (*state, error) {
 	return nil, hutch.Errorf(hutch.Unsupported, "the Dockerfile asks for an operation that Hutch cannot do: %.80T", r.v.op.Op)
 }
 
-// source is the files of an image, or of elsewhere.
+// source returns the files of an image, or of elsewhere.
 func (r *run) source(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	kind, ref, _ := strings.Cut(op.Identifier, "://")
 	switch kind {
@@ -247,13 +248,13 @@ func (r *run) inputKeys() []string {
 	return keys
 }
 
-// keyOf is the digest of the operation and of the keys of its inputs.
+// keyOf returns the digest of the operation and of the keys of its inputs.
 func (r *run) keyOf(inputs []string) string {
 	op := proto.Clone(r.v.op).(*pb.Op)
 	op.Inputs = nil
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(op)
 	if err != nil {
-		return hutch.NewID("none") // without a key it is repeated
+		return hutch.NewID("none") // an operation without a key is repeated
 	}
 	return digestOf(append([]string{"operation", string(text)}, inputs...)...)
 }

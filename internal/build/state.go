@@ -10,7 +10,7 @@ import (
 
 // state is the files after an operation.
 type state struct {
-	key   string // the same for the same files
+	key   string // equal keys mean equal files
 	image string // digest of the image with its layers; empty for files that are not an image, and without files
 
 	root  string // digest of the image at the bottom of its view; empty for none
@@ -34,7 +34,7 @@ func (l *layer) open() (*tree, error) {
 	return t, err
 }
 
-// over is a state with one layer more.
+// over returns a state with one layer more.
 func (s *state) over(image string, l *layer) *state {
 	return &state{key: image, image: image, root: s.root, trees: append(s.trees[:len(s.trees):len(s.trees)], l)}
 }
@@ -87,13 +87,13 @@ func (f *files) rootOf(ctx context.Context, digest string) (view, error) {
 		return view{}, err
 	}
 	f.open = append(f.open, file)
-	f.roots[digest] = view{root: root, file: file}
+	f.roots[digest] = view{ctx: ctx, root: root, file: file}
 	return f.roots[digest], nil
 }
 
 // view shows the files of a state.
 func (f *files) view(ctx context.Context, s *state) (view, error) {
-	var v view
+	v := view{ctx: ctx}
 	if s.root != "" {
 		var err error
 		if v, err = f.rootOf(ctx, s.root); err != nil {
@@ -110,7 +110,7 @@ func (f *files) view(ctx context.Context, s *state) (view, error) {
 	return v, nil
 }
 
-// stored is the last layer of a step in the store.
+// stored returns the last layer of a step in the store.
 func (f *files) stored(ctx context.Context, digest string) *layer {
 	return &layer{load: func() (*tree, error) {
 		t, err := f.tree("a layer of the image")

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// Names with which a layer removes lower ones.
+// Names in a layer that remove names of lower layers.
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
@@ -48,7 +48,7 @@ func (t *tree) read(ctx context.Context, r io.Reader, how reading) error {
 	}
 }
 
-// bad is the error for an archive that cannot be read.
+// bad returns the error for an archive that cannot be read.
 func (t *tree) bad(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -188,7 +188,7 @@ func (t *tree) writeFile(out *tar.Writer, h *tar.Header, n *node) error {
 	return err
 }
 
-// special are the bits of a mode that tar has elsewhere than Go.
+// special returns the bits of a mode that tar has elsewhere than Go.
 func special(m fs.FileMode) (bits int64) {
 	for mode, bit := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
 		if m&mode != 0 {

@@ -158,10 +158,10 @@ func (t *tree) open(n *node) (io.Reader, error) {
 	return io.NewSectionReader(t.contents, n.offset, n.size), nil
 }
 
-// paths are in order, so that a folder comes before its content.
+// paths returns the paths in order, so that a folder comes before its content.
 func (t *tree) paths() []string { return slices.Sorted(maps.Keys(t.nodes)) }
 
-// digest is the digest of everything in the tree, without times.
+// digest returns the digest of everything in the tree, without times.
 func (t *tree) digest() string { return t.digestOf(t.paths()) }
 
 func (t *tree) digestOf(paths []string) string {
@@ -173,8 +173,8 @@ func (t *tree) digestOf(paths []string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// clean is a path of an archive or a Dockerfile in the form of trees. It never leads out: a path that climbs over the
-// root stays there.
+// clean returns a path of an archive or a Dockerfile in the form of trees. It never leads out: a path that climbs over
+// the root stays there.
 func clean(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "" {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,8 @@ import (
 // view shows trees over each other, the last one on top, over the file system of an image. Its paths must be clean and
 // lead over folders only; resolve makes such paths.
 type view struct {
-	root  fs.FS // nil for none
+	ctx   context.Context // of the build, which also ends the search for a path
+	root  fs.FS           // nil for none
 	file  *os.File
 	trees []*tree
 }
@@ -44,7 +46,7 @@ func (v view) over(t *tree) view {
 	return v
 }
 
-// found is a node and the tree that has its content; nil is the image.
+// found is a node, and the tree that has its content. Without a tree, the image has the content.
 type found struct {
 	*node
 	in   *tree
@@ -91,15 +93,19 @@ func (v view) implied(name string) bool {
 	return false
 }
 
-// hides reports whether a tree removes, or replaces by something else, a folder above a path.
+// hides reports whether a tree removes, or replaces by something else, a folder above a path. It looks from the top,
+// because most trees have nothing below the first folders.
 func (t *tree) hides(name string) bool {
-	for dir := path.Dir(name); ; dir = path.Dir(dir) {
-		if n := t.nodes[dir]; n != nil && !n.mode.IsDir() || t.opaque[dir] {
+	for dir, i := ".", 0; ; dir, i = name[:i], i+1 {
+		n := t.nodes[dir]
+		if n != nil && !n.mode.IsDir() || t.opaque[dir] {
 			return true
 		}
-		if dir == "." {
+		next := strings.IndexByte(name[i:], '/')
+		if next < 0 || n == nil && t.children[dir] == nil && len(t.opaque) == 0 {
 			return false
 		}
+		i += next
 	}
 }
 
@@ -129,7 +135,7 @@ func (v view) open(f found) (io.ReadCloser, error) {
 	return v.root.Open(f.path)
 }
 
-// names are the names in a folder, in order.
+// names returns the names in a folder, in order.
 func (v view) names(dir string) []string {
 	all := map[string]bool{}
 	if v.root != nil {
@@ -154,14 +160,24 @@ func (v view) names(dir string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// mostLinks is how many links a path can follow.
-const mostLinks = 255
+const (
+	mostLinks = 255 // most links that a path can follow
+	// mostParts bounds how far all links of a path lead. Each part is looked up in each tree and below each of its
+	// folders, so a path of 255 links with 2000 parts each would take hours.
+	mostParts = 4096
+)
 
 // resolve follows the links in a path, within the view: a link to / or to .. leads to the root of the view at most.
 // Missing parts are kept as written. The last part is followed if last is set.
 func (v view) resolve(name string, last bool) (string, error) {
 	at, rest := ".", strings.Split(clean(name), "/")
-	for links := 0; len(rest) > 0; {
+	for links, parts := 0, 0; len(rest) > 0; parts++ {
+		if v.ctx.Err() != nil {
+			return "", context.Cause(v.ctx)
+		}
+		if parts+len(rest) > mostParts {
+			return "", hutch.Errorf(hutch.Invalid, "the path %.200q leads over more than %d folders, with those in its links: name the file itself", name, mostParts)
+		}
 		part := rest[0]
 		rest = rest[1:]
 		switch part {

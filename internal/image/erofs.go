@@ -80,7 +80,7 @@ func FromEROFS(path string, opt EROFSOptions) (Root, error) {
 	return a.root, nil
 }
 
-// fromRoot is a path below the root.
+// fromRoot returns a path below the root.
 func fromRoot(path string) string { return filepath.Clean("/" + path) }
 
 // accountOf returns the user of an image.
@@ -113,7 +113,7 @@ type above struct {
 	root  Root
 }
 
-// inFS is an absolute path in the form of package fs.
+// inFS returns an absolute path in the form of package fs.
 func inFS(path string) string { return cmp.Or(strings.TrimPrefix(filepath.Clean(path), "/"), ".") }
 
 // folderBelow returns the image's folder at path, if no part of path is a link.

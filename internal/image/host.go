@@ -130,8 +130,7 @@ func makeHost(ctx context.Context, place string, opt HostOptions, found []foundT
 	return err
 }
 
-// syncAll writes everything below dir to disk, so that a name that survives a power failure stands for a complete
-// image.
+// syncAll writes everything below dir to disk. So an image that has its name after a power failure is complete.
 func syncAll(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

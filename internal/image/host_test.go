@@ -94,8 +94,8 @@ func TestNoSecretIsShown(t *testing.T) {
 		}
 	}
 	mnt, _ := root.Resolve("/mnt")
-	if list, err := os.ReadDir(mnt); err != nil || len(list) != 1 || list[0].Name() != "data" || resolved(t, root, DataLink) != resolved(t, root, Workspace) {
-		t.Errorf("/mnt has %v, and %s is %s: %v", list, DataLink, resolved(t, root, DataLink), err)
+	if list, err := os.ReadDir(mnt); err != nil || len(list) != 1 || list[0].Name() != "data" || resolved(t, root, dataLink) != resolved(t, root, Workspace) {
+		t.Errorf("/mnt has %v, and %s is %s: %v", list, dataLink, resolved(t, root, dataLink), err)
 	}
 	for _, name := range masks {
 		for _, prefix := range []string{"/usr", "/usr/local"} {

@@ -71,7 +71,7 @@ func TestStrangeBundles(t *testing.T) {
 	}
 }
 
-// A home or a working folder takes no place of a file or a mount point of ours.
+// A home or a working folder takes no place of a file or a mount point of Hutch.
 func TestFoldersOverOurs(t *testing.T) {
 	t.Parallel()
 	path := writeEROFS(t, map[string]string{"/program": "x"})

@@ -62,8 +62,8 @@ type Program struct {
 	Care    hutch.Care // the STOPSIGNAL and HEALTHCHECK
 }
 
-// File is a folder or a regular file that a sandbox has over an EROFS file. It replaces the image's file at its path,
-// which is never followed if it is a link; but a folder keeps the content of the image's folder.
+// File is a folder or a regular file that a sandbox has over an EROFS file. It replaces the image's file at its path;
+// if that is a link, the link is replaced, and not followed. A folder keeps the content of the image's folder.
 type File struct {
 	Path     string      // absolute and clean
 	Mode     fs.FileMode // with fs.ModeDir for a folder; otherwise only permissions and sticky bit
@@ -102,8 +102,8 @@ const (
 	Home      = "/home/user"
 	Workspace = "/workspace"
 	Data      = "/data" // where conversations have their files
-	// DataLink is a link to Workspace, where code that models write for chats expects its files.
-	DataLink = "/mnt/data"
+	// dataLink is a link to Workspace, where code that models write for chats expects its files.
+	dataLink = "/mnt/data"
 	// AgentPath is an empty file in a skeleton. A driver that must run the agent
 	// from inside binds the agent over it.
 	AgentPath = "/.hutch/agent"
@@ -117,7 +117,7 @@ const HostName = "host"
 // Writable are the folders that belong to the user.
 var Writable = []string{Workspace, Data, Home, "/tmp", "/var/tmp"}
 
-// Getenv is the value of a variable in the base environment.
+// Getenv returns the value of a variable in the base environment.
 func (r Root) Getenv(key string) string {
 	for _, kv := range r.Env {
 		if k, v, _ := strings.Cut(kv, "="); k == key {
@@ -229,7 +229,7 @@ func (r Root) onHost(path string) string {
 	return host
 }
 
-// below reports whether path is dir or is below it, and where.
+// below reports whether path is dir or is below it, and returns the path relative to dir.
 func below(dir, path string) (rel string, ok bool) {
 	rel, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return rel, ok && (rel == "" || rel[0] == '/')

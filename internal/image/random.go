@@ -68,8 +68,8 @@ func (s *skeleton) configureOpenSSL() (first string, err error) {
 	return path, s.write(path, withProvider(""))
 }
 
-// withProvider is a configuration of OpenSSL with our provider in it. The host's decisions about providers and random
-// numbers are kept: a host that allows only certain providers, such as FIPS, keeps them and its generators.
+// withProvider returns a configuration of OpenSSL with our provider in it. The host's decisions about providers and
+// random numbers are kept: a host that allows only certain providers, such as FIPS, keeps them and its generators.
 //
 // OpenSSL merges sections of one name, and the last value of a name counts. Node reads nodejs_conf instead of
 // openssl_conf. The ? before the property allows another generator where this provider is missing.

@@ -57,7 +57,7 @@ func buildHost(ctx context.Context, tmp, place string, opt HostOptions, found []
 	return s.Root, nil
 }
 
-// environment is the base environment but for PATH, which is the host's.
+// environment is the base environment except for PATH, which is the host's.
 var environment = []string{
 	"LANG=C.UTF-8",
 	"HOME=" + Home, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash",
@@ -91,7 +91,7 @@ func (s *skeleton) makeFolders() error {
 			return err
 		}
 	}
-	if err := errors.Join(s.mkdir("/mnt", 0o755), os.Symlink(Workspace, filepath.Join(s.Dir, DataLink))); err != nil {
+	if err := errors.Join(s.mkdir("/mnt", 0o755), os.Symlink(Workspace, filepath.Join(s.Dir, dataLink))); err != nil {
 		return err
 	}
 	return errors.Join(s.write(AgentPath, ""), s.write("../"+emptyFile, ""), s.mkdir("../"+emptyFolder, 0o755))
@@ -99,8 +99,8 @@ func (s *skeleton) makeFolders() error {
 
 const emptyFile, emptyFolder = "empty", "empty.d"
 
-// giveToUser makes a folder the user's. An ordinary user's own id becomes the user's inside, so then nothing has to be
-// done.
+// giveToUser gives a folder to the user in the sandbox. Without root nothing has to be done: in the sandbox, the id of
+// this process becomes the id of the user.
 func (s *skeleton) giveToUser(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -48,7 +48,7 @@ func (p *tarWriter) visit(name string, entry fs.DirEntry, err error) error {
 	case name == ".":
 		delete(p.over, "/")
 		return nil
-	case replaced && entry.IsDir() && file.Mode.IsDir(): // it keeps its content
+	case replaced && entry.IsDir() && file.Mode.IsDir(): // the folder keeps its content
 		delete(p.over, file.Path)
 		return p.file(file)
 	case replaced && entry.IsDir():
@@ -105,7 +105,7 @@ func (p *tarWriter) file(f File) error {
 	return err
 }
 
-// mode is the permissions in tar's form.
+// mode returns the permissions in tar's form.
 func mode(m fs.FileMode) int64 {
 	bits := int64(m.Perm())
 	if m&fs.ModeSticky != 0 {

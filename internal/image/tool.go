@@ -46,8 +46,8 @@ var tools = []tool{
 	{name: "git"}, {name: "bash"}, {name: "deno"}, {name: "bun"},
 }
 
-// proxies are programs that many names link to, and that run another program
-// of the name they were called by.
+// proxies are programs to which links with many names lead. Such a program finds and runs another program, by the name
+// of the link with which it was called.
 var proxies = []string{"rustup", "mise", "asdf", "rtx", "volta-shim", "shim", "fnm", "busybox"}
 
 // choices are the files, relative to the home folder, where version managers
@@ -112,8 +112,8 @@ func (s *skeleton) showTools(ctx context.Context, opt HostOptions, found []found
 	return nil
 }
 
-// has reports whether the image shows the tool already. A script or a proxy
-// is only the way to the program.
+// has reports whether the image shows the tool already. A script or a proxy does not count, because it only starts the
+// tool's program.
 func (s *skeleton) has(t foundTool) bool {
 	inside, ok := s.Resolve(t.real)
 	return ok && inside == t.real && !slices.Contains(proxies, filepath.Base(t.real)) && !isScript(t.real)
@@ -130,8 +130,8 @@ func isScript(path string) bool {
 	return string(magic[:n]) == "#!"
 }
 
-// searchPath is the host's, without folders that the image does not show, and with the programs that shims lead to,
-// instead of the shims.
+// searchPath returns the host's search path, without folders that the image does not show, and with the programs that
+// shims lead to, instead of the shims.
 func (s *skeleton) searchPath(host string, bins map[string][]string) string {
 	dirs := []string{Home + "/.local/bin"}
 	add := func(dir string) {

@@ -106,7 +106,7 @@ func (s *skeleton) trustInJava(bundle []byte) error {
 	return nil
 }
 
-// javaStores are the files inside, free of links, that Java environments read.
+// javaStores returns the files inside, free of links, that Java environments read.
 func (s *skeleton) javaStores() (list []string) {
 	for _, shown := range s.Binds {
 		for _, pattern := range []string{"lib/jvm/*/lib/security", "lib/jvm/*/jre/lib/security", "lib/security", "jre/lib/security"} {
@@ -132,7 +132,7 @@ func (s *skeleton) storeOf(file, path string) (string, bool) {
 	return target, err == nil && filepath.IsAbs(target) && s.onHost(target) == filepath.Join(s.Dir, target)
 }
 
-// certificates are the readable certificates in PEM.
+// certificates returns the readable certificates in PEM.
 func certificates(text []byte) (list []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {

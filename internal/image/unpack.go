@@ -15,8 +15,8 @@ import (
 	"hutch/internal/linux/subid"
 )
 
-// TreePath is the folder into which the EROFS file at path is unpacked, next to the file. Code that removes the file
-// must remove that folder, too.
+// TreePath returns the path of the folder into which the EROFS file at path is unpacked, next to the file. Code that
+// removes the file must remove that folder, too.
 func TreePath(path string) string { return path + ".tree" }
 
 // Unpack returns the folder with the content of the EROFS file at path, which it makes once, for a kernel that cannot
@@ -29,14 +29,14 @@ func Unpack(path string) (string, error) {
 	return dir, unpack(path, dir, nil)
 }
 
-// OwnedTreePath is TreePath for [UnpackOwned]: the folder is in it, and only this user can enter it, because its
-// programs can have setuid bits.
+// OwnedTreePath does the same as TreePath, for [UnpackOwned]. The folder with the content is inside of the returned
+// folder, which only this user can enter, because programs in the content can have setuid bits.
 func OwnedTreePath(path string, ids *subid.IDs) string {
 	return fmt.Sprintf("%s-%d-%d", TreePath(path), ids.Users.First, ids.Groups.First)
 }
 
-// UnpackOwned is Unpack for an ordinary user with subordinate ids. Files have the owners and all permissions of the
-// image, where user 0 is the first subordinate id. Only [subid.RemoveAll] can remove what it makes.
+// UnpackOwned does the same as Unpack, for an ordinary user with subordinate ids. Files have the owners and all
+// permissions of the image, where user 0 is the first subordinate id. Only [subid.RemoveAll] can remove what it makes.
 func UnpackOwned(path string, ids *subid.IDs) (string, error) {
 	outer := OwnedTreePath(path, ids)
 	return filepath.Join(outer, treeFolder), unpack(path, outer, ids)
@@ -44,7 +44,7 @@ func UnpackOwned(path string, ids *subid.IDs) (string, error) {
 
 const treeFolder = "tree"
 
-// unpack makes the folder dir with the content or, if it belongs to ids, with a folder that has it.
+// unpack makes the folder dir. The content is in dir or, if it belongs to ids, in a folder in dir.
 func unpack(path, dir string, ids *subid.IDs) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -88,7 +88,7 @@ type unpacker struct {
 	to      *os.Root
 	root    bool
 	folders []string
-	give    bool // owners are collected
+	give    bool // collect the owners of the files, to give them later
 	owners  []subid.Owner
 }
 
@@ -178,7 +178,7 @@ func (u *unpacker) finish(name string, info fs.FileInfo) error {
 		}
 	} else if u.give {
 		u.collect(name, info)
-	} else if mode |= 0o600; info.IsDir() { // else it could not be removed either
+	} else if mode |= 0o600; info.IsDir() { // without these permissions, this user could not remove it
 		mode |= 0o700
 	}
 	return errors.Join(u.to.Chmod(name, mode), u.to.Chtimes(name, info.ModTime(), info.ModTime()))

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/account"
 )
 
-// HostAccount is the user of host images.
+// HostAccount returns the user of host images.
 func HostAccount() Account { return Account{UID: UID, GID: GID, Home: Home} }
 
 // Lookup finds a user of the image: a name or UID, or one of them with :GROUP. A host image has one user.
@@ -40,7 +40,7 @@ func (r Root) Lookup(text string) (Account, error) {
 	return FromUser(u), nil
 }
 
-// FromUser is the account of a user.
+// FromUser returns the account of a user.
 func FromUser(u account.User) Account {
 	a := Account{UID: int(u.UID), GID: int(u.GID), Home: u.Home}
 	for _, g := range u.Groups {
@@ -58,7 +58,7 @@ func openOrEmpty(root fs.FS, name string) io.ReadCloser {
 	return f
 }
 
-// As returns the root of an EROFS file for commands of another user: the folders of the user become that one's.
+// As returns the root of an EROFS file for commands of another user: the folders of the user then belong to that user.
 func (r Root) As(user Account) (Root, error) {
 	if err := checkFolder(user.Home); err != nil {
 		return Root{}, err

@@ -90,8 +90,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// warmGo is the path of the cache for the Go toolchain among the tools. It is named after everything that determines
-// which packages are compiled and how.
+// warmGo returns the path of the cache for the Go toolchain among the tools. It is named after everything that
+// determines which packages are compiled and how.
 func warmGo(dir string, opt HostOptions, found []foundTool) string {
 	if !slices.ContainsFunc(found, isGo) {
 		return ""
@@ -112,8 +112,8 @@ func warmGo(dir string, opt HostOptions, found []foundTool) string {
 
 func isGo(t foundTool) bool { return t.name == "go" }
 
-// removeOther removes the caches of other toolchains. Images that have them have
-// links of their own to their files.
+// removeOther removes the caches of other toolchains. Images that contain such a cache keep it, because they have
+// separate hard links to its files.
 func removeOther(path string) {
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "go-*"))
 	for _, other := range others {

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// care is the health check and stop signal that an image sets for its program. Invalid values are ignored: the files of
-// such an image can still be used.
+// care returns the health check and stop signal that an image sets for its program. Invalid values are ignored: the
+// files of such an image can still be used.
 func care(c oci.Config) hutch.Care {
 	return hutch.Care{StopSignal: stopSignal(c.StopSignal), Health: healthcheck(c)}
 }
@@ -19,7 +19,7 @@ func care(c oci.Config) hutch.Care {
 // The kernel's real-time signals, as C libraries have them.
 const firstRealTime, lastRealTime = 34, 64
 
-// stopSignal is the number of a signal: 3, QUIT, SIGQUIT, RTMIN+3. It is 0 for text that names none.
+// stopSignal returns the number of a signal: 3, QUIT, SIGQUIT, RTMIN+3. It is 0 for text that names none.
 func stopSignal(text string) int {
 	name := strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(text)), "SIG")
 	n, err := strconv.Atoi(name)
@@ -37,7 +37,7 @@ func stopSignal(text string) int {
 	return n
 }
 
-// realTime is the signal at an offset from another, given by the text after its name; 0 for none.
+// realTime returns the signal at an offset from another, given by the text after its name; 0 for none.
 func realTime(distance, sign string, from, direction int) int {
 	if distance == "" {
 		return from
@@ -50,7 +50,7 @@ func realTime(distance, sign string, from, direction int) int {
 	return from + direction*int(n)
 }
 
-// healthcheck is the check of an image's HEALTHCHECK; nil for none, and for an invalid one.
+// healthcheck returns the check of an image's HEALTHCHECK; nil for none, and for an invalid one.
 func healthcheck(c oci.Config) *hutch.HealthCheck {
 	h := c.Healthcheck
 	if h == nil || len(h.Test) < 2 {

@@ -9,12 +9,14 @@ package images
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"hutch"
+	"hutch/internal/buildlog"
 	"hutch/internal/caller"
 	"hutch/internal/image"
 	"hutch/internal/oci"
@@ -29,19 +31,23 @@ type Options struct {
 	Login func(owner, registry string) (hutch.RegistryLogin, bool)
 	// Began lists the images that sandboxes and snapshots began with, by the names that Resolve gave.
 	Began func(context.Context) ([]string, error)
-	// Sandbox returns the record of a sandbox of the caller, and Written writes the files that were written in it over
-	// its image, as a tar archive.
-	Sandbox func(ctx context.Context, id string) (hutch.Sandbox, error)
-	Written func(ctx context.Context, id string, w io.Writer) error
+	// Sandbox returns the record of a sandbox of the caller, Written writes the files that were written in it over its
+	// image, as a tar archive, and List writes the names of all files in it, each with a zero byte at its end.
+	Sandbox       func(ctx context.Context, id string) (hutch.Sandbox, error)
+	Written, List func(ctx context.Context, id string, w io.Writer) error
+	// Snapshot calls read with a snapshot that the caller can use, and the files that were written over its image, as a
+	// tar archive.
+	Snapshot func(ctx context.Context, id string, read func(hutch.Snapshot, io.Reader) error) error
 	// Build makes an image of a Dockerfile; nil for a server that cannot.
-	Build func(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (oci.Image, error)
+	Build func(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error, cut func(line []byte, most int) int) (oci.Image, error)
 	// Authority is the certificate that programs must trust in addition to those of the image; nil for none.
 	Authority []byte
 }
 
 // Images is a hutch.Images.
 type Images struct {
-	opt Options
+	opt    Options
+	builds buildlog.Log
 
 	// removing is held while images are removed, beginning with the check of which sandboxes use them. Root takes it at
 	// its end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees
@@ -57,10 +63,16 @@ var _ hutch.Images = (*Images)(nil)
 // New returns the images of a store.
 func New(opt Options) *Images { return &Images{opt: opt, roots: map[string]image.Root{}} }
 
-// ownerOf is the owner of the call; empty for the server itself.
+// ownerOf returns the owner of the call; empty for the server itself.
 func ownerOf(ctx context.Context) string {
 	owner, _ := caller.OwnerOf(ctx)
 	return owner.ID
+}
+
+// registriesOf returns the registries that the caller can use, among the server's; empty for all of these.
+func registriesOf(ctx context.Context) []string {
+	owner, _ := caller.OwnerOf(ctx)
+	return owner.Registries
 }
 
 // PullImage implements hutch.Images.
@@ -79,7 +91,9 @@ func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress 
 	policy := cmp.Or(req.Pull, hutch.PullAlways)
 	r, ctx := reporting(ctx, progress)
 	defer r.end()
-	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), ref, req.RegistryLogin), Progress: r.take})
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{
+		Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), ref, req.RegistryLogin), Allowed: registriesOf(ctx), Progress: r.take,
+	})
 	return record(img), r.cause(err)
 }
 
@@ -104,45 +118,68 @@ func (s *Images) LoadImages(ctx context.Context, name string, r io.Reader) ([]hu
 	return records(list), err
 }
 
-// CommitImage implements hutch.Images.
-func (s *Images) CommitImage(ctx context.Context, sandbox string, req hutch.CommitRequest) (hutch.Image, error) {
-	if err := req.Check(); err != nil {
-		return hutch.Image{}, err
-	}
-	name, err := s.parse(req.Name)
-	if err != nil {
-		return hutch.Image{}, err
-	}
-	sb, err := s.opt.Sandbox(ctx, sandbox)
-	if err != nil {
-		return hutch.Image{}, err
-	}
-	if sb.Image == image.HostName {
-		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "the sandbox %q began with the image host, this machine's own programs, on which no image can be built: create a sandbox with --image, such as python:3.12-slim, and write the files there; or keep this one with a snapshot", sandbox)
-	}
-	base, err := oci.ParseReference(sb.Image)
-	if err != nil {
-		return hutch.Image{}, err
-	}
-	img, err := s.opt.Store.Commit(ctx, oci.CommitOptions{
-		Owner: sb.Owner, Base: base.Digest(), Name: name, By: "hutch image commit " + sb.ID,
-		Fill: func(w io.Writer) error { return s.opt.Written(ctx, sandbox, w) },
-	})
-	return record(img), err
-}
-
 // BuildImage implements hutch.Images.
-func (s *Images) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
+func (s *Images) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (_ hutch.Image, err error) {
 	if s.opt.Build == nil {
 		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "images are built by a server: start one with hutch serve")
+	}
+	if err := req.Check(); err != nil {
+		return hutch.Image{}, err
 	}
 	if req.Name != "" {
 		if _, err := s.parse(req.Name); err != nil {
 			return hutch.Image{}, err
 		}
 	}
-	img, err := s.opt.Build(ctx, req, files, progress)
-	return record(img), err
+	ctx, b, err := s.builds.Begin(ctx, ownerOf(ctx), req)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	stop := func() bool { return true }
+	if arriving, ok := files.(interface{ Interrupt() }); ok { // a client that sends nothing must not delay the end
+		stop = context.AfterFunc(ctx, arriving.Interrupt)
+	}
+	report := func(e hutch.BuildEvent) error {
+		if e.State != hutch.BuildQueued {
+			b.Add(e)
+		}
+		if progress == nil {
+			return nil
+		}
+		return progress(e)
+	}
+	var img oci.Image
+	failed := error(errPanicked)
+	defer func() { // also when the build panics
+		stop() // before End, which ends ctx: the connection of a build that has ended is not interrupted
+		err = b.End(ctx, img.Digest, failed)
+	}()
+	if failed = report(hutch.BuildEvent{State: hutch.BuildQueued, Build: b.ID()}); failed == nil {
+		failed = errPanicked
+		img, failed = s.opt.Build(ctx, req, files, report, b.Cut)
+	}
+	return record(img), failed
+}
+
+// errPanicked is the error in the record of a build that ended with a panic.
+var errPanicked = hutch.AsError(errors.New("the build panicked"))
+
+// Builds implements hutch.Images.
+func (s *Images) Builds(ctx context.Context) ([]hutch.Build, error) {
+	owner, one := caller.OwnerOf(ctx)
+	return s.builds.List(owner.ID, !one), nil
+}
+
+// BuildLogs implements hutch.Images.
+func (s *Images) BuildLogs(ctx context.Context, build string, follow bool, out func(hutch.BuildEvent) error) (hutch.Build, error) {
+	owner, one := caller.OwnerOf(ctx)
+	return s.builds.Read(ctx, owner.ID, !one, build, follow, out)
+}
+
+// DeleteBuild implements hutch.Images.
+func (s *Images) DeleteBuild(ctx context.Context, build string) error {
+	owner, one := caller.OwnerOf(ctx)
+	return s.builds.Delete(ctx, owner.ID, !one, build)
 }
 
 // Digest returns the digest of the image with a name. The image is pulled if it is missing.
@@ -187,7 +224,7 @@ func (s *Images) PushImage(ctx context.Context, req hutch.PushRequest, progress 
 	}
 	r, ctx := reporting(ctx, progress)
 	defer r.end()
-	_, err = s.opt.Store.Push(ctx, to, oci.PushOptions{Owner: owner, Credentials: s.credentials(owner, to, req.RegistryLogin), Progress: r.take})
+	_, err = s.opt.Store.Push(ctx, to, oci.PushOptions{Owner: owner, Credentials: s.credentials(owner, to, req.RegistryLogin), Allowed: registriesOf(ctx), Progress: r.take})
 	return r.cause(err)
 }
 
@@ -307,8 +344,8 @@ func (s *Images) parse(text string) (oci.Reference, error) {
 	return ref, err
 }
 
-// credentials are those of the request, or those that the owner has stored. Those of the request are for the registry
-// that the reference names, not for its mirrors.
+// credentials returns the credentials of the request, or else the credentials that the owner has stored. The
+// credentials of the request are for the registry that the reference names, not for its mirrors.
 func (s *Images) credentials(owner string, ref oci.Reference, given hutch.RegistryLogin) oci.Credentials {
 	return func(registry string) (oci.Credential, bool) {
 		login, ok := given, given != hutch.RegistryLogin{} && registry == ref.Registry()

@@ -5,7 +5,7 @@ import (
 	"hutch/internal/oci"
 )
 
-// record is an image as the API shows it.
+// record returns an image as the API shows it.
 func record(img oci.Image) hutch.Image {
 	v := hutch.Image{
 		ID: img.Digest, Names: []string{}, Owner: img.Owner, Shared: img.Owner == "", Size: img.Size,

@@ -104,7 +104,7 @@ func (r *report) end() {
 	r.cancel(nil)
 }
 
-// cause is the error of the call: that of out, if it failed.
+// cause returns the error of the call: that of out, if it failed.
 func (r *report) cause(err error) error {
 	if err == nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/image"
 	"hutch/internal/oci"
 )
@@ -28,17 +29,21 @@ func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy
 	if ref.IsLocal() {
 		policy = hutch.PullNever
 	}
-	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(owner, ref, hutch.RegistryLogin{})})
+	r, ctx := reporting(ctx, caller.From(ctx).Pulls)
+	defer r.end()
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{
+		Owner: owner, Policy: policy, Credentials: s.credentials(owner, ref, hutch.RegistryLogin{}), Allowed: registriesOf(ctx), Progress: r.take,
+	})
 	if err != nil {
-		return "", err
+		return "", r.cause(err)
 	}
 	return pinned(ref, img.Digest), nil
 }
 
-// pinned is a reference with the digest that it has now.
+// pinned returns a reference with the digest that it has now.
 func pinned(ref oci.Reference, digest string) string {
 	name, _, _ := strings.Cut(ref.String(), "@")
-	if ref.Repository() == "" { // it has no name
+	if ref.Repository() == "" { // the image has no name
 		return digest
 	}
 	return name + "@" + digest
@@ -54,7 +59,7 @@ func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
 		return image.Root{}, err
 	}
 	if ref.Digest() == "" {
-		return image.Root{}, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause").Because(fmt.Errorf("the image %q of a record has no digest", name))
+		return image.Root{}, hutch.AsError(fmt.Errorf("the image %q of a record has no digest", name))
 	}
 	s.mu.Lock()
 	root, ok := s.roots[ref.Digest()]
@@ -74,7 +79,7 @@ func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
 	return root, nil
 }
 
-// present reports whether a root and its image still exist, after every removal that has begun.
+// present waits for removals that have begun, and then returns an error if a root or its image no longer exists.
 func (s *Images) present(root image.Root, digest string) error {
 	s.removing.RLock()
 	defer s.removing.RUnlock()

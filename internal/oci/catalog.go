@@ -19,16 +19,16 @@ type key struct{ owner, digest string }
 type record struct {
 	Image
 	ConfigDigest string    `json:"configDigest"`
-	Changed      time.Time `json:"changed"`        // when its names did
+	Changed      time.Time `json:"changed"`        // when its names last changed
 	Keys         []string  `json:"keys,omitempty"` // keys of a step
 }
 
 func (r *record) key() key { return key{r.Owner, r.Digest} }
 
-// file is its name in the folder of records.
+// file returns the name of the record's file in the folder of records.
 func (r *record) file() string { return ownerHash(r.Owner) + "-" + r.Digest[len("sha256:"):] + ".json" }
 
-// blobs are the digests of all that the image consists of.
+// blobs returns the digests of all that the image consists of.
 func (r *record) blobs() []string {
 	all := []string{r.Digest, r.ConfigDigest}
 	for _, l := range r.Layers {
@@ -37,7 +37,8 @@ func (r *record) blobs() []string {
 	return all
 }
 
-// files are the paths below the store that the record needs. Beside the root can be its tree.
+// files returns the paths below the store that the record needs. The unpacked tree of the root file system can be
+// beside it.
 func (r *record) files() []string {
 	all := []string{rootFile(r.Layers)}
 	for _, b := range r.blobs() {
@@ -52,7 +53,7 @@ func (r *record) clone() Image {
 	return i
 }
 
-// Images are all images that an owner sees, the most recently added first. The server sees those of all owners.
+// Images returns all images that an owner sees, the most recently added first. The server sees those of all owners.
 func (s *Store) Images(owner string) []Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +95,8 @@ func (r *record) has(ref Reference) bool {
 	return ref.digest != "" && ref.digest == r.Digest || slices.Contains(r.References, ref)
 }
 
-// Tag gives an image of the store another name. If another image of the owner has the name, it moves. Tagging a public
-// image makes a record of the owner's own.
+// Tag gives an image of the store another name. If another image of the owner has the name, the name moves. Tagging a
+// public image makes a record of the owner's own.
 func (s *Store) Tag(owner string, source, target Reference) error {
 	if err := nameable(target); err != nil {
 		return err
@@ -229,7 +230,7 @@ func (s *Store) holds(owner, digest string, size int64) bool {
 }
 
 // Use keeps an image and its root file system from being removed until release is called. It is called for each sandbox
-// of the image, also when the server starts and finds the sandbox. The owner is the one of the sandbox.
+// of the image, also when the server starts and finds the sandbox. owner is the owner of the sandbox.
 func (s *Store) Use(owner, digest string) (release func()) {
 	k := key{owner, digest}
 	s.mu.Lock()
@@ -309,10 +310,10 @@ func (s *Store) Remove(owner string, ref Reference) error {
 
 // PruneOptions set which unused images are removed. If all are zero, none is removed.
 type PruneOptions struct {
-	Unnamed bool          // those without a name
-	Unused  time.Duration // those that were not used for this long
-	Bytes   int64         // the longest unused, until the files of the store use no more than this
-	Roots   time.Duration // root file systems of images that were not used for this long; the images are kept
+	Unnamed bool          // remove images without a name
+	Unused  time.Duration // remove images that were not used for this long
+	Bytes   int64         // remove the longest unused images, until the store uses no more bytes than this
+	Roots   time.Duration // remove the root file systems of images that were not used for this long, but keep the images
 }
 
 // Pruned is what a prune removed.
@@ -350,7 +351,7 @@ func (s *Store) Prune(ctx context.Context, owner string, o PruneOptions) (Pruned
 	return gone, nil
 }
 
-// idleLocked are the records of an owner that are not in use, the longest unused first.
+// idleLocked returns the records of an owner that are not in use, the longest unused first.
 func (s *Store) idleLocked(owner string) []*record {
 	var idle []*record
 	for _, r := range s.records {
@@ -362,7 +363,7 @@ func (s *Store) idleLocked(owner string) []*record {
 	return idle
 }
 
-// bytesLocked is the size of the blobs and roots of the store.
+// bytesLocked returns the size of the blobs and roots of the store.
 func (s *Store) bytesLocked() (sum int64) {
 	counted := map[string]bool{}
 	for _, r := range s.records {

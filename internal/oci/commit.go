@@ -150,7 +150,7 @@ func (s *Store) addCommit(ctx context.Context, base record, l newLayer, o Commit
 	return s.keep(r, manifest, config, o.Owner, o.Name)
 }
 
-// commitConfig is the configuration of the base with one more layer. Unknown fields are kept.
+// commitConfig returns the configuration of the base with one more layer. Unknown fields are kept.
 func (s *Store) commitConfig(base record, l newLayer, by string) ([]byte, error) {
 	text, err := os.ReadFile(s.blobPath(base.ConfigDigest))
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Store) commitConfig(base record, l newLayer, by string) ([]byte, error)
 	return json.Marshal(all)
 }
 
-// commitManifest is the manifest of the base with one more layer.
+// commitManifest returns the manifest of the base with one more layer.
 func (s *Store) commitManifest(base record, l newLayer, config []byte) ([]byte, error) {
 	text, err := os.ReadFile(s.blobPath(base.Digest))
 	if err != nil {

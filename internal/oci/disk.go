@@ -34,14 +34,14 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// blobFile is the path of a blob in the folder of the store.
+// blobFile returns the path of a blob in the folder of the store.
 func blobFile(digest string) string {
 	return filepath.Join(blobsDir, strings.TrimPrefix(digest, "sha256:"))
 }
 
 func (s *Store) blobPath(digest string) string { return s.path(blobFile(digest)) }
 
-// ownerHash is the part of a file name that identifies an owner.
+// ownerHash returns the part of a file name that identifies an owner.
 func ownerHash(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:8])
@@ -99,7 +99,7 @@ func (s *Store) readRecords() error {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") { // durable was writing it
+		if strings.HasPrefix(e.Name(), ".") { // a file that package durable had not finished
 			if err := os.Remove(s.path(recordsDir, e.Name())); err != nil {
 				return err
 			}
@@ -169,8 +169,8 @@ func (s *Store) collectLocked() (freed int64, err error) {
 	return freed, nil
 }
 
-// treeSuffix follows the name of the EROFS file in the name of the folder into which a runtime unpacks it; image.TreePath
-// has it, too. After it can be the ids that own the content.
+// treeSuffix follows the name of the EROFS file in the name of the folder into which a runtime unpacks it;
+// image.TreePath has it, too. The ids that own the content can follow it.
 const treeSuffix = ".tree"
 
 // fileOfTree returns the name of the file that a tree was unpacked from, or the name itself if it is no tree's.
@@ -201,7 +201,7 @@ func (s *Store) removeFile(file string) (freed int64, err error) {
 	return freed, nil
 }
 
-// size is the size of a file of the store, or of the content of a folder; 0 when it does not exist.
+// size returns the size of a file of the store, or of the content of a folder; 0 when it does not exist.
 func (s *Store) size(file string) int64 {
 	info, err := os.Lstat(s.path(file))
 	switch {
@@ -250,7 +250,7 @@ func (s *Store) rename(from, name string) error {
 	return durable.Sync(filepath.Dir(s.path(name)))
 }
 
-// digestOf is the digest of a document.
+// digestOf returns the digest of a document.
 func digestOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -147,8 +147,8 @@ func badArchive(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Invalid, "the file is not a tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
 }
 
-// keep writes one file of the archive to disk. Each has a separate file, also when the archive has its name twice: the
-// content of a file must match its computed digest.
+// keep writes one file of the archive to disk. Each gets a separate file on disk, even if the archive has a name twice:
+// the content of a file must match its computed digest.
 func (a *archive) keep(ctx context.Context, name string, content io.Reader) error {
 	to := filepath.Join(a.dir, strconv.Itoa(a.entries))
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -193,7 +193,7 @@ func (a *archive) text(name string) ([]byte, error) {
 	return os.ReadFile(f.path)
 }
 
-// blobName is where an archive has a blob.
+// blobName returns the path at which an archive has a blob.
 func blobName(digest string) string { return blobFile(digest) }
 
 // images finds the images of an archive. An OCI layout counts before Docker's own list, because new archives have both.
@@ -234,7 +234,7 @@ func (a *archive) layoutImages(ctx context.Context, want platform) ([]foundImage
 	return found, nil
 }
 
-// layoutNames are the names that an index gives an image. A tag without a name does not count.
+// layoutNames returns the names that an index gives an image. A tag without a name does not count.
 func layoutNames(m v1.Descriptor) []Reference {
 	for _, annotation := range []string{"io.containerd.image.name", "org.opencontainers.image.ref.name"} {
 		text := m.Annotations[annotation]

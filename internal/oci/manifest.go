@@ -203,7 +203,7 @@ func (c runConfig) public() Config {
 		ExposedPorts: slices.Sorted(maps.Keys(c.ExposedPorts)), Volumes: slices.Sorted(maps.Keys(c.Volumes)), StopSignal: c.StopSignal, Healthcheck: c.Healthcheck}
 }
 
-// allow checks a registry against lists of allowed ones; an empty list allows all.
+// allow returns an error unless every list allows the registry of ref; an empty list allows all registries.
 func allow(ref Reference, lists ...[]string) error {
 	for _, list := range lists {
 		fits := func(pattern string) bool {

@@ -203,7 +203,7 @@ func (s *Store) pull(ctx context.Context, k flightKey, c Credentials, report fun
 	return s.keep(r, manifest, config, k.owner, k.ref)
 }
 
-// documentFiles are the paths below the store that a manifest needs.
+// documentFiles returns the paths below the store that a manifest needs.
 func documentFiles(manifest []byte, d document) []string {
 	files := []string{blobFile(digestOf(manifest)), blobFile(d.Config.Digest.String())}
 	for _, l := range d.Layers {

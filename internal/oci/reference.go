@@ -29,14 +29,16 @@ const dockerHub = "docker.io"
 
 // ParseReference reads a reference. The error is of kind [hutch.Invalid].
 func ParseReference(text string) (Reference, error) {
-	switch kind, rest, found := strings.Cut(text, ":"); {
+	_, isFile := hutch.ImageFile(text)
+	hex, byDigest := strings.CutPrefix(text, "sha256:")
+	switch {
 	case text == "" || text == "host":
 		return Reference{}, nil
-	case found && (kind == "oci" || kind == "docker-archive" || kind == "oci-archive"):
-		return Reference{}, badReference("%.200q is a file of the client: load it with `hutch image load %.200s`, and use the name that this prints", text, rest)
-	case kind == "sha256" && isHex(rest):
+	case isFile:
+		return Reference{}, hutch.CheckImage(text)
+	case byDigest && isHex(hex):
 		return Reference{digest: text}, nil
-	case kind == "sha256":
+	case byDigest:
 		return Reference{}, badReference("%.200q is not a digest: write sha256: and 64 of 0-9 and a-f, as `hutch image ls` shows", text)
 	}
 	return parseNamed(text)
@@ -76,7 +78,7 @@ func badReference(format string, args ...any) *hutch.Error {
 	return hutch.Errorf(hutch.Invalid, format, args...).Naming(hutch.AboutField, "image")
 }
 
-// String is the canonical text.
+// String returns the canonical text.
 func (r Reference) String() string {
 	switch {
 	case r.IsHost():
@@ -109,7 +111,8 @@ func (r Reference) IsHost() bool { return r == Reference{} }
 // IsLocal reports whether no registry can have the image.
 func (r Reference) IsLocal() bool { return r.registry == "" || r.registry == local }
 
-// Registry is the host of the registry, with its port, such as docker.io or localhost:5000. It is empty when IsLocal.
+// Registry returns the host of the registry, with its port, such as docker.io or localhost:5000. It is empty when
+// IsLocal.
 func (r Reference) Registry() string {
 	if r.IsLocal() {
 		return ""
@@ -117,13 +120,13 @@ func (r Reference) Registry() string {
 	return r.registry
 }
 
-// Repository is the name within the registry, such as library/python.
+// Repository returns the name within the registry, such as library/python.
 func (r Reference) Repository() string { return r.repository }
 
-// Digest is the digest in the reference, such as sha256:…; most references have none.
+// Digest returns the digest in the reference, such as sha256:…; most references have none.
 func (r Reference) Digest() string { return r.digest }
 
-// identifier is the tag or digest for the registry.
+// identifier returns the tag or digest for the registry.
 func (r Reference) identifier() string {
 	if r.digest != "" {
 		return r.digest

@@ -9,8 +9,8 @@ import (
 )
 
 // The room of an owner is the disk space that its images can use: blobs, root file systems, unpacked trees, and
-// received parts of interrupted pulls. A pull reserves its space before its first layer arrives, so many at once use no
-// more. Images of the server have no such limit.
+// received parts of interrupted pulls. A pull reserves its space before its first layer arrives, so many pulls at once
+// cannot use more. Images of the server have no such limit.
 
 // takeRoom reserves bytes for an owner until release is called, when the received data is recorded.
 func (s *Store) takeRoom(owner string, bytes int64) (release func(), err error) {
@@ -33,7 +33,7 @@ func (s *Store) noRoom(left int64) error {
 	return hutch.Errorf(hutch.Exhausted, "your images can take %d MiB together, and %d MiB are left: remove some with `hutch image rm` or `hutch image prune`", s.o.Limits.Room>>20, max(left, 0)>>20).With("limit", "image room")
 }
 
-// roomLeft is how many bytes more an owner's images can take.
+// roomLeft returns how many bytes more an owner's images can take.
 func (s *Store) roomLeft(owner string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Store) roomLeftLocked(owner string) int64 {
 	return left
 }
 
-// partialBytes is the size of the received parts of an owner's interrupted pulls.
+// partialBytes returns the size of the received parts of an owner's interrupted pulls.
 func (s *Store) partialBytes(owner string) (sum int64) {
 	entries, _ := os.ReadDir(s.path(partialDir))
 	for _, e := range entries {
@@ -71,7 +71,7 @@ func (s *Store) partialBytes(owner string) (sum int64) {
 	return sum
 }
 
-// missing is how many bytes of an image's layers an owner does not have.
+// missing returns how many bytes of an image's layers an owner does not have.
 func (s *Store) missing(owner string, layers []Layer) (sum int64) {
 	counted := map[string]bool{}
 	for _, l := range layers {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// rootFile is the path of an image's root file system in the store. Images with the same layers share it. Its name
+// rootFile returns the path of an image's root file system in the store. Images with the same layers share it. Its name
 // comes from the layers' own digests, which were checked, not from a configuration.
 func rootFile(layers []Layer) string {
 	sum := sha256.New()

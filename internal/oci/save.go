@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"hutch"
+	"hutch/internal/tarfile"
 )
 
 // Save writes images as one tar stream that is an OCI layout and can be read by `docker load`, too.
@@ -24,7 +25,7 @@ func (s *Store) Save(ctx context.Context, w io.Writer, owner string, refs ...Ref
 		return err
 	}
 	defer release()
-	t := &saved{ctx: ctx, w: tar.NewWriter(w), done: map[string]bool{}}
+	t := &saved{w: tar.NewWriter(untilDone{ctx, w}), done: map[string]bool{}}
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
 	list := []dockerEntry{}
 	for i, r := range images {
@@ -67,7 +68,7 @@ type dockerEntry struct {
 }
 
 func (s *Store) saveEntries(r record, ref Reference) (v1.Descriptor, dockerEntry) {
-	digest, _ := v1.NewHash(r.Digest) // was one when it was kept
+	digest, _ := v1.NewHash(r.Digest) // valid: it was checked when the record was written
 	d := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: s.size(blobFile(r.Digest)), Annotations: map[string]string{}}
 	if kind, err := manifestType(s.blobPath(r.Digest)); err == nil && kind != "" {
 		d.MediaType = kind
@@ -84,7 +85,7 @@ func (s *Store) saveEntries(r record, ref Reference) (v1.Descriptor, dockerEntry
 	return d, entry
 }
 
-// manifestType is the media type that a manifest states.
+// manifestType returns the media type that a manifest states.
 func manifestType(path string) (types.MediaType, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +99,6 @@ func manifestType(path string) (types.MediaType, error) {
 
 // saved is an archive that is being written.
 type saved struct {
-	ctx  context.Context
 	w    *tar.Writer
 	done map[string]bool
 }
@@ -108,20 +108,7 @@ func (t *saved) copy(name, from string) error {
 		return nil
 	}
 	t.done[name] = true
-	f, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := t.header(name, info.Size()); err != nil {
-		return err
-	}
-	_, err = io.Copy(untilDone{t.ctx, t.w}, f)
-	return err
+	return tarfile.AddPath(t.w, from, header(name))
 }
 
 func (t *saved) json(name string, content any) error {
@@ -129,15 +116,18 @@ func (t *saved) json(name string, content any) error {
 	if err != nil {
 		return err
 	}
-	if err := t.header(name, int64(len(text))); err != nil {
+	h := header(name)
+	h.Size = int64(len(text))
+	if err := t.w.WriteHeader(&h); err != nil {
 		return err
 	}
 	_, err = t.w.Write(text)
 	return err
 }
 
-func (t *saved) header(name string, size int64) error {
-	return t.w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)})
+// header returns the same each time, so that equal images have equal archives.
+func header(name string) tar.Header {
+	return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, ModTime: time.Unix(0, 0)}
 }
 
 // untilDone is a writer until a context ends.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -41,7 +40,7 @@ type StepOptions struct {
 	Fill func(io.Writer) error
 }
 
-// AddStep makes a step of an image and a layer over it. The configuration of a step says nothing about programs but
+// AddStep makes a step of an image and a layer over it. The configuration of a step says nothing about programs except
 // their user and folder. Its root file system is made when it is asked for.
 func (s *Store) AddStep(ctx context.Context, o StepOptions) (Image, error) {
 	base, release, err := s.stepBase(o)
@@ -112,7 +111,7 @@ func (s *Store) keepStep(base *record, l *newLayer, o StepOptions) (Image, error
 	return s.keep(r, manifest, config, o.Owner)
 }
 
-// takeKey takes a key from the step that has it: a newer one gets it.
+// takeKey takes a key from the step that has it: a newer step gets it.
 func (s *Store) takeKey(owner, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +128,8 @@ func (s *Store) takeKey(owner, name string) error {
 	return nil
 }
 
-// stepDocuments are the configuration and the manifest of a step. They have no time in them: the same layers are the
-// same step.
+// stepDocuments returns the configuration and the manifest of a step. They have no time in them: the same layers are
+// the same step.
 func (s *Store) stepDocuments(base *record, l *newLayer, o StepOptions) (config, manifest []byte, err error) {
 	c := v1.ConfigFile{Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{}}}
 	c.Config.User, c.Config.WorkingDir = o.User, o.WorkingDir
@@ -233,6 +232,7 @@ type FinishOptions struct {
 }
 
 // Finish makes an image of the layers of a step and of a configuration. Its root file system is made before its record.
+// Its time is that of the step, so the same layers with the same configuration are the same image.
 func (s *Store) Finish(ctx context.Context, o FinishOptions) (Image, error) {
 	list, release, err := s.hold(o.Owner, []Reference{{digest: o.From}})
 	if err != nil {
@@ -275,8 +275,8 @@ func (s *Store) finishDocuments(from record, config []byte) (_, manifest []byte,
 	if err := errors.Join(s.document(from.ConfigDigest, &was), s.document(from.Digest, &m), json.Unmarshal(config, &all), json.Unmarshal(config, &given)); err != nil {
 		return nil, nil, err
 	}
-	now := v1.Time{Time: time.Now().UTC()}
-	for name, value := range map[string]any{"created": now, "rootfs": was.RootFS, "history": fittingHistory(given.History, len(was.RootFS.DiffIDs), now)} {
+	made := v1.Time{Time: from.Added.UTC()}
+	for name, value := range map[string]any{"created": made, "rootfs": was.RootFS, "history": fittingHistory(given.History, len(was.RootFS.DiffIDs), made)} {
 		if all[name], err = json.Marshal(value); err != nil {
 			return nil, nil, err
 		}
@@ -289,12 +289,12 @@ func (s *Store) finishDocuments(from record, config []byte) (_, manifest []byte,
 	return config, manifest, err
 }
 
-// fittingHistory is a history that speaks of as many layers as there are: other programs refuse an image where it does
-// not.
-func fittingHistory(history []v1.History, layers int, now v1.Time) []v1.History {
+// fittingHistory returns a history with as many entries of layers as the image has layers. Other programs refuse an
+// image with another number.
+func fittingHistory(history []v1.History, layers int, made v1.Time) []v1.History {
 	for i := range history {
 		if history[i].Created.IsZero() {
-			history[i].Created = now
+			history[i].Created = made
 		}
 		if history[i].EmptyLayer {
 			continue
@@ -304,12 +304,12 @@ func fittingHistory(history []v1.History, layers int, now v1.Time) []v1.History 
 		}
 	}
 	for ; layers > 0; layers-- {
-		history = append(history, v1.History{Created: now})
+		history = append(history, v1.History{Created: made})
 	}
 	return history
 }
 
-// ConfigOf is the configuration of an image, as it is stored.
+// ConfigOf returns the configuration of an image, as it is stored.
 func (s *Store) ConfigOf(owner, digest string) ([]byte, error) {
 	s.mu.Lock()
 	r, err := s.findLocked(owner, Reference{digest: digest})
@@ -366,10 +366,10 @@ func (s *Store) TempFile() (*os.File, error) {
 	return f, nil
 }
 
-// RoomLeft is how many bytes more an owner's images can take, and Bounds what one image can have.
+// RoomLeft returns how many bytes more an owner's images can take, and Bounds what one image can have.
 func (s *Store) RoomLeft(owner string) int64 { return s.roomLeft(owner) }
 
-// Bounds are the limits of the store.
+// Bounds returns the limits of the store.
 func (s *Store) Bounds() Limits { return s.o.Limits }
 
 // Explained names a full disk in an error about the files of the store.
@@ -401,7 +401,7 @@ func (s *Store) sharedRootLocked(step *record) bool {
 	return false
 }
 
-// takeRoomOfSteps is like takeRoom, but first removes unused steps if that is needed.
+// takeRoomOfSteps does the same as takeRoom, but first removes unused steps if that is needed.
 func (s *Store) takeRoomOfSteps(owner string, bytes int64) (release func(), err error) {
 	s.mu.Lock()
 	for _, r := range s.idleLocked(owner) {

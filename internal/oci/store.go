@@ -63,7 +63,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// slowRoot is after which time the root of a large image lets one of another owner be made.
+// slowRoot is the time after which the making of a large image's root allows another owner's root to be made at the
+// same time.
 const slowRoot = 30 * time.Second
 
 // Store is the images of a server. All methods can be called at once. Errors are [hutch.Error]s: NotFound for an image
@@ -80,14 +81,14 @@ type Store struct {
 
 	receiving ctxlock.Locks    // by name of a file in partial
 	building  ctxlock.Locks    // by name of a root
-	loading   ctxlock.Locks    // by owner: how much comes is not known before
+	loading   ctxlock.Locks    // by owner, because it is not known in advance how much arrives
 	builder   *fairqueue.Queue // limits how many roots are made at once: their names are in memory
 
 	mu       sync.Mutex
 	records  map[key]*record
 	uses     map[key]int
 	reserved map[string]int64 // bytes of running pulls, by owner
-	pinned   map[string]int   // files below blobs and roots that are needed before a record says so
+	pinned   map[string]int   // files below blobs and roots that are needed although no record names them yet
 	flights  map[flightKey]*flight
 }
 

@@ -25,7 +25,7 @@ type transfer struct {
 	report func(Progress)
 }
 
-// errBroken is a stream that ended before its end.
+// errBroken is the error for a stream that ended too early.
 var errBroken = hutch.Errorf(hutch.Unavailable, "the registry broke off in the middle of a layer: pull the image again, and what is there is kept")
 
 func wrongContent(digest string) error {
@@ -55,7 +55,7 @@ func readExactly(r io.Reader, size int64) ([]byte, error) {
 	return content, nil
 }
 
-// broken is the error to show for one of a body.
+// broken returns the error to show for an error in reading a body.
 func broken(err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
@@ -159,7 +159,8 @@ func (t *transfer) receive(ctx context.Context, p *part, l Layer) error {
 	})
 }
 
-// copyBody keeps faults of the disk and of the network apart.
+// copyBody writes a body to a part. An error of the network becomes errBroken; an error of the disk is returned as it
+// is.
 func (t *transfer) copyBody(p *part, body io.Reader, l Layer) error {
 	buffer, told := make([]byte, 256<<10), time.Time{}
 	for p.have < l.Size {

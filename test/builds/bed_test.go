@@ -367,16 +367,6 @@ func modeOf(h *tar.Header) string {
 
 // TestSubordinate: a server without root that has subordinate ids builds on native, too.
 func TestSubordinate(t *testing.T) {
-	if os.Geteuid() == 0 { // let every user make network devices during the test, as on most systems
-		const device = "/dev/net/tun"
-		info, err := os.Stat(device)
-		if err == nil {
-			err = os.Chmod(device, 0o666)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.Chmod(device, info.Mode().Perm()) })
-	}
+	hutchtest.OpenTun(t)
 	hutchtest.Subordinate(t, "Test(Commands|Failures|Remote|KilledInABuild)/native")
 }

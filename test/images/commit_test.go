@@ -1,8 +1,11 @@
 package images
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/dockerd"
 )
 
 // TestCommit: the files of a sandbox, which may sleep, become an image that sandboxes can have, and that is valid outside.
@@ -69,6 +74,76 @@ func TestCommit(t *testing.T) {
 	})
 }
 
+// TestCommitWithoutDeletedFiles: what was deleted in a sandbox is not in its image, and what is not the image's is left
+// alone. Of a snapshot, with which no sandbox starts, the image has the written files only.
+func TestCommitWithoutDeletedFiles(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		if !hutchtest.HasRoot(b.cfg.Sandboxes.Runtime) {
+			t.Skip("only root can delete files of the image")
+		}
+		sb := b.make(t, python)
+		b.run(t, sb.ID, "echo mine >/workspace/file; rm /usr/bin/tac; rm -r /usr/share/doc; rm -r /etc/apt; echo file >/etc/apt; rm -r /etc/skel; mkdir /etc/skel; echo own >/etc/skel/own")
+		snap, err := b.Snapshot(t.Context(), sb.ID, hutch.SnapshotRequest{Name: "kept"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := b.CommitImage(t.Context(), sb.ID, hutch.CommitRequest{Name: "localhost/less"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ofSnapshot, err := b.CommitSnapshot(t.Context(), "kept", hutch.CommitRequest{Name: "localhost/kept"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Destroy(t.Context(), sb.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.DeleteSnapshot(t.Context(), snap.ID); err != nil {
+			t.Fatal(err)
+		}
+		const look = "cat /workspace/file /etc/apt; ls -A /etc/skel; test -e /usr/bin/tac && echo tac; test -e /usr/share/doc && echo doc; find / -xdev -name '.wh.*'; test -s /etc/hosts && test -c /dev/null && echo provided"
+		if got := b.run(t, b.make(t, made.ID).ID, look); got != "mine\nfile\nown\nprovided" {
+			t.Errorf("an image of the sandbox has %q", got)
+		}
+		if got := b.run(t, b.make(t, ofSnapshot.ID).ID, "cat /workspace/file /etc/skel/own; test -e /usr/bin/tac && echo tac"); got != "mine\nown\ntac" {
+			t.Errorf("an image of the snapshot has %q", got)
+		}
+	})
+}
+
+// TestCommitRunsInDocker: an image of a sandbox is one that Docker loads and runs, without the deleted files.
+func TestCommitRunsInDocker(t *testing.T) {
+	engine := dockerd.StartHere(t).Host
+	program, err := exec.LookPath("docker")
+	if err != nil {
+		hutchtest.Skip(t, "docker is missing (apt-get install docker.io)")
+	}
+	b := newDebian(t, "native")
+	sb := b.make(t, python)
+	b.run(t, sb.ID, "echo mine >/workspace/file; rm -r /usr/share/doc; printf '#!/bin/bash\necho $COLOUR tool' >/usr/bin/tool; chmod +x /usr/bin/tool")
+	if _, err := b.CommitImage(t.Context(), sb.ID, hutch.CommitRequest{Name: "localhost/mine:1"}); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := b.SaveImage(t.Context(), "localhost/mine:1", &archive); err != nil {
+		t.Fatal(err)
+	}
+	docker := func(in io.Reader, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"--host", engine}, args...)...)
+		cmd.Stdin = in
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("docker %q: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	docker(&archive, "load")
+	if got := docker(nil, "run", "--rm", "--network", "none", "localhost/mine:1", "bash", "-c", "cat /workspace/file; tool; python3 -c 'print(6*7)'; test -e /usr/share/doc || echo gone"); got != "mine\nred tool\n42\ngone" {
+		t.Errorf("in Docker it prints %q", got)
+	}
+}
+
 // TestCommitIsRefused: the image host cannot be a base, and a sandbox's own files are never larger than its disk.
 func TestCommitIsRefused(t *testing.T) {
 	b := newBed(t, "native")
@@ -87,6 +162,15 @@ func TestCommitIsRefused(t *testing.T) {
 	}
 	if _, err := b.CommitImage(t.Context(), "missing", hutch.CommitRequest{Name: "mine"}); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a missing sandbox: %v", err)
+	}
+	if _, err := b.CommitSnapshot(t.Context(), "missing", hutch.CommitRequest{Name: "mine"}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("a missing snapshot: %v", err)
+	}
+	if _, err := b.Snapshot(t.Context(), host.ID, hutch.SnapshotRequest{Name: "of-host"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.CommitSnapshot(t.Context(), "of-host", hutch.CommitRequest{Name: "mine"}); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "--image") {
+		t.Errorf("a snapshot of the image host: %v", err)
 	}
 	b.run(t, sb.ID, "truncate -s 3G hole")
 	if _, err := b.CommitImage(t.Context(), sb.ID, hutch.CommitRequest{Name: "mine"}); !errors.Is(err, hutch.Exhausted) {

@@ -113,18 +113,39 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestStatic: an image with one program and nothing else works; what needs a shell says so.
+// TestStatic: an image with one program and nothing else, neither a shell nor /etc/passwd nor a libc, works. What needs a
+// shell says so.
 func TestStatic(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb := b.make(t, "hello:1")
-		res, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "/program"}, nil)
-		if got := string(res.Stdout) + string(res.Stderr); err == nil && !strings.Contains(got, "shell") && !strings.Contains(got, "hello") {
-			t.Errorf("a command without a shell: %q, %v", got, err)
+		if got := b.run(t, sb.ID, "/program"); got != "hello 7000 7001 /data 1" {
+			t.Errorf("a program prints %q", got)
+		}
+		if got := b.run(t, sb.ID, "/program one 'two three'"); got != "hello 7000 7001 /data 3" {
+			t.Errorf("a program with arguments prints %q", got)
 		}
 		if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "x", Create: true}, strings.NewReader("text")); err != nil {
 			t.Errorf("a file: %v", err)
 		}
+		_, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "/program | /program"}, nil)
+		needsShell(t, "a pipe", err)
+		_, err = b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "echo one; echo two"}, nil)
+		needsShell(t, "two commands", err)
+		if _, err := b.CreateContext(t.Context(), sb.ID, hutch.ContextRequest{Language: "bash"}); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "bash") {
+			t.Errorf("a context: %v", err)
+		}
+		if _, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{Language: "python", Code: "1"}, nil); !errors.Is(err, hutch.Unsupported) && !errors.Is(err, hutch.NotFound) || !strings.Contains(err.Error(), "python") {
+			t.Errorf("Python: %v", err)
+		}
 	})
+}
+
+// needsShell checks the error of a call that cannot be done without a shell.
+func needsShell(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "shell") {
+		t.Errorf("%s: %v (%v)", what, err, hutch.KindOf(err))
+	}
 }
 
 // TestPull: an image is pulled once, listed, and removed when nothing uses it.
@@ -156,23 +177,42 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestRun: `hutch run --image` runs what the image says, through a server and without one.
-func TestRun(t *testing.T) {
-	b := newBed(t, "native")
+// runner returns a function that runs `hutch` with an input and additional variables, and returns its output. The
+// command must succeed.
+func runner(t *testing.T) func(stdin string, env []string, args ...string) string {
 	program := hutchtest.Program(t, "hutch")
-	run := func(stdin string, env []string, args ...string) string {
+	return func(stdin string, env []string, args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), program, append([]string{"run", "--runtime", "native"}, args...)...)
+		cmd := exec.CommandContext(t.Context(), program, args...)
 		cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), env...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Errorf("hutch run %q: %v", args, err)
+			t.Errorf("hutch %q: %v\n%s", args, err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
-	d := b.server
-	token, _ := d.Token()
-	served := []string{"HUTCH_URL=" + d.URL(), "HUTCH_TOKEN=" + token}
+}
+
+// served returns the variables with which `hutch` uses the server of a bed.
+func (b *bed) served() []string {
+	token, _ := b.server.Token()
+	return []string{"HUTCH_URL=" + b.server.URL(), "HUTCH_TOKEN=" + token}
+}
+
+// alone returns the variables with which `hutch` uses no server.
+func (b *bed) alone() []string {
+	return []string{"HUTCH_DATA=" + filepath.Join(b.dir, "alone"), "HUTCH_URL=", "HUTCH_TOKEN="}
+}
+
+// TestRun: `hutch run --image` runs what the image says, through a server and without one.
+func TestRun(t *testing.T) {
+	b := newBed(t, "native")
+	hutchRuns := runner(t)
+	run := func(stdin string, env []string, args ...string) string {
+		t.Helper()
+		return hutchRuns(stdin, env, append([]string{"run", "--runtime", "native"}, args...)...)
+	}
+	served := b.served()
 	if got := run("", served, "--image", "hello:1"); got != "hello 7000 7001 /data 1" {
 		t.Errorf("the entrypoint prints %q", got)
 	}
@@ -195,7 +235,48 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone.Close()
-	if got := run("", []string{"HUTCH_DATA=" + filepath.Join(b.dir, "alone"), "HUTCH_URL=", "HUTCH_TOKEN="}, "--image", "hello:1"); got != "hello 7000 7001 /data 1" {
+	if got := run("", b.alone(), "--image", "hello:1"); got != "hello 7000 7001 /data 1" {
 		t.Errorf("without a server the entrypoint prints %q", got)
+	}
+}
+
+// TestImageFiles: `--image` takes an archive and the folder of an OCI layout, through a server and without one. The
+// server refuses such a name, and says what to do.
+func TestImageFiles(t *testing.T) {
+	b := newBed(t, "native")
+	hutchRuns := runner(t)
+	if _, err := b.PullImage(t.Context(), hutch.PullRequest{Image: "hello:1"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	file, folder := filepath.Join(b.dir, "hello.tar"), filepath.Join(b.dir, "hello folder")
+	hutchRuns("", b.served(), "image", "save", "--output", file, "hello:1")
+	if err := b.DeleteImage(t.Context(), "hello:1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", file, "-C", folder).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	archive, layout := "docker-archive:"+file, "oci:"+folder
+	const want = "hello 7000 7001 /data 1"
+	for _, name := range []string{archive, layout, "oci-archive:" + file} {
+		for how, env := range map[string][]string{"with a server": b.served(), "alone": b.alone()} {
+			if got := hutchRuns("", env, "run", "--runtime", "native", "--image", name); got != want {
+				t.Errorf("%s, hutch run --image %s prints %q", how, name, got)
+			}
+		}
+	}
+	hutchRuns("", b.served(), "create", "--runtime", "native", "--image", layout, "one")
+	sb, err := b.Sandbox(t.Context(), "one")
+	if err != nil || !strings.HasPrefix(sb.Image, "sha256:") {
+		t.Errorf("the sandbox has the image %q, %v", sb.Image, err)
+	}
+	hutchRuns("", b.served(), "start", "--runtime", "native", "--image", archive, "--entrypoint", "one") // the sandbox exists, and its image is that of the archive
+	for _, name := range []string{archive, layout, "oci:/etc"} {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: name}); !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "hutch create --image") || !strings.Contains(err.Error(), "hutch image load") {
+			t.Errorf("the server answers %v for %s", err, name)
+		}
 	}
 }

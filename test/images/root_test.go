@@ -219,7 +219,7 @@ func testUsers(t *testing.T, b *bed) {
 	}
 }
 
-// TestUsersRefused: what cannot be has an error that says what can.
+// TestUsersRefused: users that the image does not have or allow are refused, and the error says what to do.
 func TestUsersRefused(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "stranger"}); !errors.Is(err, hutch.Invalid) {

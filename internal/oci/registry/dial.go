@@ -92,7 +92,7 @@ func check(name string, private bool) func(network, address string, _ syscall.Ra
 }
 
 func refused(name, address string) error {
-	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: registries there must be allowed by the server's administrator", name, address)
+	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: the server's administrator must allow the registry (--registry-private or, without TLS, --registry-insecure)", name, address)
 }
 
 // secured refuses to send a request without TLS that requires it, also after a redirect.
@@ -103,7 +103,7 @@ type secured struct {
 
 func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "http" && !s.insecure {
-		return nil, hutch.Errorf(hutch.Denied, "the registry wants to talk to %s without TLS: that must be allowed by the server's administrator", r.URL.Host)
+		return nil, hutch.Errorf(hutch.Denied, "the registry wants to talk to %s without TLS: the server's administrator must allow that (--registry-insecure)", r.URL.Host)
 	}
 	return s.RoundTripper.RoundTrip(r)
 }

@@ -138,7 +138,8 @@ func rangeStart(text string) (start int64, err error) {
 	return start, err
 }
 
-// each tries one endpoint after the other until one succeeds. The last one's error counts: it is the registry's own.
+// each tries one endpoint after the other until one succeeds. Otherwise it returns the error of the last endpoint,
+// which is the registry itself.
 func (r *Repository) each(ctx context.Context, do func(*endpoint) error) error {
 	var err error
 	for _, e := range r.endpoints {
@@ -169,7 +170,7 @@ func (r *Repository) Upload(ctx context.Context, identifier string) (name.Refere
 	return repo.Tag(identifier), e.rt, nil
 }
 
-// Explain is the error to show for an error of an upload.
+// Explain returns the error to show for an error of an upload.
 func (r *Repository) Explain(err error) error {
 	return r.endpoints[len(r.endpoints)-1].explain(err)
 }

@@ -86,7 +86,7 @@ func (i info) Sys() any {
 	}
 }
 
-// links is the number in stat(2): a folder is named by its parent, by itself and by its subfolders.
+// links returns the number in stat(2): a folder is named by its parent, by itself and by its subfolders.
 func (i info) links() int {
 	if !i.IsDir() {
 		return 1

@@ -16,7 +16,7 @@ import (
 // written.
 const blockSize = 4096
 
-// shownSize is the size of a file as the writer sees it.
+// shownSize returns the size of a file as the writer sees it.
 func shownSize(n *node) int64 {
 	if n.mode.IsRegular() && n.size > 0 && n.size < blockSize {
 		return blockSize

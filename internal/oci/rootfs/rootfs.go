@@ -177,7 +177,7 @@ func layerError(ctx context.Context, l Layer, err error) error {
 		return err
 	}
 	if _, ok := errors.AsType[*os.PathError](err); ok {
-		return err // our own disk
+		return err // an error of our own disk, and not of the layer
 	}
 	return hutch.Errorf(hutch.Invalid, "layer %s cannot be read: %v; have the image built or pushed again", l.Name, err).Because(err)
 }

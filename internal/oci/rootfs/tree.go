@@ -17,7 +17,7 @@ import (
 type tree struct {
 	limits   Limits
 	root     *node
-	layer    int // the one that is being read, from 1
+	layer    int // the number of the layer that is being read, from 1
 	contents *os.File
 	unsaved  *bufio.Writer // to contents
 	buffer   []byte
@@ -65,7 +65,7 @@ func newNode(name string, i *inode) *node {
 	return n
 }
 
-// folderInode is of a folder that no layer describes.
+// folderInode returns an inode for a folder that no layer describes.
 func folderInode() *inode { return &inode{mode: fs.ModeDir | 0o755, mtime: time.Unix(0, 0)} }
 
 // split returns the names of a path. A leading slash means nothing: all paths begin at the root of the image.
@@ -124,7 +124,7 @@ func (t *tree) folder(names []string) (*node, error) {
 // maxHops is how many symbolic links are followed in one path.
 const maxHops = 40
 
-// linkNames are the names in the target of a link, in which `..` is allowed.
+// linkNames returns the names in the target of a link, in which `..` is allowed.
 func linkNames(target string) []string {
 	names := strings.Split(target, "/")
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" || name == "." })
