@@ -35,10 +35,37 @@ func (c *Client) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	}, &img)
 }
 
+// Builds implements hutch.Images.
+func (c *Client) Builds(ctx context.Context) ([]hutch.Build, error) {
+	return call[[]hutch.Build](ctx, c, at("Builds"), nil)
+}
+
+// BuildLogs implements hutch.Images.
+func (c *Client) BuildLogs(ctx context.Context, build string, follow bool, out func(hutch.BuildEvent) error) (record hutch.Build, err error) {
+	to := at("BuildLogs", build)
+	if follow {
+		return record, followTo(ctx, c, to, nil, "progress", out, &record)
+	}
+	log, err := call[hutch.BuildOutput](ctx, c, to, nil)
+	for _, e := range log.Events {
+		if err == nil {
+			err = out(e)
+		}
+	}
+	return log.Build, err
+}
+
+// DeleteBuild implements hutch.Images.
+func (c *Client) DeleteBuild(ctx context.Context, build string) error {
+	_, err := call[struct{}](ctx, c, at("DeleteBuild", build), nil)
+	return err
+}
+
 var errUnread = hutch.Errorf(hutch.Unavailable, "the server did not read the whole archive")
 
-// sendForm makes a request whose body is a form: the request in JSON and, in the part of that name, an archive, unless it is nil. The
-// answer has events. The caller calls end with the error of the call, when it has read the answer; end returns what to report.
+// sendForm makes a request whose body is a form: the request in JSON and, unless it is nil, an archive in the part with
+// the given name. The answer has events. The caller calls end with the error of the call, when it has read the answer;
+// end returns what to report.
 func (c *Client) sendForm(ctx context.Context, to endpoint, req any, name string, files io.Reader) (resp *http.Response, end func(error) error, err error) {
 	r, w := io.Pipe()
 	form := multipart.NewWriter(w)

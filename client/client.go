@@ -190,7 +190,7 @@ func (c *Client) refusal(ctx context.Context, resp *http.Response) problem.Detai
 	return problem.Read(resp.StatusCode, b)
 }
 
-// fault is the error for a connection that could not be made, or broke.
+// fault returns the error for a connection that could not be made, or broke.
 func (c *Client) fault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -207,8 +207,8 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running (`hutch serve`), and is the URL right?", c.url).Because(err)
 }
 
-// schemeFault is the error for a server that speaks the other one of HTTP and HTTPS, or whose certificate is not
-// trusted. It is nil for all other faults.
+// schemeFault returns the error for a server that speaks HTTP where the URL says HTTPS, or the other way round, or
+// whose certificate is not trusted. It is nil for all other faults.
 func (c *Client) schemeFault(err error) error {
 	rest, secure := strings.CutPrefix(c.url, "https:")
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)

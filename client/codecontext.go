@@ -145,7 +145,7 @@ func (r *run) take(event string, data []byte) error {
 	case "error":
 		return problem.Read(http.StatusInternalServerError, data).Err()
 	}
-	return nil // a newer server sent it
+	return nil // a newer server sent an unknown event
 }
 
 // Context is a handle on a code context: an interpreter that keeps its state

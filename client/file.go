@@ -52,7 +52,7 @@ func trueOrEmpty(b bool) string {
 	return ""
 }
 
-// object is a JSON object, or nothing if there are no values.
+// object returns a JSON object, or nothing if there are no values.
 func object(values map[string]string) string {
 	if len(values) == 0 {
 		return ""
@@ -366,12 +366,12 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 	}, answer)
 }
 
-// followAnswer is followTo for an answer that is being received.
+// followAnswer does the same as followTo, for an answer that is being received.
 func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
 	return c.followEvents(ctx, resp, map[string]func([]byte) error{name: out}, answer)
 }
 
-// followEvents is followAnswer for events of several names.
+// followEvents does the same as followAnswer, for events of several names.
 func (c *Client) followEvents(ctx context.Context, resp *http.Response, out map[string]func(data []byte) error, answer any) error {
 	if resp.StatusCode != http.StatusOK {
 		return c.refusal(ctx, resp).Err()

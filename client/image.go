@@ -43,6 +43,11 @@ func (c *Client) CommitImage(ctx context.Context, sandbox string, req hutch.Comm
 	return call[hutch.Image](ctx, c, at("CommitImage", sandbox).check(req.Check()), req)
 }
 
+// CommitSnapshot implements hutch.Images.
+func (c *Client) CommitSnapshot(ctx context.Context, snapshot string, req hutch.CommitRequest) (hutch.Image, error) {
+	return call[hutch.Image](ctx, c, at("CommitSnapshot", snapshot).check(req.Check()), req)
+}
+
 // SaveImage implements hutch.Images.
 func (c *Client) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	return c.receive(ctx, imageAt("SaveImage", image), w)
@@ -75,7 +80,7 @@ func (c *Client) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch
 	return call[hutch.Pruned](ctx, c, at("PruneImages").check(req.Check()), req)
 }
 
-// imageAt is the endpoint of a verb on one image.
+// imageAt returns the endpoint of a verb on one image.
 func imageAt(name, image string) endpoint {
 	return at(name).check(hutch.CheckImage(image)).with(url.Values{"image": {image}})
 }

@@ -40,7 +40,7 @@ func (c *Client) Ask(ctx context.Context, q hutch.Question, out func(hutch.Answe
 	return a, err
 }
 
-// executeRefusal is the error in an answer of /execute, which has its own format.
+// executeRefusal returns the error in an answer of /execute, which has its own format.
 func executeRefusal(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var said struct {

@@ -66,7 +66,7 @@ func (c *Client) resuming(sandbox string, out func(hutch.Output) error, started 
 	return r
 }
 
-// again is the endpoint that resumes the command.
+// again returns the endpoint that resumes the command.
 func (r *resuming) again() endpoint {
 	return at("ResumeExec", r.sandbox, r.id).with(url.Values{"cursor": {strconv.FormatInt(r.cursor, 10)}})
 }

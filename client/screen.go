@@ -89,7 +89,8 @@ type Screen struct {
 // Screen returns a handle on the sandbox's screen, which it does not start.
 func (s *Sandbox) Screen() *Screen { return &Screen{s} }
 
-// Start starts the screen, or gives it another size. The zero request has the default size, or leaves the present one.
+// Start starts the screen, or gives it another size. With the zero request, a new screen gets the default size, and an
+// existing screen keeps its size.
 func (s *Screen) Start(ctx context.Context, req hutch.ScreenRequest) (hutch.Screen, error) {
 	return s.sandbox.client.StartScreen(ctx, s.sandbox.ID, req)
 }

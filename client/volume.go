@@ -61,5 +61,5 @@ func (s *Sandbox) SaveVolumes(ctx context.Context) ([]hutch.Volume, error) {
 	return s.client.SaveVolumes(ctx, s.ID)
 }
 
-// volumeAt is the endpoint of a verb on one volume.
+// volumeAt returns the endpoint of a verb on one volume.
 func volumeAt(verb, name string) endpoint { return at(verb, name).check(hutch.CheckVolume(name)) }

@@ -77,7 +77,8 @@ func run(args []string) error {
 	return fmt.Errorf("unknown argument %q", args[0])
 }
 
-// servePod is the agent of a pod. Each program loads the filter for itself, because the agent may change the host name.
+// servePod is the agent of a pod. The agent has no filter itself, because it changes the host name: each program loads
+// the filter when it starts.
 func servePod(boot wire.Boot) error {
 	if _, err := gvisor.Prepare(nil, nil, false); err != nil {
 		return err

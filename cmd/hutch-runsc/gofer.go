@@ -101,7 +101,7 @@ func boundWritable(spec *specs.Spec) error {
 	return nil
 }
 
-// service tells the sandbox where its mounts are, and returns how to serve them.
+// service tells the sandbox where its mounts are, and returns the gofer's settings for serving them.
 func (s *successor) service(spec *specs.Spec, conf *config.Config) (gofer.Service, error) {
 	confs := s.flag("gofer-mount-confs").(*specutils.GoferMountConfFlags).GetArray()
 	mounts, err := sandboxsetup.ResolveMounts(conf, spec.Mounts, servedRoot, confs)

@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	// A sandbox that is stopped for a save gets one when the daemon dies.
+	// A sandbox that is stopped for a save gets this signal when the daemon dies.
 	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
@@ -49,7 +49,7 @@ func main() {
 
 var commands = map[util.SubCommand]string{
 	new(cmd.Create): "",
-	// The names that it runs itself as, for each sandbox.
+	// The commands as which gVisor runs this program again, for each sandbox.
 	new(cmd.Gofer):        "internal",
 	new(sentrycmd.Boot):   "internal",
 	new(sentrycmd.Umount): "internal",
@@ -59,8 +59,8 @@ var commands = map[util.SubCommand]string{
 	new(cmd.List):  "debug",
 }
 
-// gate waits for a byte from the pipe whose number is in the variable contract.Gate. It comes when this process has
-// been moved into the sandbox's control group, so all its children start there. If the pipe closes instead, the
+// gate waits for a byte from the pipe whose number is in the variable contract.Gate. The byte comes when this process
+// has been moved into the sandbox's control group, so all its children start there. If the pipe closes instead, the
 // daemon no longer wants the sandbox.
 func gate() {
 	fd, err := strconv.Atoi(os.Getenv(contract.Gate))
@@ -68,7 +68,7 @@ func gate() {
 		return
 	}
 	os.Unsetenv(contract.Gate)
-	os.Unsetenv("GOGC") // it was only for this short-lived process
+	os.Unsetenv("GOGC") // the setting was only for this short-lived process
 	pipe := os.NewFile(uintptr(fd), "gate")
 	if _, err := pipe.Read(make([]byte, 1)); err != nil {
 		os.Exit(1)

@@ -60,7 +60,7 @@ func dropCapabilities() {
 	if sets[0].Effective&(1<<unix.CAP_SETPCAP) == 0 {
 		return
 	}
-	sets[0].Inheritable = 1 << unix.CAP_SYS_ADMIN // can only be added while it is in the bounding set
+	sets[0].Inheritable = 1 << unix.CAP_SYS_ADMIN // a capability can only become inheritable while it is in the bounding set
 	setAll()
 	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
 		if kept&(1<<c) == 0 {

@@ -27,6 +27,16 @@ Without --rm the session stays for a week, and sleeps while it is not used: see
 ` + "`hutch agent --help`" + `. Ctrl-C ends the agent, and keeps the session.
 ` + remoteHelp
 
+// claudeFirst says what hutch claude needs before its first use.
+const claudeFirst = `
+Before the first time, in a clone of Hutch, make the template that has Claude Code, and give
+the server your key:
+
+  hutch template create claude-code --build templates/claude-code \
+    --build-allow deb.debian.org --build-allow registry.npmjs.org --memory 2048 --disk 4096
+  hutch secret set ANTHROPIC_API_KEY --host api.anthropic.com
+`
+
 // agentRun are the flags of a run.
 type agentRun struct {
 	placement
@@ -90,7 +100,7 @@ func newClaude(h *home, std streams) *cobra.Command {
 	c := newAgentRun(h, std, func([]string) (coding.Definition, error) { return coding.Named("claude") })
 	c.Use, c.Args = "claude [flags]", cobra.NoArgs
 	c.Short = "Let Claude Code work on a repository, in a sandbox of the server"
-	c.Long = "Let Claude Code work on a repository, in a sandbox of the server.\n" + agentHelp
+	c.Long = "Let Claude Code work on a repository, in a sandbox of the server.\n" + claudeFirst + agentHelp
 	c.Example = `  hutch claude --repo . --prompt 'fix the failing test' --apply
   hutch claude --repo https://example.com/repo.git --prompt 'update the docs' > docs.diff
   hutch claude --repo . --prompt 'make it faster' --tries 4`

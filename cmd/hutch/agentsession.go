@@ -13,7 +13,7 @@ import (
 	"hutch/internal/coding"
 )
 
-// sessionOf finds a session; file, if not nil, can name its definition.
+// sessionOf finds a session. If file is not nil, it can name a file with the definition of the session's agent.
 func sessionOf(ctx context.Context, svc *client.Client, id string, file *string) (*coding.Session, error) {
 	var d coding.Definition
 	if file != nil && *file != "" {

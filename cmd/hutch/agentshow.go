@@ -74,7 +74,7 @@ func (l *locked) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// tryAll lets several agents do the same, each in a sandbox of its own, and shows the result of each.
+// tryAll gives several agents the same task, each in its own sandbox, and shows the result of each.
 func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, task coding.Task, std streams) error {
 	begun, err := coding.Try(ctx, svc, task, f.tries)
 	if err != nil {
@@ -122,7 +122,7 @@ func tryRow(t hutch.AgentTry) []any {
 	return []any{t.Try, r.SandboxID, verdict, r.Files, r.Added, r.Removed, took, r.Usage.InputTokens + r.Usage.OutputTokens, fmt.Sprintf("$%.2f", r.Usage.Cost)}
 }
 
-// checkTries is an error if no try succeeded.
+// checkTries returns an error if no try succeeded.
 func checkTries(tries []hutch.AgentTry) error {
 	for _, t := range tries {
 		if t.Error == "" && t.Result.Success {

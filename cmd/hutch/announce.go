@@ -44,7 +44,7 @@ To try it, paste this into another terminal:
 	}
 }
 
-// caveats are the lines about limits that have no effect here.
+// caveats returns the lines about limits that have no effect here.
 func (s banner) caveats() string {
 	var b strings.Builder
 	here := slices.ContainsFunc(s.Runtimes(), func(name string) bool { return name == "gvisor" || name == "native" })
@@ -82,7 +82,7 @@ func (s banner) sayToken() string {
 	return s.home.data().Token()
 }
 
-// try is a command line that runs code in a sandbox of this server, from any folder: on the example's data if the
+// try returns a command line that runs code in a sandbox of this server, from any folder: on the example's data if the
 // example exists.
 func (s banner) try(url string) string {
 	self, err := os.Executable()

@@ -143,7 +143,7 @@ func (a *asker) request(args []string, stdin *os.File) (hutch.Question, error) {
 			return q, err
 		}
 	}
-	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's words for it are a contract of REST, and say less
+	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's message is shorter
 		return q, hutch.Errorf(hutch.Invalid, "the question is empty: give one as an argument, such as \"How many days has 2028?\", or on the standard input")
 	}
 	if a.repairs >= 0 {
@@ -177,7 +177,7 @@ func readFile(given string) (hutch.QuestionFile, error) {
 	return hutch.QuestionFile{Path: name, Content: content}, nil
 }
 
-// run asks the server if one runs, and else answers here.
+// run asks the server if one runs. Otherwise it answers in this process.
 func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams) (err error) {
 	parts := &ask.Components{}
 	if q.Agent != "" || q.Command != "" {
@@ -206,7 +206,7 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 	case model.Key != "":
 		opt.Model = ask.NewAnthropic(ask.AnthropicOptions{Key: model.Key, BaseURL: model.URL, Model: model.Model, Retries: 2})
 	case q.Code == "":
-		return ask.ErrNoKey
+		return hutch.Errorf(hutch.Unavailable, "there is no key for the model: set ANTHROPIC_API_KEY to yours, start a server that has one, or give a program with --code, which needs no model")
 	}
 	m, err := h.embed(ctx, a.runtime, "", newLog(std, a.verbose))
 	if err != nil {
@@ -223,8 +223,8 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 	return a.ask(ctx, e, q, std)
 }
 
-// serverThatRuns is the server to ask; nil if there is none. If the person named an unknown server, it is an error:
-// otherwise the program would run on another machine than the person chose.
+// serverThatRuns returns the server to ask; nil if there is none. An unknown server is an error, because otherwise the
+// program would run on a machine that the person did not choose.
 func serverThatRuns(h *home) (*client.Client, error) {
 	t, err := h.target()
 	switch {
@@ -247,7 +247,7 @@ func localComponents() (*ask.Components, error) {
 
 // ask asks a question, shows the answer, and returns the program's exit code as an error.
 func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, std streams) error {
-	s := &shownAnswer{std: std, asJSON: a.asJSON, model: !a.asJSON && !a.quiet && (a.verbose || showsTerminal(std.err)), colour: showsTerminal(std.err) && os.Getenv("NO_COLOR") == ""}
+	s := &shownAnswer{std: std, asJSON: a.asJSON, model: !a.asJSON && !a.quiet && (a.verbose || showsTerminal(std.err)), colour: showsColours(std.err)}
 	answer, err := to.Ask(ctx, q, s.show)
 	s.end()
 	if cause := context.Cause(ctx); cause != nil {
@@ -270,7 +270,7 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 	case answer.Success:
 		return nil
 	case answer.ExitCode == 0:
-		return exitCode(1) // it was killed, and its runtime reports no signal
+		return exitCode(1) // the program was killed, and its runtime reports no signal
 	}
 	return exitCode(answer.ExitCode)
 }
@@ -311,7 +311,7 @@ func saveFile(root *os.Root, f hutch.QuestionFile) error {
 	if err := hutch.CheckLocalName(f.Path); err != nil {
 		return err
 	}
-	if ask.Hidden(f.Path) { // our server sends none; a program could otherwise change files that git or a shell reads
+	if ask.Hidden(f.Path) { // git or a shell could read such a file
 		return errors.New("it is a hidden file")
 	}
 	if dir := path.Dir(f.Path); dir != "." {

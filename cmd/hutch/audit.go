@@ -245,12 +245,12 @@ func showUsageHistory(ctx context.Context, svc *client.Client, q hutch.UsageQuer
 	return t.Flush()
 }
 
-// computeCells are the columns from CPU to PEAK.
+// computeCells returns the columns from CPU to PEAK.
 func computeCells(u hutch.Usage) string {
 	return fmt.Sprintf("%.2f s\t%.1f GiB·s\t%.0f MiB", u.CPUSeconds, u.MemorySeconds, u.MemoryPeak)
 }
 
-// otherCells are the columns from SENT to COST.
+// otherCells returns the columns from SENT to COST.
 func otherCells(u hutch.Usage) string {
 	return fmt.Sprintf("%.1f MiB\t%.1f MiB\t%d\t%v\t%.4f", float64(u.NetworkSent)/(1<<20), float64(u.NetworkReceived)/(1<<20), u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
 }

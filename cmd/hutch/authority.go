@@ -98,7 +98,7 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 	return writeAuthority(out, a, asJSON)
 }
 
-// authorityFolder returns the folder of a server that has an authority. Looking at it creates none.
+// authorityFolder returns the folder of a server that has an authority. It never creates one.
 func (h *home) authorityFolder() (string, error) {
 	dir, err := h.path()
 	if err != nil {

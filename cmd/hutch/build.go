@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -41,12 +42,15 @@ func newBuild(h *home, std streams) *cobra.Command {
 		Long: `Make an image of a Dockerfile and of the files in a folder, and print its id. Each RUN
 is a command in a sandbox on the server, which reaches what --network and --allow say.
 Steps that were done before are not done again while nothing that they use has changed.
-What .dockerignore names is not sent.
+What .dockerignore names is not sent. A folder that has the name of a command below is
+written with its path: ./logs.
 ` + remoteHelp,
 		Example: `  hutch build -t my-app .
   hutch build -t my-app --allow pypi.org --allow files.pythonhosted.org .
   hutch build -t my-app --target test --build-arg VERSION=2 --secret id=key,src=key.txt .
-  hutch run --image my-app`,
+  hutch run --image my-app
+  hutch build ls
+  hutch build logs --follow b-k3f9q2mzx7ap`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			img, err := f.build(ctx, svc, std, args[0])
@@ -57,6 +61,64 @@ What .dockerignore names is not sent.
 		}),
 	}
 	f.flags(c)
+	c.Flags().BoolVar(&f.req.Detach, "detach", false, "let the build continue on the server when this command ends before it")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.AddCommand(newBuildList(h, std), newBuildLogs(h, std), newBuildRemove(h, std))
+	return c
+}
+
+func newBuildList(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List builds, the oldest first",
+		Long: "List your builds that run, and the newest that have ended, the oldest first. A restart\nof the server forgets them.\n" + remoteHelp, Args: cobra.NoArgs,
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			list, err := svc.Builds(ctx)
+			if err != nil {
+				return err
+			}
+			return writeList(std.out, asJSON, list, "BUILD\tNAME\tSTATUS\tSTARTED\tENDED\tSTEPS\tIMAGE", func(b hutch.Build) []any {
+				return []any{b.ID, dash(b.Name), b.Status, when(&b.StartedAt, ""), when(b.EndedAt, "-"), b.Steps, dash(shortDigest(b.Image))}
+			})
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newBuildLogs(h *home, std streams) *cobra.Command {
+	var follow, asJSON bool
+	c := &cobra.Command{
+		Use: "logs BUILD", Short: "Show the output of a build",
+		Long: "Show the output of a build: of long output, the beginning and the end.\n" + remoteHelp, Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			show := newSteps(std.out, false).show
+			if asJSON {
+				enc := json.NewEncoder(std.out)
+				show = func(e hutch.BuildEvent) error { return enc.Encode(e) }
+			}
+			b, err := svc.BuildLogs(ctx, args[0], follow, show)
+			if err == nil && b.Status == hutch.BuildBroken {
+				fmt.Fprintln(std.err, "the build failed:", text.Line(b.Error))
+			}
+			return err
+		}),
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new output until the build has ended")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON for each event")
+	return c
+}
+
+func newBuildRemove(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "rm BUILD...", Aliases: []string{"cancel"}, Short: "End builds, or remove their records",
+		Long: `End builds that run, and keep their records; remove the records of builds that have
+ended.
+` + goneHelp + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: removal{noun: "build", remove: (*client.Client).DeleteBuild}.onEach(h, std, &asJSON),
+	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -132,7 +194,7 @@ func (f *buildFlags) dockerfileFlags(s *pflag.FlagSet) {
 	s.BoolVar(&f.req.NoCache, "no-cache", false, "do all steps again")
 }
 
-// given reports whether a flag is set that only a build has.
+// given reports whether a flag is set that is only for builds.
 func (f *buildFlags) given() bool {
 	return f.file != "" || len(f.args) > 0 || f.req.Target != "" || f.req.NoCache || !f.network.network().IsZero()
 }
@@ -154,6 +216,7 @@ func (f *buildFlags) build(ctx context.Context, svc *client.Client, std streams,
 	}()
 	defer func() { r.Close(); <-packed }()
 	shown := newSteps(std.err, f.quiet)
+	shown.detach = f.req.Detach
 	img, err := svc.BuildImage(ctx, f.req, r, shown.show)
 	return img, err
 }
@@ -234,15 +297,16 @@ func buildSecrets(list []string) (map[string]string, error) {
 
 // steps shows the steps of a build, as docker build does in plain text.
 type steps struct {
-	w     *bufio.Writer
-	quiet bool
-	last  int
+	w      *bufio.Writer
+	quiet  bool
+	detach bool // the id of the build is shown
+	last   int
 }
 
 func newSteps(w io.Writer, quiet bool) *steps { return &steps{w: bufio.NewWriter(w), quiet: quiet} }
 
 func (s *steps) show(e hutch.BuildEvent) error {
-	if s.quiet {
+	if s.quiet || e.State == hutch.BuildQueued && !s.detach {
 		return nil
 	}
 	if e.Step != s.last && s.last != 0 {
@@ -250,6 +314,8 @@ func (s *steps) show(e hutch.BuildEvent) error {
 	}
 	s.last = e.Step
 	switch e.State {
+	case hutch.BuildQueued:
+		fmt.Fprintf(s.w, "build %s\n", e.Build)
 	case hutch.BuildStarted:
 		fmt.Fprintf(s.w, "#%d %s\n", e.Step, text.Line(e.Name))
 	case hutch.BuildCached:

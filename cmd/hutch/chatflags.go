@@ -25,7 +25,7 @@ func (fl *serveFlags) chatFlags(f *pflag.FlagSet) {
 	f.StringVar(&fl.ragflowToken, "ragflow-token-file", "", "file with the token for runs at --ragflow-listen")
 }
 
-// completeChats reads the files that these flags name.
+// completeChats reads the files that the flags of chatFlags name.
 func (fl *serveFlags) completeChats() (err error) {
 	for _, s := range []struct {
 		to         *string

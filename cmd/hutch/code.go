@@ -43,7 +43,7 @@ saved in --save.
 				return err
 			}
 			if kind != typed {
-				if err := f.request(source).Check(); err != nil { // before a sandbox is made for it
+				if err := f.request(source).Check(); err != nil { // before a sandbox is created for the code
 					return err
 				}
 			}
@@ -90,7 +90,7 @@ type origin int
 const (
 	given origin = iota // given as an argument, so the standard input belongs to the code
 	piped
-	typed // there shall be a prompt
+	typed // the person types code at a prompt
 )
 
 func (f *codeFlags) source(args []string, in *os.File) (code string, from origin, err error) {
@@ -148,7 +148,11 @@ func (r *repl) run(ctx context.Context, code string) (hutch.RunResult, error) {
 	default:
 		req.Stdin = r.std.in
 	}
-	return r.svc.RunCode(ctx, r.sandbox, req, r.show)
+	res, err := r.svc.RunCode(ctx, r.sandbox, req, r.show)
+	if err == nil {
+		warnOfDenied(r.std.err, r.sandbox, res.ExitCode, res.Denied)
+	}
+	return res, err
 }
 
 // show shows one event.
@@ -164,7 +168,7 @@ func (r *repl) show(e hutch.RunEvent) (err error) {
 		_, err = r.std.out.Write(e.Output.Data)
 	case e.Error != nil:
 		text := strings.TrimSuffix(e.Error.Traceback, "\n")
-		if showsTerminal(r.std.err) {
+		if showsColours(r.std.err) {
 			text = "\x1b[31m" + text + "\x1b[0m"
 		}
 		_, err = fmt.Fprintln(r.std.err, text)
@@ -221,7 +225,7 @@ func (r *repl) table(form json.RawMessage) (bool, error) {
 	return true, nil
 }
 
-// cell is a JSON value for a table: a text without quotes, nothing for null, and other values as they are in JSON.
+// cell returns a JSON value for a table: a text without quotes, nothing for null, and other values as they are in JSON.
 func cell(value json.RawMessage) string {
 	var s *string
 	switch {
@@ -278,13 +282,19 @@ func kitty(w io.Writer, data string) error {
 	return err
 }
 
+// showsColours reports whether w is a terminal that shows colours. NO_COLOR and a terminal without control sequences turn
+// them off.
+func showsColours(w io.Writer) bool {
+	return showsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
 // showsTerminal reports whether output to w is shown on a terminal.
 func showsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isTerminal(f)
 }
 
-// imageProtocol is the terminal's protocol for images.
+// imageProtocol returns the terminal's protocol for images.
 func imageProtocol(out io.Writer) string {
 	switch {
 	case !showsTerminal(out):

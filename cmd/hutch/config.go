@@ -26,7 +26,7 @@ const packagedConfig = "/etc/hutch/hutch.yaml"
 // serverSettings are the flags of `hutch serve`, from all their sources.
 var serverSettings = settings.Program{
 	Prefix: "HUTCH_",
-	// HUTCH_SECRET_KEY is the key itself.
+	// HUTCH_SECRET_KEY has the key itself, so the variable for this flag has another name.
 	Variables: map[string]string{"secret-key": "HUTCH_SECRET_KEY_FILE"},
 	Not:       []string{"config", "server"}, // the file cannot name itself; --server is for clients
 	Getenv:    os.Getenv,
@@ -39,11 +39,11 @@ func (fl *serveFlags) configure(f *pflag.FlagSet) (err error) {
 	if fl.origins, err = serverSettings.Apply(f, file); err != nil {
 		return usageError{err}
 	}
-	if fl.origins["max-memory"] == (settings.Origin{}) { // other commands do not need the machine's value
+	if fl.origins["max-memory"] == (settings.Origin{}) { // computed only here, because other commands do not need it
 		fl.Sandboxes.MaxLimits.Memory = int(pressure.Total() >> 20)
 	}
 	if fl.origins["secret-key"].File != "" && os.Getenv("HUTCH_SECRET_KEY") != "" {
-		fl.Secrets.KeyFile = "" // the environment wins
+		fl.Secrets.KeyFile = "" // the key in the environment overrides the file
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func newSetting(f *pflag.Flag, o settings.Origin) setting {
 	return setting{f.Name, jsonValue(f), o.Kind(), o.File, o.Line, serverSettings.Variable(f.Name), valueText(f), o}
 }
 
-// settings are the settings with which a server would start.
+// settings returns the settings with which a server would start.
 func (h *home) settings(args []string) (file string, list []setting, err error) {
 	var fl serveFlags
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -168,7 +168,7 @@ func (h *home) settings(args []string) (file string, list []setting, err error) 
 	return fl.config, list, nil
 }
 
-// configFile is the file that the arguments name, or else the environment, or else the package.
+// configFile returns the path of the file that the arguments name, or else the environment, or else the package.
 func configFile(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -207,7 +207,7 @@ var urlPassword = regexp.MustCompile(`(://[^/@\s:]*:)[^/@\s]+@`)
 // withoutPassword hides the password of each URL in a text, such as that of a proxy.
 func withoutPassword(text string) string { return urlPassword.ReplaceAllString(text, "${1}xxxxx@") }
 
-// valueText is the value of a flag in the form of the command line, or the help's text for its default.
+// valueText returns the value of a flag in the form of the command line, or the help's text for its default.
 func valueText(f *pflag.Flag) string {
 	text := withoutPassword(f.Value.String())
 	switch list, ok := f.Value.(pflag.SliceValue); {
@@ -223,7 +223,7 @@ func valueText(f *pflag.Flag) string {
 	return text
 }
 
-// jsonValue is the value of a flag in its own type.
+// jsonValue returns the value of a flag in its own type.
 func jsonValue(f *pflag.Flag) json.RawMessage {
 	var v any = withoutPassword(f.Value.String())
 	switch list, ok := f.Value.(pflag.SliceValue); {

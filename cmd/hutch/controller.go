@@ -73,7 +73,7 @@ func (k *kubernetesController) run(ctx context.Context, h *home, std streams) er
 	}
 	defer svc.Close()
 	if _, err := svc.Sandboxes(ctx, hutch.Filter{Brief: true}); err != nil {
-		return err // now, and not in the first object
+		return err // reported at the start, and not only for the first object
 	}
 	l, err := net.Listen("tcp", k.listen)
 	if err != nil {

@@ -35,12 +35,12 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 			if fl.Token = os.Getenv("MCP_API_TOKEN"); fl.Token == "" {
 				return hutch.Errorf(hutch.Invalid, "MCP_API_TOKEN is not set: set it to what clients are to bring as their bearer token, such as the output of `openssl rand -hex 32`")
 			}
-			fl.Limits.Sandboxes = hutch.Unlimited // see --max-sandboxes
+			fl.Limits.Sandboxes = hutch.Unlimited // --max-sandboxes is the limit instead
 			fl.Conversations.Only, fl.previewDomain = true, "localhost"
 			fl.Conversations.Docker = os.Getenv("DOCKER_HOST") != ""
 			fl.Listen = cmp.Or(os.Getenv("MCP_HTTP_ADDR"), ":8080")
-			// It is called by unknown names, behind tunnels and proxies. A page that reaches it under another name can
-			// open nothing without a token or a signature.
+			// The server is called by unknown names, behind tunnels and proxies. A page that reaches it under such a
+			// name can open nothing without a token or a signature.
 			fl.Hosts = []string{"*"}
 			return serve(c.Context(), h, std, &fl)
 		},

@@ -182,7 +182,7 @@ func download(ctx context.Context, svc hutch.Service, id, from, to string, p *pr
 	info, err := svc.Stat(ctx, id, from)
 	if err == nil && info.Type == hutch.Symlink {
 		info, err = svc.Stat(ctx, id, from+"/.")
-		if errors.Is(err, hutch.Conflict) { // a link to a file
+		if errors.Is(err, hutch.Conflict) { // the path is a link to a file
 			info, err = hutch.FileInfo{Name: path.Base(from), Type: hutch.RegularFile}, nil
 		}
 	}

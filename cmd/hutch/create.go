@@ -23,10 +23,12 @@ this one can say everything about it.
 		Example: `  hutch create --keep-alive --env STAGE=test web
   hutch create --memory 2048 --allow pypi.org --allow files.pythonhosted.org
   hutch create --image python:3.12-slim py
+  hutch create --network open --block 0.0.0.0/0:25 --link db=my-database shop
+  hutch create --allow api.example.com --header api.example.com:Authorization api < value
   hutch create --lifetime 2d --on-idle destroy scratch`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			req, err := f.request(args)
+			req, err := f.request(ctx, std, args)
 			if err != nil {
 				return err
 			}
@@ -60,6 +62,7 @@ func printMade(std streams, id string, record any, asJSON bool, err error) error
 // createFlags are the flags for every setting of a sandbox.
 type createFlags struct {
 	placement
+	hidden               hiddenFlags
 	env                  []string
 	onIdle               string
 	sleepAfter, lifetime time.Duration
@@ -69,6 +72,7 @@ type createFlags struct {
 func (f *createFlags) flags(c *cobra.Command) {
 	f.placement.flags(c)
 	s := c.Flags()
+	f.hidden.flags(s)
 	userVar(s, &f.req.User, "who commands run as, and whose its files are")
 	countVar(s, &f.limits.Processes, "processes", "background processes at once (default 10)")
 	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable of all programs inside, `NAME=VALUE`, or NAME with the value that it has here; may be repeated")
@@ -82,12 +86,20 @@ func (f *createFlags) flags(c *cobra.Command) {
 	positiveDurationVar(s, &f.lifetime, "lifetime", "", 0, "destroy it this long after its creation, such as 12h or 30d (default never)")
 }
 
-func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
+// request returns the request that the flags describe. It reads their hidden values from the standard input.
+func (f *createFlags) request(ctx context.Context, std streams, args []string) (hutch.CreateRequest, error) {
 	env, err := environment(f.env)
 	if err != nil {
 		return hutch.CreateRequest{}, err
 	}
+	if err := f.hidden.read(ctx, std); err != nil {
+		return hutch.CreateRequest{}, err
+	}
 	req := f.placement.request("")
+	if req.Network.Headers, err = f.hidden.changeHeaders(nil, nil); err != nil {
+		return req, err
+	}
+	req.Network = f.hidden.setProxy(req.Network)
 	if len(args) > 0 {
 		req.ID = args[0]
 	}
@@ -100,13 +112,13 @@ func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
 }
 
 func newInspect(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use: "inspect SANDBOX...", Aliases: []string{"info", "show"}, Short: "Print everything about sandboxes, as JSON",
 		Long: "Print everything about sandboxes, as a JSON array.\n" + remoteHelp, Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			return printRecords(ctx, std, args, svc.Sandbox)
 		}),
-	}
+	})
 }
 
 // printRecords prints the records of things, by their names, as a JSON array.

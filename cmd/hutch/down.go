@@ -86,8 +86,8 @@ func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended 
 	return ended, nil
 }
 
-// endServer ends the server of a folder, if one runs, and returns the folder's lock, which prevents another from
-// starting.
+// endServer ends the server of a folder, if one runs, and returns the folder's lock, which prevents the start of
+// another server.
 func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	asked := false // a second signal would end it at once
 	for end := time.Now().Add(endTime); ; {

@@ -16,8 +16,8 @@ func durationVar(f *pflag.FlagSet, d *time.Duration, name, short string, value t
 	f.VarP((*duration)(d), name, short, usage)
 }
 
-// positiveDurationVar is durationVar for a flag whose 0 means nothing but that the flag is not given. Requests have 0 for
-// that, so `--expires 0` would make a token that never expires.
+// positiveDurationVar does the same as durationVar, for a flag that refuses 0. In requests 0 means that the value is
+// left out, so `--expires 0` would make a token that never expires.
 func positiveDurationVar(f *pflag.FlagSet, d *time.Duration, name, short string, value time.Duration, usage string) {
 	*d = value
 	f.VarP(positiveDuration{(*duration)(d)}, name, short, usage)

@@ -40,7 +40,7 @@ func edit(ctx context.Context, svc *client.Client, id, p string, std streams) er
 	if err != nil {
 		return err
 	}
-	draft := filepath.Join(dir, filepath.Base(path.Clean("/"+p))) // editors go by the name
+	draft := filepath.Join(dir, filepath.Base(path.Clean("/"+p))) // editors choose the language by the file's name
 	now, err := change(ctx, draft, was, std)
 	if err == nil && bytes.Equal(now, was) {
 		fmt.Fprintln(std.err, "nothing was changed")
@@ -62,7 +62,7 @@ func current(ctx context.Context, svc *client.Client, id, p string) ([]byte, boo
 	_, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: p, Length: maxEdit + 1}, &b)
 	switch {
 	case errors.Is(err, hutch.NotFound):
-		_, err = svc.Sandbox(ctx, id) // or the sandbox itself does not exist
+		_, err = svc.Sandbox(ctx, id) // either the file or the sandbox does not exist
 		return nil, false, err
 	case err == nil && b.Len() > maxEdit:
 		err = hutch.Errorf(hutch.Exhausted, "%.200q is larger than %d MiB: copy it with hutch cp", p, maxEdit>>20)

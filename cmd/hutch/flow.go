@@ -33,7 +33,7 @@ its own. Runs are recorded in the data folder. See docs/flows.md.
 	return c
 }
 
-// flows is the folder of runs, in the data folder.
+// flows returns the folder of runs, in the data folder.
 func (h *home) flows() (flow.Store, error) {
 	if err := h.open(); err != nil {
 		return flow.Store{}, err
@@ -121,7 +121,7 @@ type stepPrinter struct {
 	rest map[string][]byte // unfinished lines
 }
 
-// watcher is the printer as a run's watcher; a quiet one prints nothing.
+// watcher returns the printer as a run's watcher; a quiet one prints nothing.
 func (p *stepPrinter) watcher(quiet bool) flow.Watcher {
 	if quiet {
 		return flow.Watcher{}
@@ -244,7 +244,7 @@ func newFlowLogs(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// chosenSteps are the steps of a run that have started, or the named one.
+// chosenSteps returns the steps of a run that have started, or the named one.
 func chosenSteps(state flow.State, name []string) (steps []string, err error) {
 	for _, s := range state.Steps {
 		if len(name) == 0 || name[0] == s.Name {

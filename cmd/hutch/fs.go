@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -79,13 +80,13 @@ func newFSFind(h *home, std streams) *cobra.Command {
 			if len(args) == 3 {
 				req.Path = args[2]
 			}
-			return svc.ListFiles(ctx, args[0], req, func(f hutch.FileInfo) error {
+			return namingLimit(svc.ListFiles(ctx, args[0], req, func(f hutch.FileInfo) error {
 				if asJSON {
 					return json.NewEncoder(std.out).Encode(f)
 				}
 				_, err := fmt.Fprintln(std.out, plain(f.Path))
 				return err
-			})
+			}))
 		}),
 	}
 	c.Flags().BoolVarP(&req.Hidden, "all", "a", false, "names that begin with a dot, too")
@@ -105,6 +106,14 @@ func printFiles(ctx context.Context, svc *client.Client, id string, req hutch.Li
 	})
 	if ferr := t.Flush(); err == nil {
 		err = ferr
+	}
+	return namingLimit(err)
+}
+
+// namingLimit adds the flag that makes a list longer to the error of a list that was cut.
+func namingLimit(err error) error {
+	if e, ok := errors.AsType[*hutch.Error](err); ok && (e.Limit() == "files" || e.Limit() == "matches") {
+		return fmt.Errorf("%w with `--limit N`", err)
 	}
 	return err
 }
@@ -130,13 +139,13 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 			if len(args) == 3 {
 				req.Path = args[2]
 			}
-			return svc.SearchFiles(ctx, args[0], req, func(m hutch.Match) error {
+			return namingLimit(svc.SearchFiles(ctx, args[0], req, func(m hutch.Match) error {
 				if asJSON {
 					return json.NewEncoder(std.out).Encode(m)
 				}
 				_, err := fmt.Fprintf(std.out, "%s:%d:%s\n", plain(m.Path), m.Line, text.Inert(m.Text))
 				return err
-			})
+			}))
 		}),
 	}
 	c.Flags().StringVarP(&req.Glob, "glob", "g", "", "only in files that match this pattern, such as '*.go'")
@@ -257,7 +266,13 @@ func newFSRemove(h *home, std streams) *cobra.Command {
 		Use: "rm [flags] SANDBOX PATH...", Short: "Delete files and folders", Args: cobra.MinimumNArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			for _, p := range args[1:] {
-				if err := svc.Delete(ctx, args[0], p, recursive); err != nil {
+				err := svc.Delete(ctx, args[0], p, recursive)
+				if errors.Is(err, hutch.Conflict) && !recursive {
+					if f, failed := svc.Stat(ctx, args[0], p); failed == nil && f.Type == hutch.Directory {
+						err = fmt.Errorf("%w (-r)", err)
+					}
+				}
+				if err != nil {
 					return err
 				}
 			}

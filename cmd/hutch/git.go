@@ -55,7 +55,7 @@ no file, argument or environment.`,
 			if req.Password, err = password(passwordStdin, std.in); err != nil {
 				return err
 			}
-			if err := req.Check(); err != nil { // before a sandbox is made for it
+			if err := req.Check(); err != nil { // before a sandbox is created for the clone
 				return err
 			}
 			svc, err := h.dial()

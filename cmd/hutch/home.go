@@ -29,7 +29,7 @@ func (h *home) open() error {
 	return err
 }
 
-// data is the data folder, which open has found.
+// data returns the data folder, which open has found.
 func (h *home) data() datadir.Folder { return datadir.Folder(h.dir) }
 
 func (h *home) path() (string, error) {
@@ -56,7 +56,7 @@ type localToken struct {
 	env    string // the variable with the token; empty for the file
 }
 
-// environmentToken is the token that the environment gives, if it does.
+// environmentToken returns the token in the environment, if there is one.
 func environmentToken() localToken {
 	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
 		if t := os.Getenv(name); t != "" {

@@ -131,20 +131,20 @@ func imageRow(i hutch.Image) []any {
 	return []any{dash(strings.Join(i.Names, " ")), shortDigest(i.ID), size(i.Size), when(&i.PulledAt, ""), when(&i.UsedAt, "never"), yesNo(i.Shared)}
 }
 
-// shortDigest is the part of a digest that people read.
+// shortDigest returns the part of a digest that people read.
 func shortDigest(digest string) string {
 	_, hex, _ := strings.Cut(digest, ":")
 	return hex[:min(len(hex), 12)]
 }
 
 func newImageInspect(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use: "inspect IMAGE...", Short: "Print everything about images, as JSON", Long: "Print everything about images, as a JSON array.\n" + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			return printRecords(ctx, std, args, svc.Image)
 		}),
-	}
+	})
 }
 
 func newImageTag(h *home, std streams) *cobra.Command {
@@ -160,19 +160,33 @@ func newImageTag(h *home, std streams) *cobra.Command {
 
 func newImageCommit(h *home, std streams) *cobra.Command {
 	var asJSON bool
+	var snapshot string
 	c := &cobra.Command{
-		Use: "commit SANDBOX NAME", Short: "Make an image of the files that were written in a sandbox",
-		Long: `Make an image of the files that were written in a sandbox, as one layer over the image
-that the sandbox began with, and print its id. Docker runs it, too. The settings of the
-image stay. Files of the image that were deleted in the sandbox are there again.
+		Use: "commit [--snapshot SNAPSHOT | SANDBOX] NAME", Short: "Make an image of the changes in a sandbox or a snapshot",
+		Long: `Make an image of the changes in a sandbox, and print its id: the files that were
+written, as one layer over the image that the sandbox began with, without the files of
+that image that were deleted. Docker runs it, too. The settings of the image stay. With
+--snapshot it is made of the files of a snapshot or template; no sandbox starts. A
+snapshot does not record deleted files of the image, so they are there again.
 ` + remoteHelp,
-		Example: "  hutch image commit demo my-python:1",
-		Args:    cobra.ExactArgs(2),
+		Example: "  hutch image commit demo my-python:1\n  hutch image commit --snapshot warm my-python:2",
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			made, err := svc.CommitImage(ctx, args[0], hutch.CommitRequest{Name: args[1]})
+			req := hutch.CommitRequest{Name: args[len(args)-1]}
+			var made hutch.Image
+			var err error
+			switch {
+			case snapshot != "" && len(args) == 1:
+				made, err = svc.CommitSnapshot(ctx, snapshot, req)
+			case snapshot == "" && len(args) == 2:
+				made, err = svc.CommitImage(ctx, args[0], req)
+			default:
+				return usageError{fmt.Errorf("give a sandbox or --snapshot, and the name of the new image")}
+			}
 			return printMade(std, made.ID, made, asJSON, err)
 		}),
 	}
+	c.Flags().StringVar(&snapshot, "snapshot", "", "the snapshot or template, by its id or name, in place of a sandbox")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -307,7 +321,7 @@ func registryLogin(ctx context.Context, std streams, registry, user string, dock
 	return user + ":" + password, err
 }
 
-// dockerLogin returns the login for a registry that Docker or Podman has.
+// dockerLogin returns the login that Docker or Podman has saved for a registry.
 func dockerLogin(ctx context.Context, registry string) (string, error) {
 	to, err := name.NewRegistry(registry)
 	if err != nil {
@@ -329,9 +343,12 @@ func dockerLogin(ctx context.Context, registry string) (string, error) {
 	return login.Username + ":" + login.Password, nil
 }
 
-// pullFirst gets the image of a new sandbox, and shows the progress: a create shows none.
+// pullFirst gets the image of a new sandbox, and shows the progress, because a create does not show it.
 func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest, std streams) error {
 	images, ok := svc.(hutch.Images)
+	if path, isFile := hutch.ImageFile(req.Image); ok && isFile {
+		return loadFirst(ctx, images, req, path)
+	}
 	if !ok || req.Image == "" || req.Image == image.HostName || req.Pull == hutch.PullNever {
 		return nil
 	}
@@ -348,6 +365,28 @@ func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest,
 	_, err := images.PullImage(ctx, hutch.PullRequest{Image: req.Image, Pull: cmp.Or(req.Pull, hutch.PullMissing)}, p.show)
 	req.Pull = hutch.PullMissing
 	return err
+}
+
+// loadFirst sends the archive or the folder that the image of a new sandbox is, and puts the id of the image in its
+// place.
+func loadFirst(ctx context.Context, images hutch.Images, req *hutch.CreateRequest, path string) error {
+	if path == "" || path == "-" {
+		return usageError{fmt.Errorf("--image %s names no file: write oci:FOLDER or docker-archive:FILE; an archive on the standard input is read by `hutch image load`", req.Image)}
+	}
+	in, err := openArchive(nil, path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	list, err := images.LoadImages(ctx, "", in)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", req.Image, err)
+	}
+	if len(list) != 1 {
+		return hutch.Errorf(hutch.Invalid, "%s holds %d images, which are loaded now: choose one with `hutch image ls`, and give its id or name with --image", path, len(list)).Naming(hutch.AboutField, "image")
+	}
+	req.Image, req.Pull = list[0].ID, hutch.PullMissing
+	return nil
 }
 
 // isTemplate reports whether the server has a template with the name of an image.
@@ -371,7 +410,7 @@ func sameImage(has, want string) bool {
 	switch {
 	case err != nil || asked.Digest() != "" && asked.Digest() != began.Digest():
 		return false
-	case asked.Repository() == "": // host, or only a digest
+	case asked.Repository() == "": // the image `host`, or an image named only by its digest
 		return asked.IsHost() == began.IsHost()
 	}
 	beganName, _, _ := strings.Cut(began.String(), "@")

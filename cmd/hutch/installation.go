@@ -47,8 +47,8 @@ The backup is encrypted with the installation's secret key, which is
 server/secrets.key in the data folder, unless the server has it from elsewhere.`
 
 func newInstallationBackup(h *home, std streams) *cobra.Command {
-	var keyFile, url string
-	var withKey, noCheckpoints, noDatabase, asJSON bool
+	var b installationBackup
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup of the data folder and the database, while the server runs or is down",
 		Long: `Write a backup of the data folder to a file. The server can run or be down.
@@ -68,52 +68,61 @@ fleet, back up the other nodes first, with --no-database, and this one last.`,
 		Example: "  hutch installation backup /mnt/backups/hutch-$(date +%F)",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			data, err := h.existing()
-			if err != nil {
-				return err
-			}
-			key, err := daemon.ExistingKey(serverOf(data), keyOptions(keyFile))
-			if err != nil {
-				return err
-			}
-			opt := installation.Options{To: args[0], Key: key, WithKey: withKey, Version: thisVersion().Version, WithoutDatabase: noDatabase}
-			if err := installation.CheckTarget(data, opt.To); err != nil {
-				return err
-			}
-			if opt.Database, err = openDatabase(c.Context(), data, url, opt, std.err); err != nil {
-				return err
-			}
-			if opt.Database != nil {
-				defer opt.Database.Close()
-			}
-			var m installation.Manifest
-			if noCheckpoints {
-				m, err = installation.Write(c.Context(), data, opt)
-			} else {
-				m, err = h.writeWithCheckpoints(c.Context(), data, opt, std.err)
-			}
+			b.To = args[0]
+			m, err := b.write(c.Context(), h, std.err)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return writeJSON(std.out, m)
 			}
-			fmt.Fprintf(std.out, "wrote %s: %s\n", args[0], contentsOf(m))
+			fmt.Fprintf(std.out, "wrote %s: %s\n", b.To, contentsOf(m))
 			tellAboutBackup(std, m)
 			return nil
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&noCheckpoints, "no-checkpoints", false, "leave out sandboxes that are awake, and disturb none")
-	f.BoolVar(&withKey, "with-key", false, "put the secret key into the backup, in clear")
-	f.StringVar(&url, "store", "", "URL of the database, as of hutch serve (default $HUTCH_STORE, or as in the data folder of a node)")
-	f.BoolVar(&noDatabase, "no-database", false, "leave the PostgreSQL database out, for all nodes of a fleet but one")
-	keyFileVar(f, &keyFile)
+	f.BoolVar(&b.noCheckpoints, "no-checkpoints", false, "leave out sandboxes that are awake, and disturb none")
+	f.BoolVar(&b.WithKey, "with-key", false, "put the secret key into the backup, in clear")
+	f.StringVar(&b.url, "store", "", "URL of the database, as of hutch serve (default $HUTCH_STORE, or as in the data folder of a node)")
+	f.BoolVar(&b.WithoutDatabase, "no-database", false, "leave the PostgreSQL database out, for all nodes of a fleet but one")
+	keyFileVar(f, &b.keyFile)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-// storeURL is the URL of a database that a caller gives; "" for none.
+// installationBackup is a backup that a caller asks for.
+type installationBackup struct {
+	installation.Options
+	keyFile, url  string // of the secret key, and of the database; "" for the usual ones
+	noCheckpoints bool
+}
+
+func (b installationBackup) write(ctx context.Context, h *home, errs io.Writer) (installation.Manifest, error) {
+	data, err := h.existing()
+	if err != nil {
+		return installation.Manifest{}, err
+	}
+	b.Version = thisVersion().Version
+	if b.Key, err = daemon.ExistingKey(serverOf(data), keyOptions(b.keyFile)); err != nil {
+		return installation.Manifest{}, err
+	}
+	if err := installation.CheckTarget(data, b.To); err != nil {
+		return installation.Manifest{}, err
+	}
+	if b.Database, err = openDatabase(ctx, data, b.url, b.Options, errs); err != nil {
+		return installation.Manifest{}, err
+	}
+	if b.Database != nil {
+		defer b.Database.Close()
+	}
+	if b.noCheckpoints {
+		return installation.Write(ctx, data, b.Options)
+	}
+	return h.writeWithCheckpoints(ctx, data, b.Options, errs)
+}
+
+// storeURL returns the URL of a database that a caller gives; "" for none.
 func storeURL(flag string) (string, error) {
 	url := cmp.Or(flag, os.Getenv(serverSettings.Variable("store")))
 	return url, checkStore(url)
@@ -168,7 +177,7 @@ func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, op
 		}
 		return nil
 	})
-	leftOut := slices.Concat(m.Awake, m.Changing) // they were created again, or fell asleep, since
+	leftOut := slices.Concat(m.Awake, m.Changing) // can have changed since the copies
 	withoutMemory = slices.DeleteFunc(withoutMemory, func(name string) bool { return slices.Contains(leftOut, name) })
 	if len(withoutMemory) > 0 {
 		fmt.Fprintf(errs, "in it with their files, but without their processes: %s\n", someOf(withoutMemory))
@@ -362,22 +371,15 @@ the same server.`,
 			if err != nil {
 				return err
 			}
-			if h.dir, err = filepath.Abs(path); err != nil { // Restore creates it
+			if h.dir, err = filepath.Abs(path); err != nil { // the folder need not exist: Restore creates it
 				return err
 			}
 			to, err := storeURL(url)
 			if err != nil {
 				return err
 			}
-			opt := installation.RestoreOptions{WithoutDatabase: noDatabase}
-			if to != "" {
-				opt.Database = func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error) {
-					return daemon.BeginRestore(ctx, to, id, key)
-				}
-				opt.Adapt = func(server string) error { return daemon.ChangeStore(server, to) }
-			}
 			return withBackup(c.Context(), std, keyFile, asJSON, func(ctx context.Context, key *secret.Key) (installation.Manifest, string, error) {
-				m, err := installation.Restore(ctx, args[0], key, h.data(), opt)
+				m, err := installation.Restore(ctx, args[0], key, h.data(), restoreOptions(to, noDatabase))
 				if err != nil {
 					return m, "", err
 				}
@@ -399,6 +401,18 @@ the same server.`,
 	keyFileVar(f, &keyFile)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// restoreOptions are the options of a restore with the database of a URL; "" for none.
+func restoreOptions(url string, noDatabase bool) installation.RestoreOptions {
+	opt := installation.RestoreOptions{WithoutDatabase: noDatabase}
+	if url != "" {
+		opt.Database = func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error) {
+			return daemon.BeginRestore(ctx, url, id, key)
+		}
+		opt.Adapt = func(server string) error { return daemon.ChangeStore(server, url) }
+	}
+	return opt
 }
 
 // restoredText says what was restored, and the next step.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// interrupts are the signals that end the program. A command that handles Ctrl-C itself receives it for that time.
+// interrupts are the signals that end the program. While a command handles Ctrl-C itself, it receives Ctrl-C.
 type interrupts struct {
 	mu    sync.Mutex
 	taken chan<- struct{} // nil while Ctrl-C ends the program
@@ -38,7 +38,7 @@ func (i *interrupts) pass() bool {
 	}
 	select {
 	case i.taken <- struct{}{}:
-	default: // an earlier one is still waiting
+	default: // an earlier Ctrl-C is still waiting
 	}
 	return true
 }

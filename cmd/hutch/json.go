@@ -7,7 +7,8 @@ import (
 // done is the result of a command, as JSON, for commands that print nothing else.
 type done map[string]any
 
-// withJSON adds a flag --json to a command that prints nothing. With it, the command prints what it has done.
+// withJSON adds a flag --json to a command that otherwise prints nothing. With the flag, the command prints what it has
+// done.
 func withJSON(c *cobra.Command, std streams, result func(args []string) done) *cobra.Command {
 	var asJSON bool
 	run := c.RunE
@@ -18,6 +19,12 @@ func withJSON(c *cobra.Command, std streams, result func(args []string) done) *c
 		return writeJSON(std.out, result(args))
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	return c
+}
+
+// alwaysJSON accepts --json for a command that always prints JSON, for scripts that pass --json to every command.
+func alwaysJSON(c *cobra.Command) *cobra.Command {
+	c.Flags().Bool("json", true, "print JSON, which is all that it prints")
 	return c
 }
 

@@ -11,12 +11,12 @@ import (
 )
 
 // keyboard is the standard input of code that runs at a terminal. It reads a line only when the code asks for one,
-// because other lines can be meant for us.
+// because other lines can be input for hutch itself.
 type keyboard struct {
 	in     *os.File
 	lines  *io.PipeReader // for the code
 	typed  *io.PipeWriter
-	over   *os.File // closed when the code has ended; its reader ends then
+	over   *os.File // closed when the code has ended, which ends a read of a line
 	gone   *os.File
 	tasks  sync.WaitGroup
 	asking sync.Mutex

@@ -50,6 +50,42 @@ func (m *mebibytes) String() string {
 	return strconv.Itoa(int(*m))
 }
 
+// bytesVar defines a flag for a number of bytes, with a unit, such as 500k, 10m or 2g.
+func bytesVar(f *pflag.FlagSet, n *int64, name, usage string) {
+	f.Var((*byteSize)(n), name, usage)
+}
+
+// byteSize is the value of a flag: a number of bytes. A unit is required, because other sizes without one are MiB.
+type byteSize int64
+
+var byteSizes = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(b|[kmgt](?:i?b)?)$`)
+
+func (b *byteSize) Set(text string) error {
+	part := byteSizes.FindStringSubmatch(strings.ToLower(text))
+	if part == nil {
+		return fmt.Errorf("%q is not a size with a unit: give one, such as 500k, 10m or 2g", text)
+	}
+	n, err := strconv.ParseFloat(part[1], 64)
+	n = math.Trunc(n * float64(int64(1)<<map[byte]int{'b': 0, 'k': 10, 'm': 20, 'g': 30, 't': 40}[part[2][0]]))
+	switch {
+	case err != nil || n >= math.MaxInt64:
+		return fmt.Errorf("%q is too large a size: give a smaller one", text)
+	case n == 0:
+		return fmt.Errorf("%q is not above 0: leave the flag out for the default", text)
+	}
+	*b = byteSize(n)
+	return nil
+}
+
+func (b *byteSize) Type() string { return "size" }
+
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return "" // in help: no default
+	}
+	return strconv.FormatInt(int64(*b), 10) + "b"
+}
+
 // countVar defines a flag for a number of things.
 func countVar(f *pflag.FlagSet, n *int, name, usage string) {
 	f.Var(limitValue[int]{n, "number", "a whole number", strconv.Atoi}, name, usage)

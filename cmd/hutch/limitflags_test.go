@@ -30,6 +30,18 @@ func TestLimitFlags(t *testing.T) {
 			t.Errorf("--%s: %v; want %q", flag, err, words)
 		}
 	}
+	var rate int64
+	bytesVar(f, &rate, "rate", "")
+	for text, want := range map[string]int64{"7b": 7, "500k": 500 << 10, "1.5MiB": 3 << 19, "2G": 2 << 30, "1tb": 1 << 40} {
+		if err := f.Set("rate", text); err != nil || rate != want || f.Set("rate", f.Lookup("rate").Value.String()) != nil || rate != want {
+			t.Errorf("--rate %s is %d, %v; want %d", text, rate, err, want)
+		}
+	}
+	for text, words := range map[string]string{"": "with a unit", "5": "with a unit", "0k": "not above 0", "0.1b": "not above 0", "-1k": "with a unit", "9999999999t": "too large"} {
+		if err := f.Set("rate", text); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("--rate %q: %v; want %q", text, err, words)
+		}
+	}
 	if err := f.Set("cpu", "0.5"); err != nil || cpu != 0.5 {
 		t.Errorf("--cpu 0.5 is %v, %v", cpu, err)
 	}

@@ -29,7 +29,7 @@ func main() {
 	go keys.watch(cancel)
 	args := os.Args[1:]
 	if filepath.Base(os.Args[0]) == "hutch-conversation" {
-		// It replaces a server that was started without arguments.
+		// Under this name, hutch replaces a server that is started without arguments.
 		args = append([]string{"conversation"}, args...)
 	}
 	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr, keys}))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,23 +22,36 @@ type placement struct {
 	limits      hutch.Limits
 	labels      map[string]string
 	network     networkFlags
+	reach       reachFlags
 	volumes     []string
+	selector    map[string]string
+	tolerations map[string]string
 }
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
 	return hutch.CreateRequest{
 		ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size,
-		Limits: p.limits, Labels: p.labels, Network: p.network.network(), Volumes: mounts(p.volumes),
+		Limits: p.limits, Labels: p.labels, Network: p.reach.network(p.network.network()), Volumes: mounts(p.volumes),
+		NodeSelector: p.selector, Tolerations: p.tolerations,
 	}
 }
 
 func (p *placement) flags(c *cobra.Command) {
+	p.templateFlags(c)
 	f := c.Flags()
-	f.StringVar(&p.image, "image", "", "image of a new sandbox, such as python:3.12-slim (default host: the programs of the server's machine)")
+	f.StringToStringVar(&p.selector, "node-selector", nil, "label that the node of a new sandbox must have, in a fleet, `KEY=VALUE`; may be repeated")
+	f.StringToStringVar(&p.tolerations, "toleration", nil, "taint that the node of a new sandbox can have, in a fleet, `KEY=VALUE`; may be repeated")
+}
+
+// templateFlags are the flags that a template has too: all but those that choose a node.
+func (p *placement) templateFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&p.image, "image", "", "image of a new sandbox, such as python:3.12-slim, or a file to send: oci:FOLDER, docker-archive:FILE (default host: the programs of the server's machine)")
 	f.StringVar(&p.pull, "pull", "", "when to ask the registry of the image: missing, always or never (default missing)")
 	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation), native (fast, for code you trust more) or docker or kubernetes (if the server uses it); default: the server's")
 	p.network.flags(f, "network", "allow", "a new sandbox")
+	p.reach.flags(f)
 	f.StringVar(&p.size, "type", "", "instance type of a new sandbox, such as basic: its cores, memory and disk, but for those that other flags set; see hutch types")
 	coresVar(f, &p.limits.CPU, "cpu", "cores of a new sandbox (default 1)")
 	mebibytesVar(f, &p.limits.Memory, "memory", "memory of a new sandbox in MiB, or with a unit, such as 2g (default 512)")
@@ -106,14 +120,27 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	differ(want.Memory != 0, has.Memory == want.Memory, "it has %d MiB of memory, not %d", has.Memory, want.Memory)
 	differ(want.Disk != 0, has.Disk == want.Disk, "it has %d MiB of disk, not %d", has.Disk, want.Disk)
 	differ(want.PIDs != 0, has.PIDs == want.PIDs, "it can have %d processes and threads, not %d", has.PIDs, want.PIDs)
-	differ(!req.Network.IsZero(), sameNetwork(sb.Network, req.Network), "its network is %s, not %s (change it with `hutch network %s`)",
+	differ(req.Network.Mode != "" || len(req.Network.Allow) > 0, sameNetwork(sb.Network, req.Network), "its network is %s, not %s (change it with `hutch network %s`)",
 		reach(sb.Network), reach(req.Network), sb.ID)
+	for _, rule := range req.Network.Block {
+		differ(true, slices.Contains(sb.Network.Block, rule), "its network does not block %s as the flag says", rule)
+	}
+	for _, link := range req.Network.Links {
+		differ(true, slices.Contains(sb.Network.Links, link), "it has no link %s as the flag says", link)
+	}
+	hasNet, wantNet := sb.Network.Limits, req.Network.Limits
+	differ(wantNet.Connections != 0, hasNet.Connections == wantNet.Connections, "its network is not limited to %d connections", wantNet.Connections)
+	differ(wantNet.Rate != 0, hasNet.Rate == wantNet.Rate, "its network is not limited to %d new connections in a second", wantNet.Rate)
+	differ(wantNet.Bandwidth != 0, hasNet.Bandwidth == wantNet.Bandwidth, "its network is not limited to %d bytes in a second", wantNet.Bandwidth)
+	differ(wantNet.Total != 0, hasNet.Total == wantNet.Total, "its network is not limited to %d bytes in all", wantNet.Total)
 	for _, m := range req.Volumes {
 		differ(true, slices.Contains(sb.Volumes, m), "it has no volume %s at %s as the flag says", m.Name, m.Path)
 	}
 	for name, value := range req.Labels {
 		differ(true, sb.Labels[name] == value, "its label %s is %q, not %q", name, sb.Labels[name], value)
 	}
+	differ(len(req.NodeSelector) > 0, maps.Equal(sb.NodeSelector, req.NodeSelector), "its node selector is %s, not %s", cmp.Or(hutch.FormatNodeLabels(sb.NodeSelector), "empty"), hutch.FormatNodeLabels(req.NodeSelector))
+	differ(len(req.Tolerations) > 0, maps.Equal(sb.Tolerations, req.Tolerations), "its tolerations are %s, not %s", cmp.Or(hutch.FormatNodeLabels(sb.Tolerations), "none"), hutch.FormatNodeLabels(req.Tolerations))
 	slices.Sort(list)
 	return list
 }
@@ -121,7 +148,7 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 func sameNetwork(has, want hutch.Network) bool {
 	want, err := want.Canonical()
 	if err != nil {
-		return true // the server has refused it
+		return true // the server has refused an invalid network already
 	}
 	has, err = has.Canonical()
 	byText := func(a, b hutch.NetworkRule) int { return cmp.Compare(a.String(), b.String()) }

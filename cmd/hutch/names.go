@@ -110,7 +110,7 @@ func similarName(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance is the number of characters to insert, remove or change to turn a into b.
+// distance returns the number of characters to insert, remove or change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -38,7 +37,28 @@ func (n networkFlags) network() hutch.Network {
 	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: hutch.Rules(n.allow...)}
 }
 
-// parse is network, checked.
+// reachFlags are the settings of the network of a sandbox beside its mode and rules, except those with hidden values.
+type reachFlags struct {
+	block, link []string
+	limits      hutch.NetworkLimits
+}
+
+func (r *reachFlags) flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&r.block, "block", nil, "block an address or net for a new sandbox, such as 203.0.113.7 or 0.0.0.0/0:25")
+	f.StringSliceVar(&r.link, "link", nil, "let a new sandbox reach another one, by its id or as `NAME=ID`")
+	countVar(f, &r.limits.Connections, "network-connections", "connections of a new sandbox at once (default 256)")
+	countVar(f, &r.limits.Rate, "network-rate", "new connections of a new sandbox in a second (default 100)")
+	bytesVar(f, &r.limits.Bandwidth, "network-bandwidth", "bytes that a new sandbox sends and receives in a second, such as 10m (default no limit)")
+	bytesVar(f, &r.limits.Total, "network-total", "bytes that a new sandbox sends and receives in all, such as 5g (default no limit)")
+}
+
+// network returns n with the settings.
+func (r *reachFlags) network(n hutch.Network) hutch.Network {
+	n.Block, n.Links, n.Limits = hutch.Rules(r.block...), hutch.Links(r.link...), r.limits
+	return n
+}
+
+// parse returns what network returns, or the error in its rules.
 func (n networkFlags) parse() (hutch.Network, error) {
 	if _, err := n.network().Canonical(); err != nil {
 		return hutch.Network{}, usageError{err}
@@ -60,10 +80,11 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 
 --header sets a header of its requests to a host over TLS, to a value that is typed,
 unseen, or piped in. Programs inside do not get the value. It allows nothing: the
-host must be allowed, too.
+host must be allowed, too. Several values are piped in as lines, in the order of their
+flags.
 
 --proxy sends its TCP connections through a SOCKS5 server, after the rules have
-allowed them. The password of a user is typed, unseen, or piped in.
+allowed them. The password of a user is typed, unseen, or piped in, as the last line.
 ` + remoteHelp,
 		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
   hutch network demo --deny pypi.org
@@ -74,7 +95,10 @@ allowed them. The password of a user is typed, unseen, or piped in.
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			if err := change.readHidden(ctx, std); err != nil {
+			if change.proxy != "" && change.unsetProxy {
+				return usageError{errors.New("--proxy and --unset-proxy contradict each other: give one of them")}
+			}
+			if err := change.read(ctx, std); err != nil {
 				return err
 			}
 			state, err := svc.Network(ctx, args[0])
@@ -86,6 +110,9 @@ allowed them. The password of a user is typed, unseen, or piped in.
 			}
 			if err != nil {
 				return err
+			}
+			if len(change.allow) > 0 && state.Network.Mode == hutch.NetworkNone {
+				fmt.Fprintf(std.err, "hutch: warning: the mode of the network is none, so its rules allow nothing: run `hutch network %s --mode allow-list`\n", args[0])
 			}
 			if asJSON {
 				return writeJSON(std.out, state)
@@ -103,10 +130,8 @@ allowed them. The password of a user is typed, unseen, or piped in.
 type networkChange struct {
 	mode                                             string
 	allow, deny, block, unblock, link, unlink, unset []string
-	header, proxy                                    string
-	unsetProxy                                       bool
-
-	value hutch.HiddenValue // of the header, or the password of the proxy
+	hiddenFlags
+	unsetProxy bool
 }
 
 func (c *networkChange) flags(f *pflag.FlagSet) {
@@ -117,42 +142,14 @@ func (c *networkChange) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.unblock, "unblock", nil, "remove a block, as it is listed")
 	f.StringSliceVar(&c.link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
 	f.StringSliceVar(&c.unlink, "unlink", nil, "remove a link, by its name")
-	f.StringVar(&c.header, "header", "", "set a header of requests to a host, as HOST:NAME; the value is asked for or read from standard input")
+	c.hiddenFlags.flags(f)
 	f.StringSliceVar(&c.unset, "unset-header", nil, "do not set a header any more, as HOST:NAME")
-	f.StringVar(&c.proxy, "proxy", "", "send TCP connections through a SOCKS5 server, as HOST:PORT or USER@HOST:PORT; the password of USER is asked for or read from standard input")
 	f.BoolVar(&c.unsetProxy, "unset-proxy", false, "send connections through no proxy any more")
 }
 
 func (c *networkChange) isZero() bool {
-	return c.mode == "" && c.header == "" && c.proxy == "" && !c.unsetProxy &&
+	return c.mode == "" && c.hiddenFlags.isZero() && !c.unsetProxy &&
 		len(c.allow)+len(c.deny)+len(c.block)+len(c.unblock)+len(c.link)+len(c.unlink)+len(c.unset) == 0
-}
-
-// readHidden reads the value of the header or the password of the proxy, if there is one.
-func (c *networkChange) readHidden(ctx context.Context, std streams) (err error) {
-	user, _ := cutProxy(c.proxy)
-	switch {
-	case c.proxy != "" && c.unsetProxy:
-		return usageError{errors.New("--proxy and --unset-proxy contradict each other: give one of them")}
-	case strings.Contains(user, ":"):
-		return usageError{errors.New("--proxy has a password: leave it out, as USER@HOST:PORT; it is asked for, or read from standard input")}
-	case c.header != "" && user != "":
-		return usageError{errors.New("--header and --proxy with a user both read a value from standard input: run hutch network once for each")}
-	case c.header != "":
-		c.value, err = headerValue(ctx, std, c.header)
-	case user != "":
-		var password string
-		password, err = readSecret(ctx, std, "password of "+user)
-		c.value = hutch.HiddenValue(password)
-	}
-	return err
-}
-
-// cutProxy splits USER@HOST:PORT; without USER@ there is no user.
-func cutProxy(text string) (user, address string) {
-	text = strings.TrimPrefix(text, "socks5://")
-	i := strings.LastIndexByte(text, '@')
-	return text[:max(i, 0)], text[i+1:]
 }
 
 // apply returns a network with the change.
@@ -167,67 +164,14 @@ func (c *networkChange) apply(n hutch.Network) (hutch.Network, error) {
 	if n.Links, err = changeLinks(n.Links, hutch.Links(c.link...), c.unlink); err != nil {
 		return n, err
 	}
-	switch user, address := cutProxy(c.proxy); {
+	switch {
 	case c.unsetProxy && n.Proxy == nil:
 		return n, hutch.Errorf(hutch.NotFound, "the sandbox has no proxy to remove")
 	case c.unsetProxy:
 		n.Proxy = nil
-	case user != "":
-		n.Proxy = &hutch.NetworkProxy{Address: address, Username: user, Password: c.value}
-	case address != "":
-		n.Proxy = &hutch.NetworkProxy{Address: address}
 	}
-	n.Headers, err = changeHeaders(n.Headers, c.header, c.value, c.unset)
-	return n, err
-}
-
-// headerValue reads the value for HOST:NAME.
-func headerValue(ctx context.Context, std streams, header string) (hutch.HiddenValue, error) {
-	host, name := cutHeader(header)
-	if host == "" || name == "" {
-		return "", usageError{fmt.Errorf("--header is %q: give HOST:NAME, such as api.example.com:Authorization", header)}
-	}
-	value, err := readSecret(ctx, std, "value of "+name+" for "+host)
-	if err == nil && value == "" {
-		err = hutch.Errorf(hutch.Invalid, "the value of %s is empty: type it, or pipe it in; to remove the header, use --unset-header %s", name, header)
-	}
-	return hutch.HiddenValue(value), err
-}
-
-// cutHeader splits HOST:NAME, into the forms that the server lists. A host can have a port.
-func cutHeader(text string) (host, name string) {
-	i := strings.LastIndexByte(text, ':')
-	host = strings.TrimSuffix(strings.ToLower(text[:max(i, 0)]), ":443")
-	return host, http.CanonicalHeaderKey(text[i+1:])
-}
-
-// changeHeaders sets one header of the rules and removes others. The values of those that it keeps are empty: the server
-// has them.
-func changeHeaders(rules hutch.HeaderRules, set string, value hutch.HiddenValue, unset []string) (hutch.HeaderRules, error) {
-	all := map[string]map[string]hutch.HiddenValue{}
-	for _, r := range rules {
-		all[r.Host] = r.Headers
-	}
-	for _, text := range unset {
-		host, name := cutHeader(text)
-		if _, ok := all[host][name]; !ok {
-			return nil, hutch.Errorf(hutch.NotFound, "there is no header %s to remove: without flags, the command lists all headers", text)
-		}
-		delete(all[host], name)
-	}
-	if host, name := cutHeader(set); name != "" {
-		if all[host] == nil {
-			all[host] = map[string]hutch.HiddenValue{}
-		}
-		all[host][name] = value
-	}
-	var changed hutch.HeaderRules
-	for _, host := range slices.Sorted(maps.Keys(all)) {
-		if len(all[host]) > 0 {
-			changed = append(changed, hutch.HeaderRule{Host: host, Headers: all[host]})
-		}
-	}
-	return changed, nil
+	n.Headers, err = c.changeHeaders(n.Headers, c.unset)
+	return c.setProxy(n), err
 }
 
 // changeLinks adds and removes links.
@@ -314,7 +258,7 @@ func showConnections(out io.Writer, list []hutch.Connection, asJSON bool) error 
 	return nil
 }
 
-// connectionLine is a line of the log for people.
+// connectionLine returns a line of the log for people.
 func connectionLine(c hutch.Connection) string {
 	what := c.Host
 	if c.Port != 0 {

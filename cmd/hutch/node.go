@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ the node with the most room. The page docs/fleet.md leads through it.
 	return c
 }
 
-// identityFile is where this machine's identity as a node is, or will be.
+// identityFile returns the path of the file with this machine's identity as a node, which need not exist.
 func (h *home) identityFile() (string, error) {
 	dir, err := h.path()
 	return datadir.NodeIdentity(filepath.Join(dir, datadir.Server)), err
@@ -51,7 +52,7 @@ func (h *home) onFleet(ctx context.Context, f func(*fleet.Directory, *fleet.Iden
 	return h.onFleetFor(ctx, time.Minute, f)
 }
 
-// onFleetFor is onFleet with a time limit.
+// onFleetFor does the same as onFleet, with a time limit.
 func (h *home) onFleetFor(ctx context.Context, limit time.Duration, f func(*fleet.Directory, *fleet.Identity) error) error {
 	path, err := h.identityFile()
 	if err != nil {
@@ -157,7 +158,7 @@ func newNodeList(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List nodes, with what their sandboxes can use",
-		Long: "List nodes, with the memory and the cores of their awake sandboxes, and how many sandboxes each has.\n" + nodeHelp,
+		Long: "List nodes, with the memory and the cores of their awake sandboxes, how many sandboxes and snapshots each has,\nand its labels and taints.\n" + nodeHelp,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return h.onFleet(c.Context(), func(d *fleet.Directory, id *fleet.Identity) error {
@@ -165,9 +166,10 @@ func newNodeList(h *home, std streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return writeList(std.out, asJSON, list.Nodes, "NODE\tSTATE\tADDRESS\tVERSION\tSANDBOXES\tMEMORY\tCPU", func(n hutch.Node) []any {
-					return []any{n.ID, nodeState(n), dash(n.Address), dash(n.Version), n.Held,
-						fmt.Sprintf("%d/%d MiB", n.Promised.Memory, n.Room.Memory), fmt.Sprintf("%.4g/%.4g", n.Promised.CPU, n.Room.CPU)}
+				return writeList(std.out, asJSON, list.Nodes, "NODE\tSTATE\tADDRESS\tVERSION\tSANDBOXES\tSNAPSHOTS\tMEMORY\tCPU\tLABELS\tTAINTS", func(n hutch.Node) []any {
+					return []any{n.ID, nodeState(n), dash(n.Address), dash(n.Version), n.Held, n.Snapshots,
+						fmt.Sprintf("%d/%d MiB", n.Promised.Memory, n.Room.Memory), fmt.Sprintf("%.4g/%.4g", n.Promised.CPU, n.Room.CPU),
+						dash(hutch.FormatNodeLabels(n.Labels)), dash(hutch.FormatNodeLabels(n.Taints))}
 				})
 			})
 		},
@@ -206,7 +208,11 @@ func newNodeState(h *home, std streams, verb string, change func(*fleet.Director
 				if err != nil {
 					return err
 				}
-				return writeJSON(std.out, map[string]any{"node": n.ID, "state": n.State, "sandboxes": held})
+				snapshots, err := d.KeptSnapshots(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return writeJSON(std.out, map[string]any{"node": n.ID, "state": n.State, "sandboxes": held, "snapshots": snapshots})
 			})
 		},
 	}
@@ -218,10 +224,10 @@ func newNodeDrain(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	var wait time.Duration
 	c := &cobra.Command{
-		Use: "drain NODE", Short: "Put the sandboxes of a node to sleep, and hand them over to other nodes",
+		Use: "drain NODE", Short: "Put the sandboxes of a node to sleep, and hand them and its snapshots over to other nodes",
 		Long: `Give a node no new sandboxes, put those that are there to sleep, and hand them over to other nodes by way
-of the fleet's bucket (hutch serve --fleet-bucket). They wake elsewhere with their next use. The command waits
-until the node is empty, or has said of each that is left why it cannot leave. Those stay as they are, and the node
+of the fleet's bucket (hutch serve --fleet-bucket). They wake elsewhere with their next use. Its snapshots go to
+the bucket, too. The command waits until the node is empty, or has said of each that is left why it cannot leave. Those stay as they are, and the node
 keeps trying; hutch node uncordon ends that.
 ` + nodeHelp,
 		Example: "  hutch node drain node-b\n  hutch node drain node-b --wait 1h",
@@ -236,17 +242,10 @@ keeps trying; hutch node uncordon ends that.
 					return err
 				}
 				if asJSON {
-					return writeJSON(std.out, map[string]any{"node": args[0], "state": hutch.NodeDraining, "sandboxes": left})
+					return writeJSON(std.out, map[string]any{"node": args[0], "state": hutch.NodeDraining, "sandboxes": left.Sandboxes, "snapshots": left.Snapshots})
 				}
 				fmt.Fprintf(std.out, "%s is %s\n", args[0], hutch.NodeDraining)
-				if len(left) == 0 {
-					_, err := fmt.Fprintln(std.out, "it holds no sandboxes: end its server, and `hutch node rm "+args[0]+"`")
-					return err
-				}
-				fmt.Fprintf(std.out, "it still holds %d sandboxes:\n", len(left))
-				return writeList(std.out, false, left, "SANDBOX\tOWNER\tIMAGE\tWHY", func(s fleet.Holder) []any {
-					return []any{s.ID, dash(s.Owner), s.About.Image, dash(s.Stays)}
-				})
+				return printLeft(std, args[0], left)
 			})
 		},
 	}
@@ -255,13 +254,37 @@ keeps trying; hutch node uncordon ends that.
 	return c
 }
 
+// printLeft prints what a drained node still has.
+func printLeft(std streams, node string, left fleet.Remainder) error {
+	if len(left.Sandboxes) == 0 && len(left.Snapshots) == 0 {
+		_, err := fmt.Fprintln(std.out, "it holds no sandboxes: end its server, and `hutch node rm "+node+"`")
+		return err
+	}
+	if n := len(left.Sandboxes); n > 0 {
+		fmt.Fprintf(std.out, "it still holds %d sandboxes:\n", n)
+		err := writeList(std.out, false, left.Sandboxes, "SANDBOX\tOWNER\tIMAGE\tWHY", func(s fleet.Holder) []any {
+			return []any{s.ID, dash(s.Owner), s.About.Image, dash(s.Stays)}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if n := len(left.Snapshots); n > 0 {
+		fmt.Fprintf(std.out, "it still has %d snapshots:\n", n)
+		return writeList(std.out, false, left.Snapshots, "SNAPSHOT\tOWNER\tNAMES\tIN BUCKET\tWHY", func(s fleet.KeptSnapshot) []any {
+			return []any{s.ID, dash(s.Owner), dash(strings.Join(s.Names, ",")), s.InBucket, dash(s.Stays)}
+		})
+	}
+	return nil
+}
+
 func newNodeRemove(h *home, std streams) *cobra.Command {
 	var force, asJSON bool
 	c := &cobra.Command{
 		Use: "rm NODE", Aliases: []string{"remove", "delete"}, Short: "Remove a node, and free the ids of what it held",
 		Long: `Remove a node. Other nodes refuse its certificate at once, and it stops to serve. The ids of the sandboxes
-that it held are free for new ones; what was in them is lost to their owners. A node
-that is alive and holds sandboxes, and the only one of the fleet, are removed only with --force.
+that it held are free for new ones; what was in them is lost to their owners, and so are its snapshots that
+are not in the fleet's bucket. A node that is alive and holds sandboxes or such snapshots, and the only one of the fleet, are removed only with --force.
 
 Use it for a machine that never comes back, and for a certificate that was stolen.
 Who had a node's data folder has seen the URL of the database and the key of the secrets,

@@ -13,8 +13,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// ownImages opens the images of the data folder for an engine of this process, and
-// returns what closes them. One process at a time can have them open.
+// ownImages opens the images of the data folder for an engine of this process, and a function that closes them. Only
+// one process can have them open at a time.
 func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.Images, func() error, error) {
 	dir, err := h.data().Make(datadir.OCI)
 	if err != nil {
@@ -36,10 +36,11 @@ func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.
 	return all, func() error { return errors.Join(store.Close(), lock.Close()) }, nil
 }
 
-// begun is a new sandbox for one command, and what ends it.
+// begun is a new sandbox for one command, and the function that ends it.
 type begun struct {
 	hutch.Service
 	images  hutch.Images // images for the sandbox's image
+	image   string       // its name
 	sandbox string
 	end     func() error
 }
@@ -64,12 +65,17 @@ func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.L
 			return b, err
 		}
 		b = begun{Service: m, images: m.images, end: m.Close}
+		if path, isFile := hutch.ImageFile(p.image); isFile {
+			if err := loadFirst(ctx, m.images, &req, path); err != nil {
+				return b, errors.Join(err, b.end())
+			}
+		}
 	}
 	sb, err := b.Create(ctx, req)
 	if err != nil {
 		return b, errors.Join(err, b.end())
 	}
-	b.sandbox = sb.ID
+	b.sandbox, b.image = sb.ID, req.Image
 	if closes := b.end; p.image != "" {
 		b.end = func() error {
 			_, err := b.Destroy(context.WithoutCancel(ctx), sb.ID, true)
@@ -79,15 +85,15 @@ func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.L
 	return b, nil
 }
 
-// entrypoint is the command that an image says: its ENTRYPOINT, and CMD after it.
-func (b begun) entrypoint(ctx context.Context, name string) (string, error) {
-	img, err := b.images.Image(ctx, name)
+// entrypoint returns the command that the image names: its ENTRYPOINT, and CMD after it.
+func (b begun) entrypoint(ctx context.Context) (string, error) {
+	img, err := b.images.Image(ctx, b.image)
 	if err != nil {
 		return "", err
 	}
 	program := img.Config.Program()
 	if program == "" {
-		return "", hutch.Errorf(hutch.Invalid, "the image %s does not say which program it runs: give a command", name).Naming(hutch.AboutField, "command")
+		return "", hutch.Errorf(hutch.Invalid, "the image %s does not say which program it runs: give a command", b.image).Naming(hutch.AboutField, "command")
 	}
 	return program, nil
 }

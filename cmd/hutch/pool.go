@@ -63,7 +63,7 @@ func begins(k hutch.PoolKind) string {
 // poolTime is how long the doctor waits for a server, which need not run.
 const poolTime = 2 * time.Second
 
-// examinePool asks the server, if one is known and answers.
+// examinePool describes the server's pool for the doctor; ok is false if no server is known or it does not answer.
 func examinePool(ctx context.Context, h *home) (r driver.Report, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, poolTime)
 	defer cancel()

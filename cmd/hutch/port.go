@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hutch"
 	"hutch/client"
@@ -24,69 +25,48 @@ import (
 )
 
 func newExpose(h *home, std streams) *cobra.Command {
-	var req hutch.ExposeRequest
-	var private, public, https, asJSON bool
-	var link time.Duration
+	var e exposure
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "expose SANDBOX [PORT]", Short: "Give a server in a sandbox a URL",
-		Long: `Give a port of a sandbox a URL, and print it. The server there may start later,
-and the sandbox may sleep: who opens the URL wakes it. Another token takes the
-place of the one before. A private port opens to those who log in with a token
-that may see the sandbox, or to who has a link. A port that is exposed already keeps
-what no flag names: --https, for example, until --https=false. Without PORT it is each
-TCP port that the image of the sandbox names (EXPOSE).
+		Long: `Give a port of a sandbox a URL, and print it. The server there can start later,
+and the sandbox can sleep: a visitor of the URL wakes it. A new token replaces the
+earlier one. A private port opens for people who log in with a token that can see the
+sandbox, and for people who have a link. A port that is exposed already keeps the
+settings that no flag changes: --https, for example, until --https=false. Without
+PORT, the command exposes each TCP port that the image of the sandbox names (EXPOSE).
 ` + remoteHelp,
 		Example: "  hutch expose demo 8000\n  hutch expose demo 8000 --private --link 1h",
 		Args:    cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			var ports []int
-			if len(args) > 1 {
-				port, err := parsePort(args[1])
-				if err != nil {
-					return err
-				}
-				ports = []int{port}
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := e.complete(c.Flags().Changed("https")); err != nil {
+				return err
 			}
-			if private && public {
-				return usageError{errors.New("--private and --public exclude each other: give one of them")}
-			}
-			if private {
-				req.Access = hutch.PrivatePort
-			} else if public {
-				req.Access = hutch.PublicPort
-			}
-			if https {
-				req.Protocol = hutch.HTTPSPort
-			} else if c.Flags().Changed("https") {
-				req.Protocol = hutch.HTTPPort
+			sandbox, named := args[0], args[1:]
+			ports, err := parsePorts(named)
+			if err != nil {
+				return err
 			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
 			}
-			if len(ports) == 0 {
-				if ports, err = imagePorts(c.Context(), svc, args[0]); err != nil {
-					return err
+			if len(named) == 0 {
+				ports, err = imagePorts(c.Context(), svc, sandbox)
+				if err == nil && len(ports) == 0 {
+					err = hutch.Errorf(hutch.Invalid, "the image of the sandbox %q names no TCP port: give one", sandbox)
 				}
-				if len(ports) == 0 {
-					return hutch.Errorf(hutch.Invalid, "the image of the sandbox %q names no TCP port: give one", args[0])
-				}
-			}
-			for _, req.Port = range ports {
-				p, err := svc.Expose(c.Context(), args[0], req)
 				if err != nil {
 					return err
 				}
-				if link > 0 {
-					l, err := svc.LinkPort(c.Context(), args[0], req.Port, hutch.InSeconds(link))
-					if err != nil {
-						return err
-					}
-					p.URL = l.URL
-				}
-				if asJSON {
+			}
+			for _, port := range ports {
+				p, err := e.expose(c.Context(), svc, sandbox, port)
+				switch {
+				case err != nil:
+				case asJSON:
 					err = writeJSON(std.out, p)
-				} else {
+				default:
 					_, err = fmt.Fprintln(std.out, p.URL)
 				}
 				if err != nil {
@@ -96,17 +76,70 @@ TCP port that the image of the sandbox names (EXPOSE).
 			return nil
 		},
 	}
-	c.Flags().StringVar(&req.Name, "name", "", "what to call it")
-	c.Flags().StringVar(&req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
-	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
-	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
-	c.Flags().BoolVar(&https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked; --https=false ends it")
-	positiveDurationVar(c.Flags(), &link, "link", "", 0, "print a signed link that opens it for this long")
+	e.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-// imagePorts are the TCP ports that the image of a sandbox names.
+// exposure is how the flags of a command expose a port.
+type exposure struct {
+	req                    hutch.ExposeRequest
+	private, public, https bool
+	link                   time.Duration // 0 for none
+}
+
+func (e *exposure) flags(f *pflag.FlagSet) {
+	f.StringVar(&e.req.Name, "name", "", "what to call it")
+	f.StringVar(&e.req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
+	f.BoolVar(&e.private, "private", false, "for those who log in, or have a link")
+	f.BoolVar(&e.public, "public", false, "for all who know the URL (default, if it is new)")
+	f.BoolVar(&e.https, "https", false, "the server in the sandbox speaks HTTPS; its certificate is not checked; --https=false ends it")
+	positiveDurationVar(f, &e.link, "link", "", 0, "print a signed link that opens it for this long")
+}
+
+// complete checks the flags, and puts them into the request. A flag that is not given changes nothing.
+func (e *exposure) complete(httpsChanged bool) error {
+	switch {
+	case e.private && e.public:
+		return usageError{errors.New("--private and --public exclude each other: give one of them")}
+	case e.private:
+		e.req.Access = hutch.PrivatePort
+	case e.public:
+		e.req.Access = hutch.PublicPort
+	}
+	switch {
+	case e.https:
+		e.req.Protocol = hutch.HTTPSPort
+	case httpsChanged:
+		e.req.Protocol = hutch.HTTPPort
+	}
+	return nil
+}
+
+// expose exposes a port. If a link was requested, the URL of the result is the link.
+func (e *exposure) expose(ctx context.Context, svc hutch.Service, sandbox string, port int) (hutch.Port, error) {
+	e.req.Port = port
+	p, err := svc.Expose(ctx, sandbox, e.req)
+	if err != nil || e.link == 0 {
+		return p, err
+	}
+	l, err := svc.LinkPort(ctx, sandbox, port, hutch.InSeconds(e.link))
+	p.URL = l.URL
+	return p, err
+}
+
+func parsePorts(args []string) (ports []int, err error) {
+	for _, arg := range args {
+		port, err := parsePort(arg)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+// imagePorts returns the TCP ports that the image of a sandbox names.
 func imagePorts(ctx context.Context, svc hutch.Service, sandbox string) (ports []int, err error) {
 	sb, err := svc.Sandbox(ctx, sandbox)
 	if err != nil || sb.Image == image.HostName {
@@ -117,7 +150,7 @@ func imagePorts(ctx context.Context, svc hutch.Service, sandbox string) (ports [
 		return nil, nil
 	}
 	img, err := images.Image(ctx, sb.Image)
-	if errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Unsupported) || errors.Is(err, hutch.Denied) { // another owner's, of a template
+	if errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Unsupported) || errors.Is(err, hutch.Denied) { // a template's image can be another owner's
 		return nil, nil
 	}
 	return img.Config.TCPPorts(), err
@@ -150,7 +183,7 @@ func newUnexpose(h *home, std streams) *cobra.Command {
 			return svc.Unexpose(c.Context(), args[0], port)
 		},
 	}, std, func(args []string) done {
-		port, _ := parsePort(args[1]) // it was valid when it ran
+		port, _ := parsePort(args[1]) // the command has checked it already
 		return done{"sandboxId": args[0], "port": port}
 	})
 }

@@ -104,7 +104,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// size is a number of bytes for people.
+// size returns a number of bytes for people.
 func size(n int64) string {
 	units := []string{"KiB", "MiB", "GiB", "TiB"}
 	if n < 1024 {
@@ -174,22 +174,14 @@ the program of the sandbox's image.
 			if req.Env, err = environment(env); err != nil {
 				return err
 			}
-			switch {
-			case req.Entrypoint && len(args) > 1:
-				return usageError{fmt.Errorf("--entrypoint runs the program of the image: leave out the command %.60q", args[1])}
-			case req.Entrypoint:
-			case len(args) < 2:
-				return usageError{errors.New("nothing to start: give a command, or --entrypoint for the program of the image")}
-			default:
-				if req.Command, err = commandLine(args[1:]); err != nil {
-					return err
-				}
+			if req.Command, err = commandToStart(args[1:], req.Entrypoint); err != nil {
+				return err
 			}
 			if req.Care, err = care.care(); err != nil {
 				return err
 			}
 			req.RestartPolicy = hutch.RestartPolicy(restart)
-			if err := req.Check(); err != nil { // before a sandbox is made for it
+			if err := req.Check(); err != nil { // before a sandbox is created for it
 				return err
 			}
 			svc, err := h.dial()
@@ -224,6 +216,19 @@ the program of the sandbox's image.
 	p.flags(c)
 	m.flags(c)
 	return c
+}
+
+// commandToStart returns the command that start was given; "" for the program of the image.
+func commandToStart(args []string, entrypoint bool) (string, error) {
+	switch {
+	case entrypoint && len(args) > 0:
+		return "", usageError{fmt.Errorf("--entrypoint runs the program of the image: leave out the command %.60q", args[0])}
+	case entrypoint:
+		return "", nil
+	case len(args) == 0:
+		return "", usageError{errors.New("nothing to start: give a command, or --entrypoint for the program of the image")}
+	}
+	return commandLine(args)
 }
 
 func newLogs(h *home, std streams) *cobra.Command {
@@ -265,7 +270,7 @@ version 2 show as it went.
 			}
 			if tail >= 0 {
 				req.Cursor, err = printTail(ctx, svc, req, tail, print)
-				req.Since = time.Time{} // the cursor is after it
+				req.Since = time.Time{} // not needed any more: the cursor is after that time
 			}
 			if err == nil && (tail < 0 || follow) {
 				_, err = svc.Logs(ctx, req, print)
@@ -344,7 +349,7 @@ func newKill(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// signalNumber is the signal of a name or number.
+// signalNumber returns the signal of a name or number.
 func signalNumber(name string) (int, error) {
 	var n int
 	if _, err := fmt.Sscanf(name+"\n", "%d\n", &n); err == nil {

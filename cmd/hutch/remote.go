@@ -60,7 +60,7 @@ fit a sandbox that exists: the command is refused when they do not.
 				return err
 			}
 			req.SessionID = session
-			if err := req.Check(); err != nil { // before a sandbox is made for it
+			if err := req.Check(); err != nil { // before a sandbox is created for it
 				return err
 			}
 			j.unlimited = j.timeout == 0 && (isTerminal(std.in) || showsTerminal(std.out))
@@ -116,7 +116,7 @@ func newList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// listed are the sandboxes of a filter, or the named one.
+// listed returns the sandboxes of a filter, or the named one.
 func listed(ctx context.Context, svc hutch.Service, args []string, f hutch.Filter) ([]hutch.Sandbox, error) {
 	if len(args) > 0 {
 		sb, err := svc.Sandbox(ctx, args[0])
@@ -160,13 +160,13 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 // removal is a kind of thing that commands remove.
 type removal struct {
 	noun string
-	// names are the ids and names of all. It is nil if to remove a missing one is an error.
+	// names are the ids and names of all things of this kind. It is nil if removing a missing one is an error.
 	names  func(context.Context, *client.Client) ([]string, error)
 	remove func(*client.Client, context.Context, string) error
 }
 
-// onEach is the RunE of a command that removes each thing that its arguments name, and prints them. A missing one
-// causes a warning.
+// onEach is the RunE of a command that removes each thing that its arguments name, and prints their names. A missing
+// thing causes a warning.
 func (r removal) onEach(h *home, std streams, asJSON *bool) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		var names []string

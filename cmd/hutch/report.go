@@ -33,9 +33,9 @@ type reportSystem struct {
 	Cores   int            `json:"cores"`
 }
 
-// reportHealth is how the server does.
+// reportHealth is the server's health.
 type reportHealth struct {
-	Status    string               `json:"status"`              // healthy, or no server
+	Status    string               `json:"status"`              // "healthy" or "no server"
 	RoundTrip float64              `json:"roundTrip,omitempty"` // round trip of a request, in ms
 	Sandboxes map[hutch.Status]int `json:"sandboxes,omitempty"`
 	Memory    float64              `json:"memory"` // memory of all these sandboxes, in MiB
@@ -104,7 +104,7 @@ func monitor(ctx context.Context, h *home, a *asker, args []string, std streams)
 	return exit
 }
 
-// look asks the server how it does.
+// look asks the server about its health.
 func (r *monitored) look(ctx context.Context, h *home, svc *client.Client) error {
 	t, err := h.target()
 	if err != nil {

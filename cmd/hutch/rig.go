@@ -26,7 +26,7 @@ type embedded struct {
 	engine        *engine.Engine
 	dir           string
 	lock          *os.File
-	images        *images.Images // nil without images of registries
+	images        *images.Images // nil if there are no images of registries
 	closeImages   func() error
 }
 
@@ -96,7 +96,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 		return all[0], nil
 	}
 	if want != "" {
-		all = all[:1] // no other will do
+		all = all[:1] // the person chose this runtime
 	}
 	for i, d := range all {
 		if _, err = host.Working(ctx, all[i:i+1], want, nil, log); err != nil {
@@ -110,7 +110,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 	return nil, err
 }
 
-// secrets are the credentials of our environment that sandboxes can ask for.
+// secrets returns the credentials of our environment that sandboxes can ask for.
 func secrets() map[string]string {
 	if key := os.Getenv("ANTHROPIC_API_KEY"); key != "" {
 		return map[string]string{"ANTHROPIC_API_KEY": key}
@@ -123,7 +123,7 @@ func (m *embedded) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := m.engine.Close(ctx); err != nil {
-		return err // the folder is kept, so that the next one sweeps it
+		return err // the folder stays, so that the next process sweeps it
 	}
 	return errors.Join(m.closeImages(), os.RemoveAll(m.dir), m.lock.Close())
 }
@@ -144,7 +144,7 @@ func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
 
 func sweepOne(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Second {
-		return err // it is so new that its creator may not hold the lock yet
+		return err // the folder is so new that its creator may not hold the lock yet
 	}
 	f, free, err := datadir.Lock(dir)
 	if err != nil || !free {

@@ -22,7 +22,7 @@ var (
 	commit  = ""
 )
 
-// thisVersion is the version of this program.
+// thisVersion returns the version of this program.
 func thisVersion() hutch.Version {
 	return hutch.Version{Version: version, Commit: cmp.Or(commit, vcsCommit())}
 }
@@ -99,7 +99,7 @@ func refuseUnknownArgs(c *cobra.Command, args []string) error {
 
 func help(c *cobra.Command, _ []string) error { return c.Help() }
 
-// shownCommands are the commands that the help of c lists.
+// shownCommands returns the commands that the help of c lists.
 func shownCommands(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
@@ -200,7 +200,7 @@ func newVersion(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// serverVersion asks the server, if one answers.
+// serverVersion returns the version of the server, if one answers.
 func (h *home) serverVersion(ctx context.Context) (*hutch.Version, string) {
 	t, err := h.target()
 	if err != nil || t.token == "" {

@@ -16,6 +16,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/image"
+	"hutch/internal/text"
 )
 
 // job is a command line or a source text to run, as the flags describe it.
@@ -32,6 +33,8 @@ type job struct {
 
 	unlimited bool // a person at a terminal gave no time limit
 	ofImage   bool // the command is the image's own, which is known after the pull
+
+	ownSandbox bool // the sandbox ends with the program, so its network cannot be changed later
 }
 
 // longTime is the time limit of a person's command: the most that a server
@@ -82,7 +85,8 @@ func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.Ex
 	return req, nil
 }
 
-// source finds the command and reports whether it came from the standard input, which is then used up.
+// source finds the command. used reports that the command came from the standard input: then the command itself cannot
+// read the standard input.
 func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (used bool, err error) {
 	switch {
 	case j.ofImage:
@@ -111,7 +115,7 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 }
 
 // commandLine returns one argument as a line for bash, or several as a program with arguments. It removes a leading
-// "--"; another option there was meant for us.
+// "--". Any other leading option is an error, because it was meant for hutch.
 func commandLine(args []string) (string, error) {
 	if args[0] == "--" && len(args) > 1 {
 		args = args[1:]
@@ -128,8 +132,8 @@ func misplacedFlag(flag, where string) error {
 	return usageError{fmt.Errorf("%s stands where the %s should: flags go before the sandbox and the %[2]s", flag, where)}
 }
 
-// refuseSwallowed refuses our flags after a quoted command line, which would get them as arguments: `start demo
-// 'sleep 1' --name x`. After a program (`exec demo ls --json`) they belong to the program.
+// refuseSwallowed refuses flags of hutch after a quoted command line. They would become arguments of the command line:
+// `start demo 'sleep 1' --name x`. After a program (`exec demo ls --json`) they belong to the program.
 func refuseSwallowed(c *cobra.Command, args []string) error {
 	if len(args) < 2 || c.ArgsLenAtDash() >= 0 || !strings.ContainsAny(args[0], " \t\n;|&") {
 		return nil
@@ -206,14 +210,18 @@ func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, re
 		return err
 	}
 	j.remark(std.err, res)
+	if j.ownSandbox {
+		sandbox = ""
+	}
+	warnOfDenied(std.err, sandbox, res.ExitCode, res.Denied)
 	if res.ExitCode != 0 {
 		return exitCode(res.ExitCode)
 	}
 	return nil
 }
 
-// exec asks for the longest time limit when a person at a terminal set none. If the server allows less, it uses its
-// default.
+// exec asks for the longest time limit when a person at a terminal set none. If the server allows only less, the
+// server's default applies.
 func (j *job) exec(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if !j.unlimited {
 		return svc.Exec(ctx, sandbox, req, out)
@@ -238,12 +246,34 @@ func (j *job) remark(w io.Writer, res hutch.ExecResult) {
 	case res.CompileError:
 		fmt.Fprintln(w, "hutch: the program did not compile")
 	case res.Limit != "":
-		fmt.Fprintf(w, "hutch: killed at the sandbox's %s limit\n", res.Limit)
+		how := "failed"
+		if res.ExitCode == 128+int(unix.SIGKILL) {
+			how = "killed"
+		}
+		fmt.Fprintf(w, "hutch: %s at the sandbox's %s limit: give the sandbox more with --%[2]s when it is created\n", how, res.Limit)
 	}
 }
 
+// warnOfDenied names what the network denied while a program failed: the program itself reports only that a name or an
+// address cannot be reached. If the sandbox is gone already, the message names flags for the next sandbox.
+func warnOfDenied(w io.Writer, sandbox string, code int, denied []string) {
+	if code == 0 || len(denied) == 0 {
+		return
+	}
+	var names, flags []string
+	for _, rule := range denied {
+		names = append(names, text.Line(rule))
+		flags = append(flags, "--allow "+text.Word(rule))
+	}
+	next := "give the command " + strings.Join(flags, " ")
+	if sandbox != "" {
+		next = "run `hutch network " + sandbox + " " + strings.Join(flags, " ") + "`"
+	}
+	fmt.Fprintf(w, "hutch: warning: the network of the sandbox denied %s: to allow it, %s\n", strings.Join(names, ", "), next)
+}
+
 func newRun(h *home, std streams) *cobra.Command {
-	var j job
+	j := job{ownSandbox: true}
 	var p placement
 	var verbose bool
 	c := &cobra.Command{
@@ -289,7 +319,7 @@ CMD. If a server runs, it makes the sandbox, because it has the images.`,
 				}
 			}()
 			if j.ofImage {
-				if req.Command, err = b.entrypoint(c.Context(), p.image); err != nil {
+				if req.Command, err = b.entrypoint(c.Context()); err != nil {
 					return err
 				}
 			}

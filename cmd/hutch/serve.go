@@ -31,8 +31,8 @@ import (
 // are parsed into it.
 type serveFlags struct {
 	daemon.Config
-	config        string                     // the file
-	origins       map[string]settings.Origin // origins of the flags
+	config        string                     // path of the configuration file
+	origins       map[string]settings.Origin // where the values of the flags are from
 	warm          []string
 	runtimes      host.Server
 	types         map[string]string // instance types
@@ -43,8 +43,8 @@ type serveFlags struct {
 	prices        map[string]string
 	logFormat     string
 	previewDomain string
-	ragflowToken  string // a file
-	oidcSecret    string // a file
+	ragflowToken  string // path of a file with the token
+	oidcSecret    string // path of a file with the secret
 	libreChat     librechatFiles
 	ask           askFlags
 	anthropic     string // the only host that gets the key for Anthropic's API; "" gives it to sandboxes
@@ -85,7 +85,7 @@ variable over the file. See ` + "`hutch config --help`.",
 	return c
 }
 
-// define adds the flags of a server to f. Each is also a setting: see package settings.
+// define adds the flags of a server to f. Each flag is also a setting: see package settings.
 func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.config, "config", "", "file with settings, one for each flag, e.g. /etc/hutch/hutch.yaml (default $HUTCH_CONFIG, else none)")
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
@@ -142,6 +142,8 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.BoolVar(&fl.Fleet.Replace, "fleet-replace", false, "with --fleet-join, take the place of a node of the same name that is away; what that held is lost, except what the bucket has")
 	f.IntVar(&fl.Fleet.Memory, "fleet-memory", 0, "most MiB that the memory limits of awake sandboxes on this node can add up to (default: this machine's memory)")
 	f.Float64Var(&fl.Fleet.CPU, "fleet-cpu", 0, "most cores that the CPU limits of awake sandboxes on this node can add up to (default: 8 times this machine's)")
+	f.StringToStringVar(&fl.Fleet.Labels, "node-label", nil, "label of this node, `KEY=VALUE`, e.g. zone=a, for sandboxes with a node selector; may be repeated")
+	f.StringToStringVar(&fl.Fleet.Taints, "node-taint", nil, "taint of this node, `KEY=VALUE`, e.g. gpu=yes: it gets only sandboxes that tolerate all its taints; may be repeated")
 	f.StringVar(&fl.Fleet.Bucket, "fleet-bucket", "", "where sandboxes of a fleet are kept while they sleep, so that any node can wake them: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or a folder that all nodes share")
 	durationVar(f, &fl.Fleet.Checkpoints, "checkpoint-every", "", 0, "how often gVisor sandboxes that are awake are saved in --fleet-bucket while they run, so that they continue on another node when theirs fails; 0 is never")
 	f.StringVar(&fl.Backups.To, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
@@ -171,7 +173,7 @@ func serve(ctx context.Context, h *home, std streams, fl *serveFlags) error {
 // complete checks the flags and completes the configuration with them and the environment.
 func (fl *serveFlags) complete() (err error) {
 	sb := &fl.Sandboxes
-	if err := cmp.Or(checkLimits(fl.Limits), checkMost(sb.MaxLimits), checkPool(sb.Pool), checkSandboxes(sb.Max), checkTLS(fl.TLS), checkRuntime(sb.Runtime), checkStore(fl.Store)); err != nil {
+	if err := cmp.Or(checkLimits(fl.Limits), checkMost(sb.MaxLimits), checkPool(sb.Pool), checkSandboxes(sb.Max), checkTLS(fl.TLS), checkRuntime(sb.Runtime), checkStore(fl.Store), checkNodeLabels("--node-label", fl.Fleet.Labels), checkNodeLabels("--node-taint", fl.Fleet.Taints)); err != nil {
 		return err
 	}
 	if sb.Network, err = fl.network.parse(); err != nil {
@@ -241,12 +243,12 @@ func (fl *serveFlags) fromEnvironment() {
 	if fl.Secrets.KeyFile == "" {
 		fl.Secrets.Key = os.Getenv("HUTCH_SECRET_KEY")
 	}
-	// As Amazon's own programs find them.
+	// The keys are found as Amazon's own programs find them.
 	fl.Backups.Keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{}})
 	fl.Fleet.Keys = fl.Backups.Keys
 }
 
-// hostPrograms is where the host image finds the programs of this machine.
+// hostPrograms returns where the host image finds the programs of this machine.
 func hostPrograms() image.HostOptions {
 	userHome, _ := os.UserHomeDir()
 	return image.HostOptions{Path: os.Getenv("PATH"), Home: userHome}
@@ -254,14 +256,14 @@ func hostPrograms() image.HostOptions {
 
 // runDaemon runs a daemon on the data folder until ctx is done.
 func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err error) {
-	token := localToken{fl.Token, "MCP_API_TOKEN"} // conversations have no other token
+	token := localToken{fl.Token, "MCP_API_TOKEN"} // a server of conversations has no other token
 	if token.secret == "" {
 		token = environmentToken()
 	}
 	fl.Data, fl.Token = datadir.Folder(h.dir), token.secret
 	fl.Sandboxes.Drivers = fl.runtimes.Drivers
 	fl.Log.To = std.err
-	fl.Log.NoRequests = !fl.verbose && showsTerminal(std.err) // they would drown all else
+	fl.Log.NoRequests = !fl.verbose && showsTerminal(std.err) // requests would hide all other messages
 	d, err := daemon.Open(ctx, fl.Config)
 	if err != nil {
 		if context.Cause(ctx) != nil {
@@ -298,6 +300,13 @@ func checkRuntime(name string) error {
 	return nil
 }
 
+func checkNodeLabels(flag string, labels map[string]string) error {
+	if err := hutch.CheckNodeLabels(labels); err != nil {
+		return usageError{fmt.Errorf("%s: %s", flag, hutch.AsError(err).Message)}
+	}
+	return nil
+}
+
 func checkLimits(l hutch.TokenLimits) error {
 	if min(l.Requests, l.Operations, l.Sandboxes) < hutch.Unlimited {
 		return usageError{fmt.Errorf("--requests-per-minute, --operations-per-hour or --sandboxes-per-token is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
@@ -312,7 +321,7 @@ func checkMost(l hutch.Limits) error {
 	return nil
 }
 
-// maxPIDs is the default of the most processes of a sandbox: at most an eighth of the machine's.
+// maxPIDs returns the default of the most processes of a sandbox: at most an eighth of the machine's.
 func maxPIDs() int {
 	const most = 32768
 	if all := cgroup.MaxPIDs(); all > 0 {

@@ -131,7 +131,7 @@ func openTerminal(std streams) (*terminal, error) {
 	return &terminal{streams: std}, nil
 }
 
-// size is the size of the person's terminal.
+// size returns the size of the person's terminal.
 func (t *terminal) size() *hutch.Size {
 	s := hutch.Size{Columns: 80, Rows: 24}
 	if w, err := unix.IoctlGetWinsize(int(t.in.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {

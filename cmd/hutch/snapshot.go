@@ -60,8 +60,12 @@ func printSnapshot(std streams, snap hutch.Snapshot, filesOnly, asJSON bool, err
 
 func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 	var asJSON bool
+	what := "snapshots"
+	if named {
+		what = "templates"
+	}
 	c := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List snapshots, the oldest first", Long: "List snapshots, the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List " + what + ", the oldest first", Long: "List " + what + ", the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
 			all, err := svc.Snapshots(ctx)
 			if err != nil {
@@ -191,6 +195,9 @@ func newFork(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(forks) > 0 && forks[0].FilesOnly {
+				fmt.Fprintf(std.err, "hutch: warning: the runtime %s saves no memory: a copy has only the files of the sandbox, not its programs and variables\n", plain(forks[0].Runtime))
+			}
 			return writeList(std.out, asJSON, forks, "", func(s hutch.Sandbox) []any { return []any{s.ID} })
 		},
 	}
@@ -210,7 +217,11 @@ func newHibernate(h *home, std streams) *cobra.Command {
 	c := newStateVerb(h, std, "hibernate SANDBOX", "Put a sandbox to sleep now, until it is used",
 		"Put a sandbox to sleep now: its memory and files go to disk, with the programs that run in it, and its\nnext use wakes it. A runtime that cannot keep memory keeps the files, and the sandbox is stopped.",
 		func(svc *client.Client, ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-			return svc.Hibernate(ctx, sandbox, req)
+			sb, err := svc.Hibernate(ctx, sandbox, req)
+			if err == nil && sb.Status == hutch.Stopped && !req.FilesOnly {
+				fmt.Fprintf(std.err, "hutch: warning: the runtime %s saves no memory: the programs and variables of the sandbox have ended, and only its files are kept\n", plain(sb.Runtime))
+			}
+			return sb, err
 		})
 	c.Flags().BoolVar(&req.FilesOnly, "files-only", false, "keep no memory: background processes end, and the next use starts the sandbox with its files")
 	c.Aliases = []string{"sleep"}

@@ -112,7 +112,7 @@ func fileInWords(f hutch.FileInfo) string {
 	return string(f.Type)
 }
 
-// patchOf is the difference as git prints one, without its lines about git.
+// patchOf returns the difference in the format of git, without its lines about git.
 func patchOf(diff hutch.SnapshotDiff) string {
 	var b strings.Builder
 	for _, c := range diff.Files {

@@ -120,7 +120,7 @@ which answers SSH if it was started with --ssh.
 
 var sshSuffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// newSSHProxy is the command that OpenSSH runs to connect: its host name becomes the choice of the sandbox.
+// newSSHProxy returns the command that OpenSSH runs to connect: its host name becomes the choice of the sandbox.
 func newSSHProxy(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh-proxy ADDRESS NAME", Short: "Carry the connection of an SSH client (hutch ssh-config names this command)", Hidden: true, Args: cobra.ExactArgs(2),
@@ -195,8 +195,8 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 // sshAddress matches a host and a port without characters that a shell or OpenSSH's configuration interprets.
 var sshAddress = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
 
-// knownHosts is the content of a known_hosts file. The server's description of itself becomes part of a command of the
-// user's shell, so it is refused unless it is an address and a key.
+// knownHosts returns the content of a known_hosts file. The server's description of itself becomes part of a command of
+// the user's shell, so it is refused unless it is an address and a key.
 func (s sshSetup) knownHosts(hostKey string) ([]byte, error) {
 	if !sshAddress.MatchString(s.address) {
 		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is not an address: ask who runs it", s.address)
@@ -208,8 +208,8 @@ func (s sshSetup) knownHosts(hostKey string) ([]byte, error) {
 	return append([]byte(s.alias()+" "), ssh.MarshalAuthorizedKey(key)...), nil
 }
 
-// reachable is the address at which this machine reaches the server's SSH. A server that listens on loopback reports a
-// loopback address, even if it is on another machine behind a proxy. The host of its URL is used then.
+// reachable returns the address at which this machine reaches the server's SSH. A server that listens on loopback
+// reports a loopback address, even if it is on another machine behind a proxy. The host of its URL is used then.
 func reachable(address, server string) string {
 	host, port, err := net.SplitHostPort(address)
 	u, bad := url.Parse(server)
@@ -233,7 +233,7 @@ func (s sshSetup) key() (string, error) {
 		if err := durable.Create(path, text); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
-		if text, err = os.ReadFile(path); err != nil { // another call can have been first
+		if text, err = os.ReadFile(path); err != nil { // another process can have made the key first
 			return "", err
 		}
 	} else if err != nil {
@@ -247,10 +247,10 @@ func (s sshSetup) key() (string, error) {
 	return public, os.WriteFile(path+".pub", []byte(public), 0o600)
 }
 
-// alias is the name under which the server's key is known: all sandboxes have the same.
+// alias returns the name under which the server's key is known: all sandboxes have the same.
 func (s sshSetup) alias() string { return "sandboxes." + s.domain }
 
-// block is our part of OpenSSH's configuration.
+// block returns our part of OpenSSH's configuration.
 func (s sshSetup) block() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -269,7 +269,7 @@ Host *.%s
 `, s.mark("begin"), s.domain, escaped(program), s.address, s.alias(), escaped(filepath.Join(s.dir, "known_hosts")), escaped(filepath.Join(s.dir, "id_ed25519")), s.mark("end"))
 }
 
-// escaped is a path for OpenSSH's configuration, where % begins a token.
+// escaped returns a path for OpenSSH's configuration, where % begins a token.
 func escaped(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 
 // mark begins or ends our part of the configuration.

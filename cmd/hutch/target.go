@@ -13,8 +13,8 @@ import (
 	"hutch/internal/servers"
 )
 
-// target is the server that a command speaks to, and the token for it. A token
-// is sent to no other server than the one that it belongs to:
+// target is the server that a command speaks to, and the token for it. A token is sent only to the server that it
+// belongs to:
 //
 //   - $HUTCH_TOKEN to $HUTCH_URL or, without that, to the server on this machine;
 //   - the token of a saved server to that server's URL;
@@ -100,14 +100,13 @@ func (h *home) addressed(address, token string) (target, error) {
 	return t, nil
 }
 
-// matches reports whether a loopback URL names the server at another: by
-// whatever name of the loopback.
+// matches reports whether a loopback URL means the server at own, whichever name of the loopback either of them uses.
 func matches(u *url.URL, own string) bool {
 	o, err := url.Parse(own)
 	return err == nil && u.Scheme == o.Scheme && servers.Port(u) == servers.Port(o) && u.Path == ""
 }
 
-// localTarget is the server on this machine that runs with our data folder.
+// localTarget returns the server on this machine that runs with our data folder.
 func (h *home) localTarget(token string) (target, error) {
 	if t, ok := h.own(); ok {
 		if token != "" {

@@ -67,7 +67,7 @@ you have. With --build it first makes the image localhost/NAME of a Dockerfile.
 			if err := pullFirst(ctx, svc, &first, std); err != nil {
 				return err
 			}
-			req.Pull = first.Pull
+			req.Image, req.Pull = first.Image, first.Pull
 			snap, err := svc.CreateTemplate(ctx, req)
 			return printSnapshot(std, snap, req.FilesOnly, asJSON, err)
 		}),
@@ -87,7 +87,7 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	positiveDurationVar(f, &fl.readyTime, "ready-timeout", "", 0, "how long that may take (default 30s)")
 	f.StringArrayVar(&r.Warm, "warm", nil, "an interpreter that waits, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.IntVar(&r.MaxSandboxes, "max", 0, "most sandboxes of the template at once (default no limit)")
-	fl.placement.flags(c)
+	fl.placement.templateFlags(c)
 	f.StringVar(&fl.folder, "build", "", "make the image of the Dockerfile in this folder first, as hutch build does")
 	fl.build.dockerfileFlags(f)
 	fl.build.network.flags(f, "build-network", "build-allow", "a step of the build")
@@ -163,7 +163,7 @@ func parseReady(text string) (*hutch.WaitRequest, error) {
 }
 
 func newTemplateInspect(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use: "inspect TEMPLATE...", Short: "Print everything about templates, as JSON",
 		Long: "Print everything about templates, as a JSON array, by their names or ids.\n" + remoteHelp, Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
@@ -175,7 +175,7 @@ func newTemplateInspect(h *home, std streams) *cobra.Command {
 				return findTemplate(list, name)
 			})
 		}),
-	}
+	})
 }
 
 // findTemplate returns the newest snapshot of a name or id.

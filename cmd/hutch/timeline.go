@@ -75,7 +75,7 @@ func showEntry(w io.Writer) func(hutch.TimelineEntry) error {
 	}
 }
 
-// outcomeOf is how an entry ended, in one word.
+// outcomeOf returns in one word how an entry ended.
 func outcomeOf(e hutch.TimelineEntry) string {
 	switch {
 	case e.Limit != "":

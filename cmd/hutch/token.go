@@ -147,6 +147,7 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 	f.IntVar(&req.Limits.Requests, "requests-per-minute", 0, "HTTP requests, -1 for no limit (default the server's, 100)")
 	f.IntVar(&req.Limits.Operations, "operations-per-hour", 0, "calls about sandboxes, -1 for no limit (default the server's, 1000)")
 	f.IntVar(&req.Limits.Sandboxes, "sandboxes", 0, "at once, -1 for no limit (default the server's, 10)")
+	f.StringSliceVar(&req.Registries, "registry", nil, "registry that its images can come from, and no other, such as ghcr.io or *.example.com (default all of the server's)")
 	network.flags(f, "network", "network-allow", "a sandbox of the token, at most,")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -173,7 +174,7 @@ func newTokenList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// newTokenVerb is a command about one token.
+// newTokenVerb returns a command about one token.
 func newTokenVerb(h *home, std streams, name, short string, do func(context.Context, hutch.Tokens, string) (any, error), aliases ...string) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -211,14 +212,14 @@ func writeToken(std streams, v any, asJSON bool) error {
 
 func writeTokens(w io.Writer, list []hutch.Token) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tNAME\tSTATE\tSCOPES\tREQUESTS/MIN\tOPERATIONS/H\tSANDBOXES\tNETWORK\tLAST USED")
+	fmt.Fprintln(t, "TOKEN\tNAME\tSTATE\tSCOPES\tREQUESTS/MIN\tOPERATIONS/H\tSANDBOXES\tNETWORK\tREGISTRIES\tLAST USED")
 	for _, k := range list {
 		var scopes []string
 		for _, s := range k.Scopes {
 			scopes = append(scopes, string(s))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, text.Line(k.Name), tokenState(k), strings.Join(scopes, ","),
-			limit(k.Limits.Requests), limit(k.Limits.Operations), limit(k.Limits.Sandboxes), ceiling(k.Network), when(k.LastUsedAt, "never"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, text.Line(k.Name), tokenState(k), strings.Join(scopes, ","),
+			limit(k.Limits.Requests), limit(k.Limits.Operations), limit(k.Limits.Sandboxes), ceiling(k.Network), dash(text.Line(strings.Join(k.Registries, ","))), when(k.LastUsedAt, "never"))
 	}
 	return t.Flush()
 }

@@ -31,7 +31,7 @@ func newTop(h *home, std streams) *cobra.Command {
 		Use: "top [flags]", Short: "Show what sandboxes use, live",
 		Long: `Show what sandboxes use, live: CPU, memory, disk, network, processes, state, age and, if the server
 has prices, cost. It wakes no sandbox and keeps none awake. An administrator sees all, another what is
-its own.
+its own. On gvisor the memory has the sandbox's own kernel in it, and can be 64 MiB above the limit.
 
 Keys: c m d n p a s t $ sort by CPU, memory, disk, network, processes, age, sandbox, state and cost; r
 reverses; the arrows choose a sandbox and Return shows its processes, and then the logs of one; q goes
@@ -82,8 +82,8 @@ func streamStats(ctx context.Context, svc hutch.Accounts, req hutch.StatsRequest
 	})
 }
 
-// CPU and network are differences between two readings, so a single table waits for the second reading. The wait is
-// limited, because no second reading arrives when nothing changes.
+// CPU and network are differences between two readings, so a table that is printed once waits for the second reading.
+// The wait is limited, because no second reading arrives when nothing changes.
 const (
 	onceInterval = 0.5
 	onceWait     = time.Second
@@ -134,7 +134,7 @@ func (v *topView) print(w io.Writer, rows []*topRow) error {
 	return t.Flush()
 }
 
-// topNames are the columns by which rows can be sorted.
+// topNames returns the columns by which rows can be sorted.
 func topNames() []string {
 	var names []string
 	for _, c := range topColumns {

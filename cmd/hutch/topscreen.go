@@ -85,7 +85,7 @@ func (t *topScreen) run(ctx context.Context, req hutch.StatsRequest) error {
 	}
 }
 
-// do has run change the view.
+// do makes run apply a change to the view.
 func (t *topScreen) do(ctx context.Context, change func(*topView)) error {
 	select {
 	case t.changes <- change:
@@ -224,7 +224,7 @@ func (t *topScreen) open(ctx context.Context) {
 	go t.processes(ctx, t.view.chosen, d)
 }
 
-// processes reads the list at intervals: it is a record, so reading it wakes no sandbox.
+// processes reads the list of processes at intervals. The list is a record, so reading it wakes no sandbox.
 func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	for {
 		list, err := processesOf(ctx, t.svc, of)
@@ -244,8 +244,8 @@ func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	}
 }
 
-// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but names only
-// sandboxes of its own: one with the same id is another sandbox.
+// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but cannot use the
+// sandboxes of others in a call: an id can then mean a different sandbox than the row's, which counts as not found.
 func processesOf(ctx context.Context, svc interface {
 	Sandbox(ctx context.Context, id string) (hutch.Sandbox, error)
 	Processes(ctx context.Context, sandbox string) ([]hutch.Process, error)
@@ -260,7 +260,7 @@ func processesOf(ctx context.Context, svc interface {
 	return svc.Processes(ctx, row.id)
 }
 
-// openLogs shows the logs of the chosen process. To read them would wake a sandbox that sleeps.
+// openLogs shows the logs of the chosen process. Reading logs would wake a sleeping sandbox.
 func (t *topScreen) openLogs(ctx context.Context) {
 	d, row := t.view.detail, t.view.rows[t.view.chosen]
 	if row == nil || d.logs != nil || d.chosen >= len(d.processes) {

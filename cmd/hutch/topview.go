@@ -60,7 +60,7 @@ type topColumn struct {
 	name, title string
 	key         byte
 	width       int
-	left        bool // aligned
+	left        bool // aligned to the left
 	keep        int  // the columns with the lowest number are dropped first when the terminal is narrow
 	text        func(*topView, *topRow) string
 	compare     func(a, b *topRow) int
@@ -91,7 +91,7 @@ func (v *topView) sortBy(name string) bool {
 	return i >= 0
 }
 
-// state is the status, or that a sandbox which should answer does not.
+// state returns the status, or says that a sandbox does not answer although it should.
 func (r *topRow) state() string {
 	if r.Status == hutch.Running && r.Health == hutch.Unhealthy {
 		return "unhealthy"
@@ -107,7 +107,7 @@ func (v *topView) apply(r hutch.StatsReport) {
 		v.rows = make(map[topKey]*topRow, len(r.Sandboxes))
 	}
 	for _, row := range v.rows {
-		row.traffic = 0 // unless this report says otherwise
+		row.traffic = 0 // until this report gives another value
 	}
 	for _, s := range r.Sandboxes {
 		row := &topRow{Stats: s}
@@ -137,7 +137,7 @@ func (v *topView) sorted() []*topRow {
 	return rows
 }
 
-// columns are the columns that fit into a width and have values. The first one gets the remaining width.
+// columns returns the columns that fit into a width and have values. The first column gets the remaining width.
 func (v *topView) columns(width int) []topColumn {
 	owners, cost := map[string]bool{}, false
 	for _, r := range v.rows {
@@ -161,7 +161,7 @@ func (v *topView) columns(width int) []topColumn {
 	return columns
 }
 
-// lines is the whole screen.
+// lines returns the whole screen.
 func (v *topView) lines(width, height int) []topLine {
 	var lines []topLine
 	if v.detail != nil {
@@ -208,7 +208,7 @@ func addFooter(lines []topLine, height int, line string) []topLine {
 	return append(lines, topLine{line, plainLine})
 }
 
-// summary is the first line.
+// summary returns the first line.
 func (v *topView) summary(rows []*topRow) string {
 	if v.problem != "" {
 		return "hutch top: " + v.problem
@@ -303,7 +303,7 @@ func fit(s string, width int, left bool) string {
 
 func inMiB(v float64) string { return size(int64(v * (1 << 20))) }
 
-// age is a duration in one unit.
+// shortAge returns a duration in one unit.
 func shortAge(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -65,7 +65,7 @@ variables that they have.
 	return c
 }
 
-// envChanges are the variables to set, and those to remove.
+// envChanges returns the variables to set, and those to remove.
 func envChanges(set map[string]string, unset []string) map[string]*string {
 	changes := make(map[string]*string, len(set)+len(unset))
 	for name, value := range set {

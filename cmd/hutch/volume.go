@@ -80,7 +80,7 @@ func newVolumeList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// problemOf is a list's text about a volume: why a save or an exchange with its bucket failed.
+// problemOf returns the text about a volume in a list: why a save, or an exchange with its bucket, failed.
 func problemOf(v hutch.Volume) string {
 	problem := cmp.Or(v.Problem, v.BucketProblem)
 	if problem == "" && v.Unsynced {
@@ -103,13 +103,13 @@ func usedBy(v hutch.Volume) string {
 }
 
 func newVolumeInspect(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use: "inspect VOLUME...", Short: "Print everything about volumes, as JSON", Long: "Print everything about volumes, as a JSON array.\n" + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			return printRecords(ctx, std, args, svc.Volume)
 		}),
-	}
+	})
 }
 
 func newVolumeDelete(h *home, std streams) *cobra.Command {

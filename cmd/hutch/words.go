@@ -54,7 +54,7 @@ var foreignWords = map[string]string{
 	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",
 }
 
-// suggestion is the command that may have been meant by an unknown one.
+// suggestion returns the command that an unknown word probably meant.
 func suggestion(c *cobra.Command, word string) string {
 	if hint := foreignWords[word]; hint != "" && !c.HasParent() {
 		return ": " + hint
@@ -103,7 +103,7 @@ func flagProblem(err error) string {
 		fits = "NAME=VALUE"
 	case "stringSlice":
 		fits = "texts with commas between them, or the flag several times"
-	default: // a flag of ours, whose error says what it takes
+	default: // a flag of Hutch, whose error says which values it takes
 		return fmt.Sprintf("--%s: %v", f.Name, bad.Unwrap())
 	}
 	if errors.Is(err, strconv.ErrRange) {

@@ -82,7 +82,7 @@ func (w *claudeWorker) run(ctx context.Context, h *home, std streams, args []str
 		w.Environment = args[0]
 	}
 	w.URL = cmp.Or(w.URL, os.Getenv("ANTHROPIC_BASE_URL"))
-	if w.Sandbox, err = w.sandbox.request(nil); err != nil {
+	if w.Sandbox, err = w.sandbox.request(ctx, std, nil); err != nil {
 		return err
 	}
 	w.Sandbox.Timeout = cmp.Or(w.Sandbox.Timeout, hutch.InSeconds(sessionLifetime))
@@ -95,7 +95,7 @@ func (w *claudeWorker) run(ctx context.Context, h *home, std streams, args []str
 	return worker.Run(ctx, svc, w.Options)
 }
 
-// service is the server or, with --local, an engine of this process.
+// service returns the server or, with --local, an engine of this process.
 func (w *claudeWorker) service(ctx context.Context, h *home) (hutch.Service, func() error, error) {
 	if w.local {
 		m, err := h.embed(ctx, w.sandbox.runtime, w.sandbox.image, w.Log)
@@ -109,7 +109,7 @@ func (w *claudeWorker) service(ctx context.Context, h *home) (hutch.Service, fun
 		return nil, nil, err
 	}
 	if _, err := svc.Sandboxes(ctx, hutch.Filter{Brief: true}); err != nil {
-		return nil, nil, err // now, and not in the first session
+		return nil, nil, err // reported at the start, and not only for the first session
 	}
 	return svc, func() error { svc.Close(); return nil }, nil
 }
@@ -148,7 +148,7 @@ var cursorHosts = []string{"api2.cursor.sh", "api2direct.cursor.sh"}
 // cursorKey is the variable with the key of Cursor.
 const cursorKey = "CURSOR_API_KEY"
 
-// cursorSecret is the secret with the key for a pool: pools can have different keys.
+// cursorSecret returns the secret with the key for a pool: pools can have different keys.
 func cursorSecret(pool string) string {
 	sum := sha256.Sum256([]byte(pool))
 	return fmt.Sprintf("%s_%x", cursorKey, sum[:4])
@@ -205,7 +205,7 @@ default hosts are not verified.
 
 // runOnce runs a command in its own sandbox, and returns its exit code.
 func (f *createFlags) runOnce(ctx context.Context, svc *client.Client, command []string, std streams) error {
-	req, err := f.request(nil)
+	req, err := f.request(ctx, std, nil)
 	if err != nil {
 		return err
 	}
@@ -222,6 +222,6 @@ func (f *createFlags) runOnce(ctx context.Context, svc *client.Client, command [
 			fmt.Fprintf(std.err, "hutch: warning: the sandbox %s stays: %v\n", sb.ID, err)
 		}
 	}()
-	j := job{timeout: longTime}
+	j := job{timeout: longTime, ownSandbox: true}
 	return j.execute(ctx, svc, sb.ID, hutch.ExecRequest{Command: hutch.CommandLine(command...), Timeout: hutch.InSeconds(longTime)}, std)
 }

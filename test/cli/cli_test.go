@@ -173,6 +173,12 @@ func (s stage) data(t testing.TB) string {
 	return dir
 }
 
+// hasNetwork reports whether the stage's user can give sandboxes a network, for which an ordinary user needs /dev/net/tun.
+func (s stage) hasNetwork() bool {
+	tun, err := os.Stat("/dev/net/tun")
+	return s.user == 0 || err == nil && tun.Mode().Perm()&0o006 == 0o006
+}
+
 // home is the home folder of the stage's user: ours, or an empty one.
 func (s stage) home(t testing.TB) string {
 	if s.user != os.Geteuid() {
@@ -193,6 +199,8 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 			switch name {
 			case "root", "user":
 				return (s.user == 0) == (name == "root"), nil
+			case "network": // that sandboxes can have
+				return s.hasNetwork(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,6 +160,19 @@ func TestPromptIsInterrupted(t *testing.T) {
 			p.types("exit()\r", "")
 			p.leaves(0)
 		})
+	}
+}
+
+// TestErrorWithoutColours: an error of code is red at a terminal, unless NO_COLOR or the terminal says otherwise.
+func TestErrorWithoutColours(t *testing.T) {
+	env := serve(t, "native")
+	for variable, red := range map[string]bool{"COLORTERM=": true, "NO_COLOR=1": false, "TERM=dumb": false} {
+		p := startInTerminal(t, append(slices.Clip(env), variable), "code", "-c", "1/0", "demo")
+		p.wantOutput("ZeroDivisionError")
+		p.leaves(1)
+		if strings.Contains(p.shown(), "\x1b[31m") != red {
+			t.Errorf("%s: %q", variable, p.shown())
+		}
 	}
 }
 
