@@ -415,7 +415,7 @@ func (c calls) controlScreen(ctx context.Context, a arguments) (any, error) {
 	return got, err
 }
 
-// viewScreen reads how a server of VNC greets.
+// viewScreen reads the greeting of a VNC server.
 func (c calls) viewScreen(ctx context.Context, a arguments) (any, error) {
 	conn, err := c.ViewScreen(ctx, a.id(), a.is("control"))
 	if err != nil {

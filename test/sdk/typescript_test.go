@@ -62,7 +62,8 @@ func needPackages(t *testing.T, dir string) {
 	}
 }
 
-// packed builds the package as npm would publish it, and returns a folder of a program that has it, with the tests and examples beside.
+// packed builds the package as npm would publish it. It returns the folder of a program that has the package installed; the
+// tests and examples are in that folder, too.
 func packed(t *testing.T) string {
 	t.Helper()
 	needPackages(t, typescript)

@@ -45,6 +45,7 @@ calls: dict[str, tuple[list[Callable[[Hutch, Sandbox], Any]], dict[str, str]]] =
     "VolumeRequest": ([lambda h, s: h.create_volume], {}),
     "SecretRequest": ([lambda h, s: h.set_secret], {}),
     "PullRequest": ([lambda h, s: h.pull_image], {}),
+    "BuildRequest": ([lambda h, s: h.build_image, lambda h, s: h.build_image_stream], {}),
     "TokenRequest": ([lambda h, s: h.create_token], {}),
 }
 
@@ -64,7 +65,16 @@ def fields_of(schema: dict[str, Any], schemas: dict[str, Any]) -> set[str]:
 
 def value_for(annotation: str) -> Any:
     """A value of a parameter that is sent as it is."""
-    for part, value in (("Sequence", ["a"]), ("Mapping", {"A": "b"}), ("Env", {"A": "b"}), ("bool", True), ("int", 7), ("float", 7.5), ("str", "text")):
+    for part, value in (
+        ("Sequence", ["a"]),
+        ("Mapping", {"A": "b"}),
+        ("Env", {"A": "b"}),
+        ("bool", True),
+        ("int", 7),
+        ("float", 7.5),
+        ("str", "text"),
+        ("bytes", b"tar"),
+    ):
         if annotation.startswith(part):
             return value
     return {"of": annotation}
@@ -75,7 +85,10 @@ def sent_by(call: Callable[[Hutch, Sandbox], Any]) -> set[str]:
     bodies: list[Any] = []
 
     def keep(request: httpx.Request) -> httpx.Response:
-        bodies.append(json.loads(request.content))
+        content = request.read()
+        if content.startswith(b"--"):  # a form, whose first part is the request
+            content = content.partition(b"\r\n\r\n")[2].partition(b"\r\n")[0]
+        bodies.append(json.loads(content))
         return httpx.Response(400, json={"detail": "enough is known"})
 
     with Hutch("http://hutch.test", "t", http_client=httpx.Client(transport=httpx.MockTransport(keep))) as hutch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import socketserver
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 import hutch
 from hutch import AsyncHutch, Hutch, _models
-from hutch._results import CodeResult, RunResult
+from hutch._results import CodeResult, ExecResult, RunResult
 from hutch._wire import EventParser, query_of, time_of
 
 
@@ -29,6 +30,21 @@ def test_errors_are_shown_with_the_names_that_programs_import() -> None:
         value = getattr(hutch, name)
         if isinstance(value, type) and issubclass(value, hutch.HutchError):
             assert f"{value.__module__}.{value.__qualname__}" == f"hutch.{name}"
+
+
+def test_errors_name_what_the_network_denied() -> None:
+    """A program reports only that it cannot reach a name, and check=True shows only its last line."""
+    end = {
+        **{"success": False, "exitCode": 6, "stdout": "", "stderr": "curl: (6) Could not resolve host: pypi.org\n", "encoding": "utf-8"},
+        **{"command": "curl pypi.org", "duration": 5, "timestamp": "2026-11-22T08:21:50Z", "timedOut": False, "truncated": False},
+        **{"sandboxId": "a", "denied": ["pypi.org", "10.0.0.1"]},
+    }
+    text = str(hutch.CommandError(ExecResult.from_json(end)))
+    assert text == (
+        "the command ended with exit code 6: curl: (6) Could not resolve host: pypi.org"
+        " (the sandbox's network denied pypi.org, 10.0.0.1: sandbox.allow('pypi.org', '10.0.0.1') allows it)"
+    )
+    assert "denied" not in str(hutch.CommandError(ExecResult.from_json({**end, "denied": []})))
 
 
 RECORD = {
@@ -84,8 +100,39 @@ def test_everything_is_exported() -> None:
 
 
 def test_import_takes_neither_httpx_nor_websockets() -> None:
-    code = "import sys, hutch; hutch.Hutch; sys.exit('httpx' in sys.modules or 'websockets' in sys.modules or 'asyncio' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(Path(hutch.__file__).parent.parent)}).returncode == 0
+    assert not modules_of("from hutch import Hutch") & {"httpx", "websockets", "asyncio", "ssl", "email", "http"}
+    assert not modules_of("from hutch import AsyncHutch") & {"httpx", "websockets", "ssl", "hutch._sync"}
+
+
+def test_import_takes_only_what_is_named() -> None:
+    ours = {name for name in modules_of("import hutch") if name.startswith("hutch")}
+    assert ours == {"hutch", "hutch._errors", "hutch._version"}
+    assert not modules_of("import hutch") & {"dataclasses", "inspect", "json", "urllib"}
+
+
+def test_records_are_compiled_and_not_written_by_the_import() -> None:
+    """dataclass writes and compiles its functions at each import. There are a hundred records, which took most of its time."""
+    for name in _models.__all__:
+        record = getattr(_models, name)
+        for method in (record.__init__, record.__eq__, record.__repr__):
+            assert method.__code__.co_filename == _models.__file__, name
+
+
+def test_records_are_dataclasses() -> None:
+    one, two = _models.VolumeMount(name="data", path="/d"), _models.VolumeMount("data", "/d")
+    assert one == two and one != dataclasses.replace(one, path="/e") and one != "data"
+    assert dataclasses.asdict(one)["name"] == "data"
+    assert repr(one).startswith("VolumeMount(name='data', path='/d'")
+    assert _models.Brokering().hosts == [] and _models.Brokering().hosts is not _models.Brokering().hosts
+    with pytest.raises(TypeError):
+        hash(one)
+
+
+def modules_of(statement: str) -> set[str]:
+    """The modules that a statement imports."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    env = {"PYTHONPATH": str(Path(hutch.__file__).parent.parent)}
+    return set(subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout.split())
 
 
 def test_times_with_any_number_of_digits() -> None:
@@ -131,6 +178,11 @@ def test_bad_ids_reach_no_server(bad: str) -> None:
     with pytest.raises(hutch.InvalidError, match="is not an id"):
         server.client().get(bad)
     assert not server.requests
+
+
+def test_a_handle_has_its_id_under_both_names() -> None:
+    sandbox = Server().client().sandbox("a")
+    assert (sandbox.id, sandbox.sandbox_id) == ("a", "a")
 
 
 def test_a_record_of_a_newer_server() -> None:
@@ -217,6 +269,78 @@ def test_a_stream_that_ends_early_is_an_error() -> None:
         next(stream)
     with pytest.raises(hutch.HutchError, match="has not ended"):
         _ = stream.result
+
+
+def test_the_record_of_a_build_and_its_output() -> None:
+    record = {"buildId": "b-1", "status": "built", "startedAt": "2026-11-22T08:21:50Z", "steps": 1}
+    event = {"step": 1, "state": "log", "text": "x"}
+    lines = f"event: progress\ndata: {json.dumps(event)}\n\nevent: end\ndata: {json.dumps(record)}\n\n"
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.method} {request.url.path}")
+        if request.method == "DELETE":
+            return httpx.Response(204)
+        if request.url.path == "/v1/builds":
+            return httpx.Response(200, json=[record])
+        if "text/event-stream" in request.headers["Accept"]:
+            return httpx.Response(200, content=lines.encode())
+        return httpx.Response(200, json={"build": record, "events": [event]})
+
+    with Hutch("http://hutch.test", "t", http_client=httpx.Client(transport=httpx.MockTransport(answer))) as client:
+        assert [build.build_id for build in client.list_builds()] == ["b-1"]
+        output = client.read_build("b-1")
+        assert (output.build.status, [e.text for e in output.events]) == ("built", ["x"])
+        with client.follow_build("b-1") as stream:
+            assert [e.text for e in stream] == ["x"]
+            assert stream.result.steps == 1
+        client.delete_build("b-1")
+    assert asked == ["GET /v1/builds", "GET /v1/builds/b-1/logs", "GET /v1/builds/b-1/logs", "DELETE /v1/builds/b-1"]
+
+
+def test_a_build_sends_a_form_and_returns_the_image() -> None:
+    image = {"id": "sha256:2", "names": ["a"], "size": 1, "createdAt": "2026-11-22T08:21:50Z", "pulledAt": "2026-11-22T08:21:50Z"}
+    image |= {"usedAt": "2026-11-22T08:21:50Z", "architecture": "amd64", "layers": [], "config": {}}
+    step = b'event: progress\ndata: {"step":1,"state":"log","text":"x"}\n\n'
+    failed = b'event: error\ndata: {"status":400,"kind":"invalid","detail":"no file"}\n\n'
+    asked: list[httpx.Request] = []
+    answers = [step + b"event: end\ndata: " + json.dumps(image).encode() + b"\n\n", step + failed, step]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=answers[(len(asked) - 1) % 3])
+
+    def seen(progress: list[hutch.BuildEvent]) -> list[tuple[int, str, str | None]]:
+        return [(e.step, e.state, e.text) for e in progress]
+
+    progress: list[hutch.BuildEvent] = []
+    with Hutch("http://hutch.test", "t", http_client=httpx.Client(transport=httpx.MockTransport(answer))) as client:
+        built = client.build_image("a", dockerfile="FROM scratch", context=iter([b"t", b"ar"]), no_cache=True, on_progress=progress.append)
+        assert (built.id, seen(progress)) == ("sha256:2", [(1, "log", "x")])
+        with pytest.raises(hutch.InvalidError, match="no file"):
+            client.build_image(dockerfile="x")
+        with client.build_image_stream(dockerfile="x") as stream, pytest.raises(hutch.UnavailableError, match="the build with it"):
+            list(stream)
+        asked.pop()
+        with client.build_image_stream(dockerfile="x", detach=True) as stream, pytest.raises(hutch.UnavailableError, match="the build continues"):
+            list(stream)
+
+    async def run() -> None:
+        client = AsyncHutch("http://hutch.test", "t", http_client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
+        async with client, client.build_image_stream("a", context=b"tar") as stream:
+            assert seen([e async for e in stream]) == [(1, "log", "x")]
+            assert stream.result.id == "sha256:2"
+
+    asyncio.run(run())
+    assert [(r.method, r.url.path) for r in asked] == [("POST", "/v1/images/build")] * 4  # a build is not repeated
+    first = asked[0].content
+    boundary = asked[0].headers["Content-Type"].removeprefix("multipart/form-data; boundary=").encode()
+    assert [part.partition(b"\r\n\r\n")[2] for part in first.split(b"--" + boundary)[1:-1]] == [
+        b'{"name": "a", "dockerfile": "FROM scratch", "noCache": true}\r\n',
+        b"tar\r\n",
+    ]
+    assert first.endswith(b"--" + boundary + b"--\r\n")
+    assert b'name="context"' in first and b'name="context"' not in asked[1].content
 
 
 def test_a_resumable_stream_goes_on() -> None:

@@ -27,6 +27,7 @@ classes = {
     "Backup": "BackupInfo",
     "Secret": "SecretInfo",
     "Image": "ImageInfo",
+    "Build": "BuildInfo",
     "Template": "TemplateInfo",
     "Connection": "ConnectionInfo",
     "Port": "ExposedPort",
@@ -41,6 +42,8 @@ classes = {
             "AnswerOutput",
             "AuditVerification",
             "Brokering",
+            "BuildEvent",
+            "BuildOutput",
             "ConnectionLog",
             "Consumption",
             "Destruction",
@@ -104,6 +107,20 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ._wire import json_of, names_of, time_of
+
+
+class _Record:
+    """What dataclass would write for each class: writing it for all of them takes most of the time of an import."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+
 '''
 
 
@@ -175,17 +192,24 @@ def model(name: str, schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     fields = sorted(((n, s) for n, s in schema["properties"].items() if n != "encoding"), key=lambda f: f[0] not in required)
     names = "encoding" in schema["properties"]
-    out = f'\n\n@dataclass\nclass {name}:\n    """{schema.get("description", "The version of a server.").strip()}"""\n\n'
-    made, written = "", ""
+    out = f"\n\n@dataclass(init=False, repr=False, eq=False)\nclass {name}(_Record):\n"
+    out += f'    """{schema.get("description", "The version of a server.").strip()}"""\n\n'
+    made, written, taken, kept = "", "", "", ""
     for wire, s in fields:
         attribute, kind = snake(wire), hint(s)
         out += note(s.get("description"))
         if wire in required:
             out += f"    {attribute}: {kind}\n"
+            taken += f"        {attribute}: {kind},\n"
+            kept += f"        self.{attribute} = {attribute}\n"
             made += f"            {attribute}={read(s, f'v[{wire!r}]' + (' or []' if s.get('type') == 'array' else ''))},\n"
         else:
             start = default(s)
             out += f"    {attribute}: {kind}{' | None' if start == 'None' else ''} = {start}\n"
+            optional, first = ("", "False") if start == "False" else (" | None", "None")
+            taken += f"        {attribute}: {kind}{optional} = {first},\n"
+            made_here = "field" in start and f" if {attribute} is not None else {'[]' if 'list' in start else '{}'}"
+            kept += f"        self.{attribute} = {attribute}{made_here or ''}\n"
             if start != "None":
                 empty = {"list": "[]", "dict": "{}", "bool": "False"}[kind.split("[")[0]]
                 made += f"            {attribute}={read(s, f'v.get({wire!r}) or {empty}')},\n"
@@ -195,6 +219,7 @@ def model(name: str, schema: dict[str, Any]) -> str:
         left_out = "" if wire in required else " or None" if default(s) != "None" else ""
         written += f"                {wire!r}: self.{attribute}{left_out},\n"
     first = "        v = names_of(v)\n" if names else ""
+    out += f"\n    def __init__(\n        self,\n{taken}    ) -> None:\n{kept}"
     out += f"\n    @classmethod\n    def from_json(cls, v: Any) -> {name}:\n{first}        return cls(\n{made}        )\n"
     out += "\n    def to_json(self) -> dict[str, Any]:\n        made: dict[str, Any] = json_of(\n            {\n"
     out += f"{written}            }}\n        )\n        return made\n"

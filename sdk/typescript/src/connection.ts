@@ -47,6 +47,15 @@ export interface Call extends Abortable {
 const redirects = new Set([301, 302, 303, 307, 308])
 const firstPause = 100
 
+function isServerURL(text: string): boolean {
+  if (!/^https?:\/\//i.test(text)) return false // URL reads localhost:7700 as a scheme and a path
+  try {
+    return new URL(text).host !== ""
+  } catch {
+    return false
+  }
+}
+
 /** Calls of one server with one token. It holds no connection of its own. */
 export class Connection {
   readonly url: string
@@ -58,6 +67,9 @@ export class Connection {
       throw new HutchError("invalid", "the option url is an empty text: give the URL of the server, or leave it out to use HUTCH_URL of the environment")
     }
     this.url = (options.url ?? (environment("HUTCH_URL") || "http://127.0.0.1:7700")).replace(/\/+$/, "")
+    if (!isServerURL(this.url)) {
+      throw new HutchError("invalid", `${JSON.stringify(this.url)} is not the URL of a server: give one such as http://127.0.0.1:7700`)
+    }
     this.#token = options.token ?? environment("HUTCH_TOKEN") ?? ""
     const odd = /[^ -~]|^ | $/.exec(this.#token)?.[0] // the token itself is not in the message
     if (odd !== undefined) {

@@ -101,12 +101,14 @@ export class SandboxFiles extends SandboxBase {
 
   /** Makes a folder. With recursive it also makes those above it, and accepts an existing folder. */
   mkdir(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
-    return this.#change("POST", "mkdir", { path, parents: options.recursive }, options)
+    const { signal, recursive: parents, ...query } = options
+    return this.#change("mkdir", { path, parents, ...query }, signal)
   }
 
   /** Removes a file or, with recursive, a folder with its content. */
   deleteFile(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
-    return this.json("DELETE", ["files"], { query: { path, recursive: options.recursive }, signal: options.signal, idempotent: false })
+    const { signal, ...query } = options
+    return this.json("DELETE", ["files"], { query: { path, ...query }, signal, idempotent: false })
   }
 
   /** Gives a file or folder another name. */
@@ -116,21 +118,24 @@ export class SandboxFiles extends SandboxBase {
 
   /** Moves a file or folder. */
   moveFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
-    return this.#change("POST", "move", { from, to, replace: options.replace }, options)
+    const { signal, ...query } = options
+    return this.#change("move", { from, to, ...query }, signal)
   }
 
   /** Copies a file, or a folder with its content. */
   copyFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
-    return this.#change("POST", "copy", { from, to, replace: options.replace }, options)
+    const { signal, ...query } = options
+    return this.#change("copy", { from, to, ...query }, signal)
   }
 
   /** Changes permissions, which are octal, such as "0755". */
   chmod(path: string, mode: string, options: Abortable = {}): Promise<void> {
-    return this.#change("POST", "chmod", { path, mode }, options)
+    const { signal, ...query } = options
+    return this.#change("chmod", { path, mode, ...query }, signal)
   }
 
-  #change(method: string, verb: string, query: Query, options: Abortable): Promise<void> {
-    return this.json(method, ["files", verb], { query, signal: options.signal })
+  #change(verb: string, query: Query, signal: AbortSignal | undefined): Promise<void> {
+    return this.json("POST", ["files", verb], { query, signal })
   }
 
   /** Lists the content of a folder. */
@@ -159,8 +164,8 @@ export class SandboxFiles extends SandboxBase {
 
   /** Replaces text that is in a file exactly once or, with replaceAll, at least once. */
   editFile(path: string, oldText: string, newText: string, options: Abortable & { replaceAll?: boolean } = {}): Promise<Edit> {
-    const json = { path, oldText, newText, ...(options.replaceAll ? { replaceAll: true } : {}) }
-    return this.json("POST", ["files", "edit"], { json, signal: options.signal })
+    const { signal, ...rest } = options
+    return this.json("POST", ["files", "edit"], { json: { path, oldText, newText, ...rest }, signal })
   }
 
   /** Returns the lines that match a regular expression (RE2). */
@@ -173,8 +178,8 @@ export class SandboxFiles extends SandboxBase {
 
   /** Reports changes as they happen. The first event is `ready`: every later change is reported. Leave the loop to stop. */
   async *watch(path: string, options: Abortable & { recursive?: boolean } = {}): AsyncGenerator<FileEvent, void, undefined> {
-    const { signal } = options
-    const call = { query: { path, recursive: options.recursive }, accept: "text/event-stream", signal }
+    const { signal, ...query } = options
+    const call = { query: { path, ...query }, accept: "text/event-stream", signal }
     let opened = false
     const open = () => {
       if (opened) return undefined // changes were missed
@@ -188,13 +193,15 @@ export class SandboxFiles extends SandboxBase {
 
   /** Returns an archive of a folder, as a stream. */
   async readArchive(path: string, options: Abortable & { format?: "tar" | "tar.gz" | "zip" } = {}): Promise<ReadableStream<Uint8Array>> {
-    const response = await this.send("GET", ["files", "archive"], { query: { path, format: options.format }, accept: "*/*", signal: options.signal })
+    const { signal, ...query } = options
+    const response = await this.send("GET", ["files", "archive"], { query: { path, ...query }, accept: "*/*", signal })
     return response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } })
   }
 
   /** Unpacks an archive into a folder. Its entries replace existing files. */
   writeArchive(path: string, archive: Content, options: Abortable & { format?: "tar" | "tar.gz" | "zip" } = {}): Promise<void> {
-    return this.json("PUT", ["files", "archive"], { query: { path, format: options.format ?? "tar" }, content: archive, signal: options.signal })
+    const { signal, format = "tar", ...query } = options
+    return this.json("PUT", ["files", "archive"], { query: { path, format, ...query }, content: archive, signal })
   }
 
   /** Clones a repository. Credentials are in memory only. */

@@ -2,7 +2,7 @@ import type { Connection } from "./connection.js"
 import { readEvents, readLines } from "./events.js"
 import { HutchError, problemError } from "./error.js"
 import { follow } from "./output.js"
-import type { Abortable, AuditRecord, AuditVerification, BuildEvent, BuildRequest, Examination, ImageRecord, Node, NodeList, Owned, PoolState, Pruned, PullRequest, RemovedNode, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
+import type { Abortable, AuditRecord, AuditVerification, BuildEvent, BuildOutput, BuildRecord, BuildRequest, Examination, ImageRecord, Node, NodeList, Owned, PoolState, Pruned, PullRequest, RemovedNode, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
 
 /** Which records of the audit log are read. */
 export interface AuditOptions extends Abortable {
@@ -165,15 +165,31 @@ export class Operations {
     const form = new FormData()
     form.set("request", JSON.stringify(request))
     if (context) form.set("context", context)
-    const { body } = await this.connection.send("POST", "/v1/images/build", { form, signal, accept: "text/event-stream" })
-    if (body) {
-      for await (const e of readEvents(body)) {
-        if (e.event === "end") return JSON.parse(e.data) as ImageRecord
-        if (e.event === "error") throw problemError(JSON.parse(e.data), 500)
-        if (e.event === "progress") await onProgress?.(JSON.parse(e.data) as BuildEvent)
-      }
-    }
-    throw new HutchError("unavailable", "the build has no end: the connection was lost, and the build with it; start it again")
+    const response = await this.connection.send("POST", "/v1/images/build", { form, signal, accept: "text/event-stream" })
+    return buildEnd<ImageRecord>(response, onProgress, request.detach
+      ? "the connection was lost: if all of the context had arrived, the build continues; listBuilds has its record, and followBuild its output"
+      : "the build has no end: the connection was lost, and the build with it; start it again")
+  }
+
+  /** The caller's builds that run, and the newest that have ended, oldest first. */
+  listBuilds(options: Abortable = {}): Promise<BuildRecord[]> {
+    return this.connection.json("GET", "/v1/builds", { signal: options.signal, idempotent: true })
+  }
+
+  /** The record of a build and its output so far; of long output, the beginning and the end. */
+  readBuild(build: string, options: Abortable = {}): Promise<BuildOutput> {
+    return this.connection.json("GET", `/v1/builds/${part(build)}/logs`, { signal: options.signal, idempotent: true })
+  }
+
+  /** Passes the output of a build to `onProgress` until the build has ended, and returns its record. */
+  async followBuild(build: string, options: Abortable & { onProgress?: (event: BuildEvent) => unknown } = {}): Promise<BuildRecord> {
+    const response = await this.connection.send("GET", `/v1/builds/${part(build)}/logs`, { signal: options.signal, accept: "text/event-stream" })
+    return buildEnd<BuildRecord>(response, options.onProgress, "the output of the build has no end: the connection was lost; follow it again")
+  }
+
+  /** Ends a build that runs, and keeps its record; removes the record of a build that has ended. */
+  deleteBuild(build: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/builds/${part(build)}`, { signal: options.signal })
   }
 
   /** Gives an image another name. */
@@ -196,4 +212,16 @@ export class Operations {
 export function part(name: string): string {
   if (name === "" || name === "." || name === "..") throw new HutchError("invalid", `${JSON.stringify(name)} cannot be a name: give the one that the list has`)
   return encodeURIComponent(name).replaceAll("%3A", ":")
+}
+
+/** Passes the events of a build to `onProgress`, and returns what is in the last one. `lost` is the error of a stream that has no end. */
+async function buildEnd<Result>(response: Response, onProgress: ((event: BuildEvent) => unknown) | undefined, lost: string): Promise<Result> {
+  if (response.body) {
+    for await (const e of readEvents(response.body)) {
+      if (e.event === "end") return JSON.parse(e.data) as Result
+      if (e.event === "error") throw problemError(JSON.parse(e.data), 500)
+      if (e.event === "progress") await onProgress?.(JSON.parse(e.data) as BuildEvent)
+    }
+  }
+  throw new HutchError("unavailable", lost)
 }

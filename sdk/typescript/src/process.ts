@@ -67,7 +67,8 @@ export class ProcessHandle {
 
   /** Writes to the standard input, or the terminal. The process needs openStdin or a terminal. */
   write(content: Content, options: Abortable & { end?: boolean } = {}): Promise<void> {
-    return this.#sandbox.json("POST", ["processes", this.id, "input"], { content, query: { end: options.end }, signal: options.signal })
+    const { signal, ...query } = options
+    return this.#sandbox.json("POST", ["processes", this.id, "input"], { content, query, signal })
   }
 
   /** Ends the standard input. */

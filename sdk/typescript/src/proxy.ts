@@ -1,4 +1,4 @@
-/** Where previews of the Hutch server are. */
+/** The Hutch server whose previews the proxy serves. */
 export interface ProxyOptions {
   /** The URL of the server. */
   url: string

@@ -3,6 +3,7 @@ import { CodeContext, collectRun, type Execution, type RunEvent, type RunOptions
 import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64, without } from "./encoding.js"
 import { HutchError } from "./error.js"
 import { SandboxFiles } from "./files.js"
+import { checkOptions } from "./options.js"
 import { type CommandResult, decodeResult, type ExecEvent, follow, streamExec } from "./output.js"
 import { Process, ProcessHandle } from "./process.js"
 import { CodeRun } from "./run.js"
@@ -230,15 +231,16 @@ export class Sandbox extends SandboxFiles {
 
   /** Opens a terminal: a new shell, or that of a process that has one. */
   async terminal(options: TerminalOptions = {}): Promise<Terminal> {
-    let id = options.processId
+    const { processId, command = "bash", columns = 80, rows = 24, cwd, env, signal, cursor, window, catchUp, ...unknown } = options
+    checkOptions("terminal", unknown, []) // a browser does not say why the server refuses a WebSocket
+    let id = processId
     if (id === undefined) {
-      const { command = "bash", columns = 80, rows = 24, cwd, env, signal } = options
       const started = await this.startProcess(command, {
         terminal: { columns, rows }, signal, ...(cwd === undefined ? {} : { cwd }), ...(env === undefined ? {} : { env }),
       })
       id = started.id
     }
-    return Terminal.connect(this, id, options)
+    return Terminal.connect(this, id, { signal, cursor, window, catchUp })
   }
 
   /** A handle on its screen, mouse, keyboard and clipboard, without a call: the screen starts with the first use that changes something. */
@@ -337,8 +339,8 @@ export class Sandbox extends SandboxFiles {
 
   /** What the sandbox used since it was created, or in a part of that time. It wakes nothing. step is the shortest time between two samples. */
   statsHistory(options: Abortable & StatsFilter = {}): Promise<StatsHistory> {
-    const { signal, since, until, step } = options
-    return this.json("GET", ["stats"], { query: { since: since?.toISOString(), until: until?.toISOString(), step: step === undefined ? undefined : inSeconds(step) }, signal })
+    const { signal, since, until, step, ...query } = options
+    return this.json("GET", ["stats"], { query: { ...query, since: since?.toISOString(), until: until?.toISOString(), step: step === undefined ? undefined : inSeconds(step) }, signal })
   }
 
   /**
@@ -395,9 +397,13 @@ export class Sandbox extends SandboxFiles {
 
   /** Makes copies of the sandbox in its present state, all or none. */
   async fork(options: Abortable & { count?: number; env?: Env } = {}): Promise<Sandbox[]> {
-    const variables = mergeEnv(options.env)
-    const json = { count: options.count ?? 1, ...(variables ? { env: variables } : {}) }
-    const copies = await this.json<SandboxRecord[]>("POST", ["fork"], { json, signal: options.signal })
+    if (typeof options !== "object") { // JavaScript would ignore a number, and make one copy
+      throw new HutchError("invalid", `the options of fork cannot be a ${typeof options}: write fork({ count: 2 })`)
+    }
+    const { signal, count = 1, env, ...rest } = options
+    const variables = mergeEnv(env)
+    const json = { count, ...(variables ? { env: variables } : {}), ...rest }
+    const copies = await this.json<SandboxRecord[]>("POST", ["fork"], { json, signal })
     return copies.map((c) => new Sandbox(this.connection, c.sandboxId))
   }
 
@@ -446,7 +452,8 @@ export class Sandbox extends SandboxFiles {
    */
   async destroy(options: Abortable & { force?: boolean } = {}): Promise<Destruction> {
     this.forget()
-    return this.connection.json("DELETE", this.path(), { query: { force: options.force ?? true }, signal: options.signal })
+    const { signal, force = true, ...query } = options
+    return this.connection.json("DELETE", this.path(), { query: { force, ...query }, signal })
   }
 
   /** Destroys the sandbox at the end of its block: `await using box = ...`. */

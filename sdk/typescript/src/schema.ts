@@ -2349,6 +2349,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/snapshots/{snapshot}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example python-warm
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make an image of the files of a snapshot or template.
+         * @description The files become one layer over the image that the snapshot's sandbox began with, whose settings the new image keeps. No sandbox starts. A snapshot does not record which files of the image were deleted: they are in the new image again. A snapshot of the image host is refused with 422.
+         */
+        post: operations["commitSnapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots/{snapshot}/diff": {
         parameters: {
             query?: never;
@@ -2440,8 +2466,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make an image of the files that were written in the sandbox.
-         * @description The files become one layer over the image that the sandbox began with, whose settings the new image keeps. A sandbox that sleeps wakes. Files of the image that were deleted are in the new one again. A sandbox of the image host is refused with 422.
+         * Make an image of the changes in the sandbox.
+         * @description The written files become one layer over the image that the sandbox began with, whose settings the new image keeps. Files of the image that were deleted are not in the new one. A sandbox that sleeps wakes. A sandbox of the image host is refused with 422.
          */
         post: operations["commitImage"];
         delete?: never;
@@ -2686,6 +2712,78 @@ export interface paths {
          * @description The body has two parts, in this order: request, which is JSON, and context, a tar archive of the files that the Dockerfile copies; plain, or compressed with gzip or zstd. Each RUN is a command in a sandbox of the caller. With Accept text/event-stream the events are progress, with a BuildEvent each, and last end, with the image.
          */
         post: operations["buildImage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/builds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List builds of images.
+         * @description The caller's builds that run, and the newest 20 that have ended, oldest first. They are in the memory of the server, so a restart forgets them; in a fleet they are those of the node that answers.
+         */
+        get: operations["listBuilds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/builds/{build}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The build.
+                 * @example b-k3f9q2mzx7ap
+                 */
+                build: components["parameters"]["build"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a build, or remove its record.
+         * @description A build that runs is ended, and its record is kept; the record of a build that has ended is removed.
+         */
+        delete: operations["deleteBuild"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/builds/{build}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The build.
+                 * @example b-k3f9q2mzx7ap
+                 */
+                build: components["parameters"]["build"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read the output of a build.
+         * @description The first 64 KiB and the last 192 KiB of it, without secrets of the build. With Accept text/event-stream the events are progress, with a BuildEvent each, until the build has ended, and last end, with its record.
+         */
+        get: operations["readBuildLogs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3277,7 +3375,7 @@ export interface components {
         ForkRequest: {
             /** @description 1 to 100; left out or 0, it is 1. */
             count?: number;
-            /** @description Set for what is started in the copies, over what the sandbox has. */
+            /** @description Environment variables of programs that are started in the copies; they replace those of the sandbox with the same names. */
             env?: {
                 [key: string]: string;
             };
@@ -3375,6 +3473,14 @@ export interface components {
             /** @description Hard lifetime in seconds, whose end destroys; default none. */
             timeout?: number;
             labels?: {
+                [key: string]: string;
+            };
+            /** @description Labels that the node of the sandbox must have, in a fleet; at most 16. It is 400 if no node has them. */
+            nodeSelector?: {
+                [key: string]: string;
+            };
+            /** @description Taints that the node of the sandbox can have, in a fleet; at most 16. A node with other taints does not get the sandbox. */
+            tolerations?: {
                 [key: string]: string;
             };
         };
@@ -3688,6 +3794,8 @@ export interface components {
             limits: components["schemas"]["TokenLimits"];
             /** @description The most that its sandboxes may reach; without it, the server's default. */
             network?: components["schemas"]["Network"];
+            /** @description The registries that its images come from and go to, among those of the server; without it, all of these. */
+            registries?: string[];
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */
@@ -3863,7 +3971,7 @@ export interface components {
             duration: number;
             /** @enum {string} */
             kind: "life" | "command" | "code" | "file" | "git" | "network" | "port" | "snapshot" | "share" | "question";
-            /** @description The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, and Allowed, Denied and Skipped of the network. */
+            /** @description The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, ProcessEnded (whose time is that of the end), and Allowed, Denied and Skipped of the network. */
             event: string;
             /** @description A path, the head of a command or of code, an address, or why it happened. */
             target?: string;
@@ -4153,6 +4261,8 @@ export interface components {
             snapshot?: string;
             /** @description The sandbox that it is a copy of, by a snapshot or a fork. It can be gone. */
             parent?: string;
+            /** @description It began with only the files of that sandbox, without its memory: filesOnly was set, or the runtime saves no memory. */
+            filesOnly?: boolean;
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */
@@ -4176,6 +4286,14 @@ export interface components {
             network: components["schemas"]["Network"];
             volumes?: components["schemas"]["VolumeMount"][];
             labels?: {
+                [key: string]: string;
+            };
+            /** @description Labels that its node must have. */
+            nodeSelector?: {
+                [key: string]: string;
+            };
+            /** @description Taints that its node can have. */
+            tolerations?: {
                 [key: string]: string;
             };
             processes: components["schemas"]["Process"][];
@@ -4266,6 +4384,34 @@ export interface components {
             runtime?: string;
             /** @description Seconds of the whole build; default 3600. */
             timeout?: number;
+            /** @description The build continues when the connection ends, once all of the context has arrived. */
+            detach?: boolean;
+        };
+        /** @description A build that runs, or has ended. */
+        Build: {
+            buildId: string;
+            /** @description Name of the image, as in the request. */
+            name?: string;
+            owner?: string;
+            /** @description running (also while it waits for an earlier build), built, failed or cancelled. */
+            status: string;
+            /** Format: date-time */
+            startedAt: string;
+            /** Format: date-time */
+            endedAt?: string;
+            /** @description How many steps have begun. */
+            steps: number;
+            /** @description Name of the newest step. */
+            step?: string;
+            /** @description Id of the built image. */
+            image?: string;
+            /** @description Why it failed. */
+            error?: string;
+        };
+        /** @description The output of a build. */
+        BuildOutput: {
+            build: components["schemas"]["Build"];
+            events: components["schemas"]["BuildEvent"][];
         };
         /** @description Something that happens in a build. */
         BuildEvent: {
@@ -4273,12 +4419,14 @@ export interface components {
             step: number;
             /** @description Name of the step, in the event started. */
             name?: string;
-            /** @description started, log, cached, done, failed or warning. */
+            /** @description queued (the first event), started, log, cached, done, failed or warning. */
             state: string;
             /** @description Output of the command, or why it failed. */
             text?: string;
             /** @description Seconds since the step started. */
             seconds?: number;
+            /** @description Id of the build, in the event queued. */
+            build?: string;
         };
         /** @description Says which images go. */
         PruneRequest: {
@@ -4434,7 +4582,12 @@ export interface components {
             state: "ready" | "cordoned" | "draining";
             /** @description Its lease has not run out. */
             alive: boolean;
+            /** @description For the nodeSelector of sandboxes. */
             labels?: {
+                [key: string]: string;
+            };
+            /** @description Only sandboxes that tolerate all of these are placed there. */
+            taints?: {
                 [key: string]: string;
             };
             /**
@@ -4460,6 +4613,8 @@ export interface components {
             held: number;
             /** @description Sandboxes that cannot leave the node, which is draining. */
             stuck: number;
+            /** @description Snapshots and templates on the node. An old copy of one that another node has does not count. */
+            snapshots: number;
             /** @description First the sandboxes that cannot leave, then the oldest; at most 1000. Only in the answer about one node. */
             sandboxes?: components["schemas"]["NodeSandbox"][];
         };
@@ -4930,6 +5085,8 @@ export interface components {
             limits: components["schemas"]["TokenLimits"];
             /** @description The most that its sandboxes may reach; without it, the server's default. */
             network?: components["schemas"]["Network"];
+            /** @description The registries that its images come from and go to, among those of the server; without it, all of these. */
+            registries?: string[];
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */
@@ -4960,6 +5117,8 @@ export interface components {
             limits?: components["schemas"]["TokenLimits"];
             /** @description The most that sandboxes of the token can reach, whatever their own rules allow, apart from links; not with the scope admin. Default: what the server allows those without that scope. */
             network?: components["schemas"]["Network"];
+            /** @description The registries that the token can pull images from and push them to, among those of the server, such as ghcr.io, *.example.com or registry.example.com:5000; not with the scope admin. Default: all of the server's. */
+            registries?: string[];
             /** @description Seconds until it expires; 0 is never. */
             lifetime?: number;
         };
@@ -5042,6 +5201,11 @@ export interface components {
          * @example user-42
          */
         id: string;
+        /**
+         * @description The build.
+         * @example b-k3f9q2mzx7ap
+         */
+        build: string;
         /**
          * @description The backup.
          * @example bk-k3f9q2mzx7ap
@@ -9389,7 +9553,8 @@ export interface operations {
                      *             "sandboxes": 12
                      *           },
                      *           "held": 14,
-                     *           "stuck": 0
+                     *           "stuck": 0,
+                     *           "snapshots": 3
                      *         }
                      *       ]
                      *     }
@@ -9444,6 +9609,7 @@ export interface operations {
                      *       },
                      *       "held": 1,
                      *       "stuck": 1,
+                     *       "snapshots": 3,
                      *       "sandboxes": [
                      *         {
                      *           "sandboxId": "user-42",
@@ -9542,7 +9708,8 @@ export interface operations {
                      *         "sandboxes": 12
                      *       },
                      *       "held": 12,
-                     *       "stuck": 0
+                     *       "stuck": 0,
+                     *       "snapshots": 3
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -9594,7 +9761,8 @@ export interface operations {
                      *         "sandboxes": 12
                      *       },
                      *       "held": 12,
-                     *       "stuck": 0
+                     *       "stuck": 0,
+                     *       "snapshots": 3
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -9646,7 +9814,8 @@ export interface operations {
                      *         "sandboxes": 12
                      *       },
                      *       "held": 12,
-                     *       "stuck": 0
+                     *       "stuck": 0,
+                     *       "snapshots": 3
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -10595,6 +10764,68 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    commitSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id or the name of a snapshot, or the NAME:TAG of a template.
+                 * @example python-warm
+                 */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "my-python:1"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CommitRequest"];
+            };
+        };
+        responses: {
+            /** @description The image. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "sha256:9f8d1c1a5fd0a1e5dbd5b2ffeb3ce9f4c24c3f8b1f6ff4e2d6fbc0a1a6d2b6f7",
+                     *       "names": [
+                     *         "docker.io/library/my-python:1"
+                     *       ],
+                     *       "size": 48240640,
+                     *       "createdAt": "2026-11-22T08:24:02.118Z",
+                     *       "pulledAt": "2026-11-22T08:24:02.132Z",
+                     *       "usedAt": "2026-11-22T08:24:02.132Z",
+                     *       "architecture": "amd64",
+                     *       "layers": [
+                     *         "sha256:e4fff0779e6ddd22366469f08626c3ab1884b5cbe1719b26da238c95f247b305",
+                     *         "sha256:1d6bb0a36a2ae8e3b5ab92d8f0f0b2ab56cd5b1b0bb1a9c7dd6be1f36ff0a4d2"
+                     *       ],
+                     *       "config": {
+                     *         "env": [
+                     *           "PATH=/usr/local/bin:/usr/bin:/bin",
+                     *           "PYTHON_VERSION=3.12.7"
+                     *         ],
+                     *         "command": [
+                     *           "python3"
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Image"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -11562,6 +11793,111 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Image"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listBuilds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The records. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "buildId": "b-k3f9q2mzx7ap",
+                     *         "name": "my-app",
+                     *         "status": "running",
+                     *         "startedAt": "2026-11-22T08:21:50Z",
+                     *         "steps": 2,
+                     *         "step": "[2/4] RUN make"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Build"][];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteBuild: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The build.
+                 * @example b-k3f9q2mzx7ap
+                 */
+                build: components["parameters"]["build"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It has ended, or its record is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    readBuildLogs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The build.
+                 * @example b-k3f9q2mzx7ap
+                 */
+                build: components["parameters"]["build"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The record, and the output so far. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "build": {
+                     *         "buildId": "b-k3f9q2mzx7ap",
+                     *         "name": "my-app",
+                     *         "status": "running",
+                     *         "startedAt": "2026-11-22T08:21:50Z",
+                     *         "steps": 1,
+                     *         "step": "[1/4] FROM python:3.12-slim"
+                     *       },
+                     *       "events": [
+                     *         {
+                     *           "step": 1,
+                     *           "state": "started",
+                     *           "name": "[1/4] FROM python:3.12-slim"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BuildOutput"];
                     "text/event-stream": string;
                 };
             };

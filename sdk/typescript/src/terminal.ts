@@ -70,7 +70,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   }
 
   /** @internal */
-  static async connect(sandbox: SandboxBase, processId: string, options: TerminalOptions): Promise<Terminal> {
+  static async connect(sandbox: SandboxBase, processId: string, options: Pick<TerminalOptions, "signal" | "cursor" | "window" | "catchUp">): Promise<Terminal> {
     const { signal, cursor = 0, window, catchUp = false } = options
     const ws = sandbox.connection.socket(sandbox.path("processes", processId, "terminal"), { cursor, ...(window === undefined ? {} : { window }), ...(catchUp ? { catchUp } : {}) })
     const exit = deferred<ProcessRecord>()

@@ -41,6 +41,24 @@ function events(text, { n = 7, broken = false } = {}) {
   }
 }
 
+test("options that a method does not have are sent, so that the server refuses them", async () => {
+  const wrong = { recursve: true }
+  const { hutch, requests } = script(json({}))
+  const box = hutch.sandbox("box")
+  const calls = {
+    mkdir: () => box.mkdir("/a", wrong), deleteFile: () => box.deleteFile("/a", wrong), moveFile: () => box.moveFile("/a", "/b", wrong), copyFile: () => box.copyFile("/a", "/b", wrong),
+    chmod: () => box.chmod("/a", "0755", wrong), editFile: () => box.editFile("/a", "x", "y", wrong), readArchive: () => box.readArchive("/a", wrong),
+    writeArchive: () => box.writeArchive("/a", new Uint8Array(), wrong), statsHistory: () => box.statsHistory(wrong), write: () => box.process("p").write("x", wrong),
+    destroy: () => box.destroy(wrong),
+  }
+  for (const [name, call] of Object.entries(calls)) {
+    requests.length = 0
+    await call()
+    assert.ok(requests.some((r) => `${r.path} ${r.body}`.includes("recursve")), name)
+  }
+  await assert.rejects(box.terminal({ colums: 100 }), (e) => e instanceof HutchError && e.message.includes("colums"))
+})
+
 test("an error has the kind, the message and the next step", async () => {
   const { hutch } = script(problem("not_found", 404, "there is no sandbox \"s\": list the sandboxes or create it", { data: { sandboxId: "s" } }))
   const err = await hutch.sandbox("s").info().catch((e) => e)
@@ -302,6 +320,18 @@ test("the audit log is read line by line, and a pull reports its layers", async 
   assert.equal((await pull.hutch.pullImage("alpine", { pull: "missing", onProgress: (t) => layers.push(t) })).id, "sha256:2")
   assert.deepEqual([layers, JSON.parse(pull.requests[0].body)], [[layer], { image: "alpine", pull: "missing" }])
   await assert.rejects(script(events(event("error", { status: 404, kind: "not_found", detail: "no image" }))).hutch.pullImage("x", { onProgress: () => {} }), { code: "not_found" })
+})
+
+test("builds are listed, read, followed to their end and deleted", async () => {
+  const record = { buildId: "b-1", status: "built", startedAt: "2026-11-22T08:21:50Z", steps: 1 }, step = { step: 1, state: "log", text: "x" }
+  const one = script(json([record]), json({ build: record, events: [step] }), events(event("progress", step) + event("end", record)), json({}))
+  assert.deepEqual(await one.hutch.listBuilds(), [record])
+  assert.deepEqual((await one.hutch.readBuild("b-1")).events, [step])
+  const steps = []
+  assert.deepEqual([await one.hutch.followBuild("b-1", { onProgress: (e) => steps.push(e) }), steps], [record, [step]])
+  await one.hutch.deleteBuild("b-1")
+  assert.deepEqual(one.requests.map(({ method, path }) => `${method} ${path}`), ["GET /v1/builds", "GET /v1/builds/b-1/logs", "GET /v1/builds/b-1/logs", "DELETE /v1/builds/b-1"])
+  await assert.rejects(script(events(event("progress", step))).hutch.followBuild("b-1"), { code: "unavailable" })
 })
 
 test("a build sends its request and its files, reports its steps, and is not repeated", async () => {
@@ -682,4 +712,17 @@ test("a time that is not finite is refused", async () => {
     await assert.rejects(hutch.create({ sleepAfter }), (err) => HutchError.is(err, "invalid") && /give a finite number of seconds/.test(err.message))
     assert.equal(requests.length, 0)
   }
+})
+
+test("a URL that names no server is refused before the first call", () => {
+  for (const url of ["localhost:7700", "127.0.0.1:7700", "hutch.example.com", "ftp://hutch.example.com", "http://", "http://a b"]) {
+    assert.throws(() => new Hutch({ url }), (err) => HutchError.is(err, "invalid") && err.message.includes("is not the URL of a server"), url)
+  }
+  for (const url of ["http://127.0.0.1:7700/", "HTTPS://hutch.example.com", "http://[::1]:7700", "https://example.com/hutch"]) new Hutch({ url })
+})
+
+test("a number of copies in place of the options of fork is refused", async () => {
+  const { hutch, requests } = script(json([]))
+  await assert.rejects(hutch.sandbox("s").fork(2), (err) => HutchError.is(err, "invalid") && err.message.includes("fork({ count: 2 })"))
+  assert.equal(requests.length, 0)
 })

@@ -93,6 +93,13 @@ class InternalError(HutchError):
     """A fault of the server, whose log has the cause."""
 
 
+def _denied(rules: list[str]) -> str:
+    """Names what the network denied: a program reports only that it cannot reach a name or an address."""
+    if not rules:
+        return ""
+    return f" (the sandbox's network denied {', '.join(rules)}: sandbox.allow({', '.join(map(repr, rules))}) allows it)"
+
+
 class CommandError(HutchError):
     """A command with ``check=True`` that did not succeed. ``result`` has its output."""
 
@@ -103,7 +110,7 @@ class CommandError(HutchError):
         how = "ran out of time" if result.timed_out else f"ended with exit code {result.exit_code}"
         last = (result.stderr or result.stdout).strip().splitlines()[-1:]
         words = f": {last[0][:200]}" if last else ""
-        super().__init__(f"the command {how}{words}", result=result)
+        super().__init__(f"the command {how}{words}{_denied(result.denied)}", result=result)
 
 
 class CodeExecutionError(HutchError):
@@ -113,7 +120,8 @@ class CodeExecutionError(HutchError):
 
     def __init__(self, run: RunResult) -> None:
         e = run.error
-        super().__init__(f"{e.name}: {e.message}" if e else f"the code ended with exit code {run.exit_code}")
+        what = f"{e.name}: {e.message}" if e else f"the code ended with exit code {run.exit_code}"
+        super().__init__(what + _denied(run.denied))
         self.run = run
 
 

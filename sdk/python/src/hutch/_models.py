@@ -9,8 +9,22 @@ from typing import Any, Literal
 from ._wire import json_of, names_of, time_of
 
 
-@dataclass
-class AgentEvent:
+class _Record:
+    """What dataclass would write for each class: writing it for all of them takes most of the time of an import."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+
+
+
+@dataclass(init=False, repr=False, eq=False)
+class AgentEvent(_Record):
     """One thing that a coding agent does, whichever agent it is."""
 
     #: began: text is the model. said: text is what the agent says. called: it uses tool, and text is what for. got: text is what the tool gave. log: text is a line that the agent prints beside its stream. ended: text is its last words.
@@ -25,6 +39,24 @@ class AgentEvent:
     usage: AgentUsage | None = None
     #: Which of several tries, from 1.
     try_: int | None = None
+
+    def __init__(
+        self,
+        type: Literal["began", "said", "called", "got", "log", "ended"],
+        text: str | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        continues: bool = False,
+        usage: AgentUsage | None = None,
+        try_: int | None = None,
+    ) -> None:
+        self.type = type
+        self.text = text
+        self.tool = tool
+        self.failed = failed
+        self.continues = continues
+        self.usage = usage
+        self.try_ = try_
 
     @classmethod
     def from_json(cls, v: Any) -> AgentEvent:
@@ -53,8 +85,8 @@ class AgentEvent:
         return made
 
 
-@dataclass
-class AgentUsage:
+@dataclass(init=False, repr=False, eq=False)
+class AgentUsage(_Record):
     """What a coding agent says it has used; 0 for what it does not say."""
 
     turns: int
@@ -63,6 +95,18 @@ class AgentUsage:
     output_tokens: int
     #: Cost in US dollars.
     cost: float
+
+    def __init__(
+        self,
+        turns: int,
+        input_tokens: int,
+        output_tokens: int,
+        cost: float,
+    ) -> None:
+        self.turns = turns
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.cost = cost
 
     @classmethod
     def from_json(cls, v: Any) -> AgentUsage:
@@ -85,12 +129,20 @@ class AgentUsage:
         return made
 
 
-@dataclass
-class AnswerOutput:
+@dataclass(init=False, repr=False, eq=False)
+class AnswerOutput(_Record):
     """A piece of what the program of a question prints."""
 
     stream: Literal["stdout", "stderr"]
     text: str
+
+    def __init__(
+        self,
+        stream: Literal["stdout", "stderr"],
+        text: str,
+    ) -> None:
+        self.stream = stream
+        self.text = text
 
     @classmethod
     def from_json(cls, v: Any) -> AnswerOutput:
@@ -109,14 +161,24 @@ class AnswerOutput:
         return made
 
 
-@dataclass
-class AuditFinding:
+@dataclass(init=False, repr=False, eq=False)
+class AuditFinding(_Record):
     """A place where the audit log is not as it was written."""
 
     file: str
     #: In the file, from 1; 0 for the log as a whole.
     line: int
     what: str
+
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        what: str,
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.what = what
 
     @classmethod
     def from_json(cls, v: Any) -> AuditFinding:
@@ -137,8 +199,8 @@ class AuditFinding:
         return made
 
 
-@dataclass
-class AuditVerification:
+@dataclass(init=False, repr=False, eq=False)
+class AuditVerification(_Record):
     """Whether the audit log is as it was written."""
 
     #: No line was changed, taken out, put in or moved.
@@ -153,6 +215,24 @@ class AuditVerification:
     notes: list[str]
     #: At most 100.
     findings: list[AuditFinding]
+
+    def __init__(
+        self,
+        ok: bool,
+        lines: int,
+        first: int,
+        last: int,
+        head: str,
+        notes: list[str],
+        findings: list[AuditFinding],
+    ) -> None:
+        self.ok = ok
+        self.lines = lines
+        self.first = first
+        self.last = last
+        self.head = head
+        self.notes = notes
+        self.findings = findings
 
     @classmethod
     def from_json(cls, v: Any) -> AuditVerification:
@@ -181,8 +261,8 @@ class AuditVerification:
         return made
 
 
-@dataclass
-class BackupInfo:
+@dataclass(init=False, repr=False, eq=False)
+class BackupInfo(_Record):
     """A copy of a folder."""
 
     id: str
@@ -194,6 +274,24 @@ class BackupInfo:
     created_at: datetime
     name: str | None = None
     expires_at: datetime | None = None
+
+    def __init__(
+        self,
+        id: str,
+        sandbox_id: str,
+        dir: str,
+        size: int,
+        created_at: datetime,
+        name: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> None:
+        self.id = id
+        self.sandbox_id = sandbox_id
+        self.dir = dir
+        self.size = size
+        self.created_at = created_at
+        self.name = name
+        self.expires_at = expires_at
 
     @classmethod
     def from_json(cls, v: Any) -> BackupInfo:
@@ -222,8 +320,8 @@ class BackupInfo:
         return made
 
 
-@dataclass
-class Brokering:
+@dataclass(init=False, repr=False, eq=False)
+class Brokering(_Record):
     """How a secret is kept out of sandboxes: programs get a placeholder, and the server adds the value to what they send to certain hosts."""
 
     #: Names of hosts, with the port unless it is 443: 1 to 16. For ANTHROPIC_API_KEY the default is api.anthropic.com.
@@ -232,6 +330,16 @@ class Brokering:
     as_: str | None = None
     #: What the header is set to, with {} where the value stands. Default {}.
     format: str | None = None
+
+    def __init__(
+        self,
+        hosts: list[str] | None = None,
+        as_: str | None = None,
+        format: str | None = None,
+    ) -> None:
+        self.hosts = hosts if hosts is not None else []
+        self.as_ = as_
+        self.format = format
 
     @classmethod
     def from_json(cls, v: Any) -> Brokering:
@@ -252,8 +360,176 @@ class Brokering:
         return made
 
 
-@dataclass
-class ConnectionInfo:
+@dataclass(init=False, repr=False, eq=False)
+class BuildEvent(_Record):
+    """Something that happens in a build."""
+
+    #: From 1; 0 for what is about the Dockerfile.
+    step: int
+    #: queued (the first event), started, log, cached, done, failed or warning.
+    state: str
+    #: Name of the step, in the event started.
+    name: str | None = None
+    #: Output of the command, or why it failed.
+    text: str | None = None
+    #: Seconds since the step started.
+    seconds: float | None = None
+    #: Id of the build, in the event queued.
+    build: str | None = None
+
+    def __init__(
+        self,
+        step: int,
+        state: str,
+        name: str | None = None,
+        text: str | None = None,
+        seconds: float | None = None,
+        build: str | None = None,
+    ) -> None:
+        self.step = step
+        self.state = state
+        self.name = name
+        self.text = text
+        self.seconds = seconds
+        self.build = build
+
+    @classmethod
+    def from_json(cls, v: Any) -> BuildEvent:
+        return cls(
+            step=v['step'],
+            state=v['state'],
+            name=v.get('name'),
+            text=v.get('text'),
+            seconds=v.get('seconds'),
+            build=v.get('build'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'step': self.step,
+                'state': self.state,
+                'name': self.name,
+                'text': self.text,
+                'seconds': self.seconds,
+                'build': self.build,
+            }
+        )
+        return made
+
+
+@dataclass(init=False, repr=False, eq=False)
+class BuildInfo(_Record):
+    """A build that runs, or has ended."""
+
+    build_id: str
+    #: running (also while it waits for an earlier build), built, failed or cancelled.
+    status: str
+    started_at: datetime
+    #: How many steps have begun.
+    steps: int
+    #: Name of the image, as in the request.
+    name: str | None = None
+    owner: str | None = None
+    ended_at: datetime | None = None
+    #: Name of the newest step.
+    step: str | None = None
+    #: Id of the built image.
+    image: str | None = None
+    #: Why it failed.
+    error: str | None = None
+
+    def __init__(
+        self,
+        build_id: str,
+        status: str,
+        started_at: datetime,
+        steps: int,
+        name: str | None = None,
+        owner: str | None = None,
+        ended_at: datetime | None = None,
+        step: str | None = None,
+        image: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        self.build_id = build_id
+        self.status = status
+        self.started_at = started_at
+        self.steps = steps
+        self.name = name
+        self.owner = owner
+        self.ended_at = ended_at
+        self.step = step
+        self.image = image
+        self.error = error
+
+    @classmethod
+    def from_json(cls, v: Any) -> BuildInfo:
+        return cls(
+            build_id=v['buildId'],
+            status=v['status'],
+            started_at=time_of(v['startedAt']),
+            steps=v['steps'],
+            name=v.get('name'),
+            owner=v.get('owner'),
+            ended_at=time_of(v['endedAt']) if v.get('endedAt') is not None else None,
+            step=v.get('step'),
+            image=v.get('image'),
+            error=v.get('error'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'buildId': self.build_id,
+                'status': self.status,
+                'startedAt': self.started_at,
+                'steps': self.steps,
+                'name': self.name,
+                'owner': self.owner,
+                'endedAt': self.ended_at,
+                'step': self.step,
+                'image': self.image,
+                'error': self.error,
+            }
+        )
+        return made
+
+
+@dataclass(init=False, repr=False, eq=False)
+class BuildOutput(_Record):
+    """The output of a build."""
+
+    build: BuildInfo
+    events: list[BuildEvent]
+
+    def __init__(
+        self,
+        build: BuildInfo,
+        events: list[BuildEvent],
+    ) -> None:
+        self.build = build
+        self.events = events
+
+    @classmethod
+    def from_json(cls, v: Any) -> BuildOutput:
+        return cls(
+            build=BuildInfo.from_json(v['build']),
+            events=[BuildEvent.from_json(x) for x in v['events'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'build': self.build,
+                'events': self.events,
+            }
+        )
+        return made
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ConnectionInfo(_Record):
     """An attempt to connect or to ask for a name, or a request on a connection."""
 
     #: The place of the line in the log.
@@ -284,6 +560,44 @@ class ConnectionInfo:
     status: int | None = None
     #: It has not ended.
     open: bool = False
+
+    def __init__(
+        self,
+        cursor: int,
+        id: int,
+        time: datetime,
+        protocol: str,
+        host: str,
+        verdict: Literal["allowed", "denied"],
+        sent: int,
+        received: int,
+        duration: float,
+        count: int,
+        address: str | None = None,
+        port: int | None = None,
+        rule: str | None = None,
+        reason: str | None = None,
+        method: str | None = None,
+        status: int | None = None,
+        open: bool = False,
+    ) -> None:
+        self.cursor = cursor
+        self.id = id
+        self.time = time
+        self.protocol = protocol
+        self.host = host
+        self.verdict = verdict
+        self.sent = sent
+        self.received = received
+        self.duration = duration
+        self.count = count
+        self.address = address
+        self.port = port
+        self.rule = rule
+        self.reason = reason
+        self.method = method
+        self.status = status
+        self.open = open
 
     @classmethod
     def from_json(cls, v: Any) -> ConnectionInfo:
@@ -332,13 +646,21 @@ class ConnectionInfo:
         return made
 
 
-@dataclass
-class ConnectionLog:
+@dataclass(init=False, repr=False, eq=False)
+class ConnectionLog(_Record):
     """A part of the log."""
 
     connections: list[ConnectionInfo]
     #: The cursor to continue after.
     next: int
+
+    def __init__(
+        self,
+        connections: list[ConnectionInfo],
+        next: int,
+    ) -> None:
+        self.connections = connections
+        self.next = next
 
     @classmethod
     def from_json(cls, v: Any) -> ConnectionLog:
@@ -357,13 +679,21 @@ class ConnectionLog:
         return made
 
 
-@dataclass
-class Consumption:
+@dataclass(init=False, repr=False, eq=False)
+class Consumption(_Record):
     """What a sandbox has used since it was made."""
 
     cpu_seconds: float
     #: The most memory, in MiB.
     memory_peak: float
+
+    def __init__(
+        self,
+        cpu_seconds: float,
+        memory_peak: float,
+    ) -> None:
+        self.cpu_seconds = cpu_seconds
+        self.memory_peak = memory_peak
 
     @classmethod
     def from_json(cls, v: Any) -> Consumption:
@@ -382,8 +712,8 @@ class Consumption:
         return made
 
 
-@dataclass
-class ContextInfo:
+@dataclass(init=False, repr=False, eq=False)
+class ContextInfo(_Record):
     """The record of a context."""
 
     context_id: str
@@ -394,6 +724,26 @@ class ContextInfo:
     last_used_at: datetime
     execution_count: int
     busy: bool
+
+    def __init__(
+        self,
+        context_id: str,
+        sandbox_id: str,
+        language: str,
+        cwd: str,
+        created_at: datetime,
+        last_used_at: datetime,
+        execution_count: int,
+        busy: bool,
+    ) -> None:
+        self.context_id = context_id
+        self.sandbox_id = sandbox_id
+        self.language = language
+        self.cwd = cwd
+        self.created_at = created_at
+        self.last_used_at = last_used_at
+        self.execution_count = execution_count
+        self.busy = busy
 
     @classmethod
     def from_json(cls, v: Any) -> ContextInfo:
@@ -424,8 +774,8 @@ class ContextInfo:
         return made
 
 
-@dataclass
-class Destruction:
+@dataclass(init=False, repr=False, eq=False)
+class Destruction(_Record):
     """The receipt for a destroyed sandbox."""
 
     sandbox_id: str
@@ -433,6 +783,18 @@ class Destruction:
     status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"]
     resources_released: bool
     destroyed_at: datetime
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"],
+        resources_released: bool,
+        destroyed_at: datetime,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.status = status
+        self.resources_released = resources_released
+        self.destroyed_at = destroyed_at
 
     @classmethod
     def from_json(cls, v: Any) -> Destruction:
@@ -455,14 +817,24 @@ class Destruction:
         return made
 
 
-@dataclass
-class Edit:
+@dataclass(init=False, repr=False, eq=False)
+class Edit(_Record):
     """Says what an edit did."""
 
     file: FileInfo
     replacements: int
     #: Line of the first replacement, from 1.
     line: int
+
+    def __init__(
+        self,
+        file: FileInfo,
+        replacements: int,
+        line: int,
+    ) -> None:
+        self.file = file
+        self.replacements = replacements
+        self.line = line
 
     @classmethod
     def from_json(cls, v: Any) -> Edit:
@@ -483,11 +855,17 @@ class Edit:
         return made
 
 
-@dataclass
-class Environment:
+@dataclass(init=False, repr=False, eq=False)
+class Environment(_Record):
     """Tells which credentials are present, never their values."""
 
     has_anthropic_credentials: bool
+
+    def __init__(
+        self,
+        has_anthropic_credentials: bool,
+    ) -> None:
+        self.has_anthropic_credentials = has_anthropic_credentials
 
     @classmethod
     def from_json(cls, v: Any) -> Environment:
@@ -504,11 +882,17 @@ class Environment:
         return made
 
 
-@dataclass
-class Examination:
+@dataclass(init=False, repr=False, eq=False)
+class Examination(_Record):
     """What was found on the machine of a server."""
 
     parts: list[ExaminedPart]
+
+    def __init__(
+        self,
+        parts: list[ExaminedPart],
+    ) -> None:
+        self.parts = parts
 
     @classmethod
     def from_json(cls, v: Any) -> Examination:
@@ -525,8 +909,8 @@ class Examination:
         return made
 
 
-@dataclass
-class ExaminedPart:
+@dataclass(init=False, repr=False, eq=False)
+class ExaminedPart(_Record):
     """One part of a server."""
 
     #: The name of a runtime, or "image host" for the programs of the machine.
@@ -536,6 +920,18 @@ class ExaminedPart:
     #: It works.
     ok: bool
     findings: list[Finding]
+
+    def __init__(
+        self,
+        part: str,
+        runtime: bool,
+        ok: bool,
+        findings: list[Finding],
+    ) -> None:
+        self.part = part
+        self.runtime = runtime
+        self.ok = ok
+        self.findings = findings
 
     @classmethod
     def from_json(cls, v: Any) -> ExaminedPart:
@@ -558,8 +954,8 @@ class ExaminedPart:
         return made
 
 
-@dataclass
-class ExposedPort:
+@dataclass(init=False, repr=False, eq=False)
+class ExposedPort(_Record):
     """An exposed port."""
 
     sandbox_id: str
@@ -571,6 +967,26 @@ class ExposedPort:
     name: str | None = None
     #: What the server in the sandbox speaks; left out for http.
     protocol: Literal["http", "https"] | None = None
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        port: int,
+        url: str,
+        token: str,
+        access: Literal["public", "private"],
+        created_at: datetime,
+        name: str | None = None,
+        protocol: Literal["http", "https"] | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.port = port
+        self.url = url
+        self.token = token
+        self.access = access
+        self.created_at = created_at
+        self.name = name
+        self.protocol = protocol
 
     @classmethod
     def from_json(cls, v: Any) -> ExposedPort:
@@ -601,8 +1017,8 @@ class ExposedPort:
         return made
 
 
-@dataclass
-class FileChange:
+@dataclass(init=False, repr=False, eq=False)
+class FileChange(_Record):
     """A file that differs: in its type, mode, owner, size, target or content."""
 
     change: Literal["added", "changed", "deleted"]
@@ -614,6 +1030,20 @@ class FileChange:
     patch: str | None = None
     #: Why the text that was asked for is missing: one side is not UTF-8, has more than 128 KiB, is another name of a file, or the answer has as much text as it can have.
     no_patch: Literal["binary", "large", "link", "limit"] | None = None
+
+    def __init__(
+        self,
+        change: Literal["added", "changed", "deleted"],
+        before: FileInfo | None = None,
+        after: FileInfo | None = None,
+        patch: str | None = None,
+        no_patch: Literal["binary", "large", "link", "limit"] | None = None,
+    ) -> None:
+        self.change = change
+        self.before = before
+        self.after = after
+        self.patch = patch
+        self.no_patch = no_patch
 
     @classmethod
     def from_json(cls, v: Any) -> FileChange:
@@ -638,14 +1068,26 @@ class FileChange:
         return made
 
 
-@dataclass
-class FileEvent:
+@dataclass(init=False, repr=False, eq=False)
+class FileEvent(_Record):
     """One change."""
 
     type: Literal["ready", "create", "modify", "delete", "move", "overflow", "ended"]
     path: str | None = None
     from_path: str | None = None
     directory: bool = False
+
+    def __init__(
+        self,
+        type: Literal["ready", "create", "modify", "delete", "move", "overflow", "ended"],
+        path: str | None = None,
+        from_path: str | None = None,
+        directory: bool = False,
+    ) -> None:
+        self.type = type
+        self.path = path
+        self.from_path = from_path
+        self.directory = directory
 
     @classmethod
     def from_json(cls, v: Any) -> FileEvent:
@@ -669,8 +1111,8 @@ class FileEvent:
         return made
 
 
-@dataclass
-class FileInfo:
+@dataclass(init=False, repr=False, eq=False)
+class FileInfo(_Record):
     """Describes a file."""
 
     #: Absolute, without . and .. in it.
@@ -689,6 +1131,30 @@ class FileInfo:
     target: str | None = None
     #: Extended attributes of a file or folder, by their names without 'user.'. Lists have them if asked.
     attributes: dict[str, str] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        path: str,
+        name: str,
+        type: Literal["file", "directory", "symlink", "other"],
+        size: int,
+        mode: str,
+        uid: int,
+        gid: int,
+        modified: datetime,
+        target: str | None = None,
+        attributes: dict[str, str] | None = None,
+    ) -> None:
+        self.path = path
+        self.name = name
+        self.type = type
+        self.size = size
+        self.mode = mode
+        self.uid = uid
+        self.gid = gid
+        self.modified = modified
+        self.target = target
+        self.attributes = attributes if attributes is not None else {}
 
     @classmethod
     def from_json(cls, v: Any) -> FileInfo:
@@ -724,8 +1190,8 @@ class FileInfo:
         return made
 
 
-@dataclass
-class Finding:
+@dataclass(init=False, repr=False, eq=False)
+class Finding(_Record):
     """One thing that was looked at."""
 
     name: str
@@ -735,6 +1201,18 @@ class Finding:
     detail: str
     #: How to fix it, as a command if there is one.
     fix: str | None = None
+
+    def __init__(
+        self,
+        name: str,
+        level: str,
+        detail: str,
+        fix: str | None = None,
+    ) -> None:
+        self.name = name
+        self.level = level
+        self.detail = detail
+        self.fix = fix
 
     @classmethod
     def from_json(cls, v: Any) -> Finding:
@@ -757,14 +1235,26 @@ class Finding:
         return made
 
 
-@dataclass
-class GitChange:
+@dataclass(init=False, repr=False, eq=False)
+class GitChange(_Record):
     """One changed file, with git's letters for what happened to it in the index and in the working tree: M, T, A, D, R, C, U, ? or a dot for nothing."""
 
     path: str
     index: str
     working_tree: str
     from_path: str | None = None
+
+    def __init__(
+        self,
+        path: str,
+        index: str,
+        working_tree: str,
+        from_path: str | None = None,
+    ) -> None:
+        self.path = path
+        self.index = index
+        self.working_tree = working_tree
+        self.from_path = from_path
 
     @classmethod
     def from_json(cls, v: Any) -> GitChange:
@@ -788,8 +1278,8 @@ class GitChange:
         return made
 
 
-@dataclass
-class GitRepository:
+@dataclass(init=False, repr=False, eq=False)
+class GitRepository(_Record):
     """The state of a repository."""
 
     #: Folder of its working tree, absolute.
@@ -798,6 +1288,16 @@ class GitRepository:
     branch: str
     #: Empty if there are no commits yet.
     commit: str
+
+    def __init__(
+        self,
+        dir: str,
+        branch: str,
+        commit: str,
+    ) -> None:
+        self.dir = dir
+        self.branch = branch
+        self.commit = commit
 
     @classmethod
     def from_json(cls, v: Any) -> GitRepository:
@@ -818,8 +1318,8 @@ class GitRepository:
         return made
 
 
-@dataclass
-class GitStatus:
+@dataclass(init=False, repr=False, eq=False)
+class GitStatus(_Record):
     """The state of a working tree."""
 
     #: Folder of its working tree, absolute.
@@ -834,6 +1334,26 @@ class GitStatus:
     files: list[GitChange]
     #: The branch that ahead and behind count against.
     upstream: str | None = None
+
+    def __init__(
+        self,
+        dir: str,
+        branch: str,
+        commit: str,
+        ahead: int,
+        behind: int,
+        clean: bool,
+        files: list[GitChange],
+        upstream: str | None = None,
+    ) -> None:
+        self.dir = dir
+        self.branch = branch
+        self.commit = commit
+        self.ahead = ahead
+        self.behind = behind
+        self.clean = clean
+        self.files = files
+        self.upstream = upstream
 
     @classmethod
     def from_json(cls, v: Any) -> GitStatus:
@@ -864,8 +1384,8 @@ class GitStatus:
         return made
 
 
-@dataclass
-class Grant:
+@dataclass(init=False, repr=False, eq=False)
+class Grant(_Record):
     """Lets a token use another's sandbox."""
 
     sandbox_id: str
@@ -874,6 +1394,22 @@ class Grant:
     access: Literal["read", "write"]
     created_at: datetime
     owner: str | None = None
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        token_id: str,
+        token_name: str,
+        access: Literal["read", "write"],
+        created_at: datetime,
+        owner: str | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.token_id = token_id
+        self.token_name = token_name
+        self.access = access
+        self.created_at = created_at
+        self.owner = owner
 
     @classmethod
     def from_json(cls, v: Any) -> Grant:
@@ -900,14 +1436,22 @@ class Grant:
         return made
 
 
-@dataclass
-class HeaderRule:
+@dataclass(init=False, repr=False, eq=False)
+class HeaderRule(_Record):
     """Sets headers of requests to a host. The exact host counts before *.example.com, and the longest of those; rules are not merged."""
 
     #: A name such as api.example.com, or *.example.com for all names below it; with the port unless it is 443.
     host: str
     #: Values by name. They are empty in every answer. In a request, an empty value keeps the present one. In a value, ${secrets.NAME} stands for a secret of the sandbox's owner, which each request gets as it is then.
     headers: dict[str, str]
+
+    def __init__(
+        self,
+        host: str,
+        headers: dict[str, str],
+    ) -> None:
+        self.host = host
+        self.headers = headers
 
     @classmethod
     def from_json(cls, v: Any) -> HeaderRule:
@@ -926,8 +1470,8 @@ class HeaderRule:
         return made
 
 
-@dataclass
-class HealthCheck:
+@dataclass(init=False, repr=False, eq=False)
+class HealthCheck(_Record):
     """A command that says whether a process does its work, as HEALTHCHECK in a Dockerfile."""
 
     #: A command line, which runs as the process's user, in its folder and environment. Exit code 0 says that the process is healthy.
@@ -942,6 +1486,22 @@ class HealthCheck:
     start_interval: float | None = None
     #: Failures in a row that make the process unhealthy; default 3.
     retries: int | None = None
+
+    def __init__(
+        self,
+        command: str,
+        interval: float | None = None,
+        timeout: float | None = None,
+        start_period: float | None = None,
+        start_interval: float | None = None,
+        retries: int | None = None,
+    ) -> None:
+        self.command = command
+        self.interval = interval
+        self.timeout = timeout
+        self.start_period = start_period
+        self.start_interval = start_interval
+        self.retries = retries
 
     @classmethod
     def from_json(cls, v: Any) -> HealthCheck:
@@ -968,8 +1528,8 @@ class HealthCheck:
         return made
 
 
-@dataclass
-class ImageConfig:
+@dataclass(init=False, repr=False, eq=False)
+class ImageConfig(_Record):
     """What an image says about the programs in it."""
 
     #: NAME=VALUE.
@@ -983,6 +1543,28 @@ class ImageConfig:
     stop_signal: str | None = None
     #: Health check of a process that runs the image's program.
     healthcheck: HealthCheck | None = None
+
+    def __init__(
+        self,
+        env: list[str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        entrypoint: list[str] | None = None,
+        command: list[str] | None = None,
+        labels: dict[str, str] | None = None,
+        exposed_ports: list[str] | None = None,
+        stop_signal: str | None = None,
+        healthcheck: HealthCheck | None = None,
+    ) -> None:
+        self.env = env if env is not None else []
+        self.working_dir = working_dir
+        self.user = user
+        self.entrypoint = entrypoint if entrypoint is not None else []
+        self.command = command if command is not None else []
+        self.labels = labels if labels is not None else {}
+        self.exposed_ports = exposed_ports if exposed_ports is not None else []
+        self.stop_signal = stop_signal
+        self.healthcheck = healthcheck
 
     @classmethod
     def from_json(cls, v: Any) -> ImageConfig:
@@ -1015,8 +1597,8 @@ class ImageConfig:
         return made
 
 
-@dataclass
-class ImageInfo:
+@dataclass(init=False, repr=False, eq=False)
+class ImageInfo(_Record):
     """A root file system that sandboxes can have."""
 
     #: Digest of the manifest.
@@ -1037,6 +1619,32 @@ class ImageInfo:
     shared: bool = False
     #: When it was built, if it says so.
     created_at: datetime | None = None
+
+    def __init__(
+        self,
+        id: str,
+        names: list[str],
+        size: int,
+        pulled_at: datetime,
+        used_at: datetime,
+        architecture: str,
+        layers: list[str],
+        config: ImageConfig,
+        owner: str | None = None,
+        shared: bool = False,
+        created_at: datetime | None = None,
+    ) -> None:
+        self.id = id
+        self.names = names
+        self.size = size
+        self.pulled_at = pulled_at
+        self.used_at = used_at
+        self.architecture = architecture
+        self.layers = layers
+        self.config = config
+        self.owner = owner
+        self.shared = shared
+        self.created_at = created_at
 
     @classmethod
     def from_json(cls, v: Any) -> ImageInfo:
@@ -1073,8 +1681,8 @@ class ImageInfo:
         return made
 
 
-@dataclass
-class InstanceType:
+@dataclass(init=False, repr=False, eq=False)
+class InstanceType(_Record):
     """A size of a sandbox that has a name."""
 
     name: str
@@ -1084,6 +1692,18 @@ class InstanceType:
     memory: int
     #: MiB of written files.
     disk: int
+
+    def __init__(
+        self,
+        name: str,
+        cpu: float,
+        memory: int,
+        disk: int,
+    ) -> None:
+        self.name = name
+        self.cpu = cpu
+        self.memory = memory
+        self.disk = disk
 
     @classmethod
     def from_json(cls, v: Any) -> InstanceType:
@@ -1106,8 +1726,8 @@ class InstanceType:
         return made
 
 
-@dataclass
-class Language:
+@dataclass(init=False, repr=False, eq=False)
+class Language(_Record):
     """A language of a sandbox."""
 
     name: str
@@ -1116,6 +1736,18 @@ class Language:
     version: str
     #: Whether there are code contexts in it.
     contexts: bool
+
+    def __init__(
+        self,
+        name: str,
+        aliases: list[str],
+        version: str,
+        contexts: bool,
+    ) -> None:
+        self.name = name
+        self.aliases = aliases
+        self.version = version
+        self.contexts = contexts
 
     @classmethod
     def from_json(cls, v: Any) -> Language:
@@ -1138,8 +1770,8 @@ class Language:
         return made
 
 
-@dataclass
-class Limits:
+@dataclass(init=False, repr=False, eq=False)
+class Limits(_Record):
     """What one sandbox may use. Zero is the default."""
 
     #: Cores; default 1.
@@ -1152,6 +1784,20 @@ class Limits:
     pids: int | None = None
     #: Background processes at once; default 10.
     processes: int | None = None
+
+    def __init__(
+        self,
+        cpu: float | None = None,
+        memory: int | None = None,
+        disk: int | None = None,
+        pids: int | None = None,
+        processes: int | None = None,
+    ) -> None:
+        self.cpu = cpu
+        self.memory = memory
+        self.disk = disk
+        self.pids = pids
+        self.processes = processes
 
     @classmethod
     def from_json(cls, v: Any) -> Limits:
@@ -1176,8 +1822,8 @@ class Limits:
         return made
 
 
-@dataclass
-class Match:
+@dataclass(init=False, repr=False, eq=False)
+class Match(_Record):
     """A line that matched."""
 
     path: str
@@ -1187,6 +1833,18 @@ class Match:
     column: int
     #: The line, at most 1 KiB of it, made UTF-8.
     text: str
+
+    def __init__(
+        self,
+        path: str,
+        line: int,
+        column: int,
+        text: str,
+    ) -> None:
+        self.path = path
+        self.line = line
+        self.column = column
+        self.text = text
 
     @classmethod
     def from_json(cls, v: Any) -> Match:
@@ -1210,8 +1868,8 @@ class Match:
         return made
 
 
-@dataclass
-class MintedToken:
+@dataclass(init=False, repr=False, eq=False)
+class MintedToken(_Record):
     """A token with its secret."""
 
     token_id: str
@@ -1223,10 +1881,38 @@ class MintedToken:
     token: str
     #: The most that its sandboxes may reach; without it, the server's default.
     network: Network | None = None
+    #: The registries that its images come from and go to, among those of the server; without it, all of these.
+    registries: list[str] = field(default_factory=list)
     expires_at: datetime | None = None
     #: Time of the last use, accurate to ten minutes.
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+
+    def __init__(
+        self,
+        token_id: str,
+        name: str,
+        scopes: list[Literal["read", "exec", "files", "ports", "admin"]],
+        limits: TokenLimits,
+        created_at: datetime,
+        token: str,
+        network: Network | None = None,
+        registries: list[str] | None = None,
+        expires_at: datetime | None = None,
+        last_used_at: datetime | None = None,
+        revoked_at: datetime | None = None,
+    ) -> None:
+        self.token_id = token_id
+        self.name = name
+        self.scopes = scopes
+        self.limits = limits
+        self.created_at = created_at
+        self.token = token
+        self.network = network
+        self.registries = registries if registries is not None else []
+        self.expires_at = expires_at
+        self.last_used_at = last_used_at
+        self.revoked_at = revoked_at
 
     @classmethod
     def from_json(cls, v: Any) -> MintedToken:
@@ -1238,6 +1924,7 @@ class MintedToken:
             created_at=time_of(v['createdAt']),
             token=v['token'],
             network=Network.from_json(v['network']) if v.get('network') is not None else None,
+            registries=list(v.get('registries') or []),
             expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
             last_used_at=time_of(v['lastUsedAt']) if v.get('lastUsedAt') is not None else None,
             revoked_at=time_of(v['revokedAt']) if v.get('revokedAt') is not None else None,
@@ -1253,6 +1940,7 @@ class MintedToken:
                 'createdAt': self.created_at,
                 'token': self.token,
                 'network': self.network,
+                'registries': self.registries or None,
                 'expiresAt': self.expires_at,
                 'lastUsedAt': self.last_used_at,
                 'revokedAt': self.revoked_at,
@@ -1261,8 +1949,8 @@ class MintedToken:
         return made
 
 
-@dataclass
-class ModelUsage:
+@dataclass(init=False, repr=False, eq=False)
+class ModelUsage(_Record):
     """Tokens of a model."""
 
     #: Input tokens, with those written to and read from the model's own cache.
@@ -1270,6 +1958,16 @@ class ModelUsage:
     output_tokens: int
     #: Cost by the server's prices, if it has any for the model.
     cost: float | None = None
+
+    def __init__(
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cost: float | None = None,
+    ) -> None:
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.cost = cost
 
     @classmethod
     def from_json(cls, v: Any) -> ModelUsage:
@@ -1290,8 +1988,8 @@ class ModelUsage:
         return made
 
 
-@dataclass
-class Network:
+@dataclass(init=False, repr=False, eq=False)
+class Network(_Record):
     """What a sandbox may reach. An empty one, in a request, is the server's default."""
 
     #: Nothing, what a rule allows, or every public address. Default allow-list.
@@ -1306,6 +2004,24 @@ class Network:
     headers: list[HeaderRule] = field(default_factory=list)
     proxy: NetworkProxy | None = None
     limits: NetworkLimits | None = None
+
+    def __init__(
+        self,
+        mode: Literal["none", "allow-list", "open"] | None = None,
+        allow: list[str] | None = None,
+        block: list[str] | None = None,
+        links: list[str] | None = None,
+        headers: list[HeaderRule] | None = None,
+        proxy: NetworkProxy | None = None,
+        limits: NetworkLimits | None = None,
+    ) -> None:
+        self.mode = mode
+        self.allow = allow if allow is not None else []
+        self.block = block if block is not None else []
+        self.links = links if links is not None else []
+        self.headers = headers if headers is not None else []
+        self.proxy = proxy
+        self.limits = limits
 
     @classmethod
     def from_json(cls, v: Any) -> Network:
@@ -1334,8 +2050,8 @@ class Network:
         return made
 
 
-@dataclass
-class NetworkLimits:
+@dataclass(init=False, repr=False, eq=False)
+class NetworkLimits(_Record):
     """Bounds on what a sandbox takes of the network."""
 
     #: Most connections at once; default 256.
@@ -1346,6 +2062,18 @@ class NetworkLimits:
     bytes_per_second: int | None = None
     #: While the server runs; default unbounded.
     total_bytes: int | None = None
+
+    def __init__(
+        self,
+        connections: int | None = None,
+        rate: int | None = None,
+        bytes_per_second: int | None = None,
+        total_bytes: int | None = None,
+    ) -> None:
+        self.connections = connections
+        self.rate = rate
+        self.bytes_per_second = bytes_per_second
+        self.total_bytes = total_bytes
 
     @classmethod
     def from_json(cls, v: Any) -> NetworkLimits:
@@ -1368,8 +2096,8 @@ class NetworkLimits:
         return made
 
 
-@dataclass
-class NetworkProxy:
+@dataclass(init=False, repr=False, eq=False)
+class NetworkProxy(_Record):
     """A SOCKS5 server through which the sandbox's TCP connections leave, after the rules have allowed them. The sandbox does not see it. UDP is refused, and if the proxy cannot be reached, connections fail."""
 
     #: A name or an IP address, with a port, such as proxy.example.com:1080. A name must have public addresses.
@@ -1378,6 +2106,16 @@ class NetworkProxy:
     username: str | None = None
     #: At most 255 bytes. It is missing in every answer. In a request, an empty one keeps the present one for the same address and user name.
     password: str | None = None
+
+    def __init__(
+        self,
+        address: str,
+        username: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        self.address = address
+        self.username = username
+        self.password = password
 
     @classmethod
     def from_json(cls, v: Any) -> NetworkProxy:
@@ -1398,8 +2136,8 @@ class NetworkProxy:
         return made
 
 
-@dataclass
-class NetworkState:
+@dataclass(init=False, repr=False, eq=False)
+class NetworkState(_Record):
     """What a sandbox may reach, and what it did."""
 
     sandbox_id: str
@@ -1407,6 +2145,18 @@ class NetworkState:
     traffic: Traffic
     #: Why the sandbox reaches nothing, even if rules allow it; left out otherwise.
     unavailable: str | None = None
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        network: Network,
+        traffic: Traffic,
+        unavailable: str | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.network = network
+        self.traffic = traffic
+        self.unavailable = unavailable
 
     @classmethod
     def from_json(cls, v: Any) -> NetworkState:
@@ -1429,8 +2179,8 @@ class NetworkState:
         return made
 
 
-@dataclass
-class Node:
+@dataclass(init=False, repr=False, eq=False)
+class Node(_Record):
     """One machine of a server."""
 
     id: str
@@ -1450,7 +2200,12 @@ class Node:
     held: int
     #: Sandboxes that cannot leave the node, which is draining.
     stuck: int
+    #: Snapshots and templates on the node. An old copy of one that another node has does not count.
+    snapshots: int
+    #: For the nodeSelector of sandboxes.
     labels: dict[str, str] = field(default_factory=dict)
+    #: Only sandboxes that tolerate all of these are placed there.
+    taints: dict[str, str] = field(default_factory=dict)
     #: When it joined the fleet.
     joined: datetime | None = None
     #: When its server began; absent for a node that never did.
@@ -1459,6 +2214,44 @@ class Node:
     seen_until: datetime | None = None
     #: First the sandboxes that cannot leave, then the oldest; at most 1000. Only in the answer about one node.
     sandboxes: list[NodeSandbox] = field(default_factory=list)
+
+    def __init__(
+        self,
+        id: str,
+        address: str,
+        version: str,
+        state: Literal["ready", "cordoned", "draining"],
+        alive: bool,
+        epoch: int,
+        room: NodeRoom,
+        promised: NodeRoom,
+        held: int,
+        stuck: int,
+        snapshots: int,
+        labels: dict[str, str] | None = None,
+        taints: dict[str, str] | None = None,
+        joined: datetime | None = None,
+        started: datetime | None = None,
+        seen_until: datetime | None = None,
+        sandboxes: list[NodeSandbox] | None = None,
+    ) -> None:
+        self.id = id
+        self.address = address
+        self.version = version
+        self.state = state
+        self.alive = alive
+        self.epoch = epoch
+        self.room = room
+        self.promised = promised
+        self.held = held
+        self.stuck = stuck
+        self.snapshots = snapshots
+        self.labels = labels if labels is not None else {}
+        self.taints = taints if taints is not None else {}
+        self.joined = joined
+        self.started = started
+        self.seen_until = seen_until
+        self.sandboxes = sandboxes if sandboxes is not None else []
 
     @classmethod
     def from_json(cls, v: Any) -> Node:
@@ -1473,7 +2266,9 @@ class Node:
             promised=NodeRoom.from_json(v['promised']),
             held=v['held'],
             stuck=v['stuck'],
+            snapshots=v['snapshots'],
             labels=v.get('labels') or {},
+            taints=v.get('taints') or {},
             joined=time_of(v['joined']) if v.get('joined') is not None else None,
             started=time_of(v['started']) if v.get('started') is not None else None,
             seen_until=time_of(v['seenUntil']) if v.get('seenUntil') is not None else None,
@@ -1493,7 +2288,9 @@ class Node:
                 'promised': self.promised,
                 'held': self.held,
                 'stuck': self.stuck,
+                'snapshots': self.snapshots,
                 'labels': self.labels or None,
+                'taints': self.taints or None,
                 'joined': self.joined,
                 'started': self.started,
                 'seenUntil': self.seen_until,
@@ -1503,13 +2300,21 @@ class Node:
         return made
 
 
-@dataclass
-class NodeList:
+@dataclass(init=False, repr=False, eq=False)
+class NodeList(_Record):
     """The machines of a server."""
 
     #: Several machines can be this server. Otherwise it is the only one, and cannot be changed.
     fleet: bool
     nodes: list[Node]
+
+    def __init__(
+        self,
+        fleet: bool,
+        nodes: list[Node],
+    ) -> None:
+        self.fleet = fleet
+        self.nodes = nodes
 
     @classmethod
     def from_json(cls, v: Any) -> NodeList:
@@ -1528,8 +2333,8 @@ class NodeList:
         return made
 
 
-@dataclass
-class NodeRoom:
+@dataclass(init=False, repr=False, eq=False)
+class NodeRoom(_Record):
     """An amount of a node's resources."""
 
     #: MiB.
@@ -1537,6 +2342,16 @@ class NodeRoom:
     #: Cores.
     cpu: float
     sandboxes: int
+
+    def __init__(
+        self,
+        memory: int,
+        cpu: float,
+        sandboxes: int,
+    ) -> None:
+        self.memory = memory
+        self.cpu = cpu
+        self.sandboxes = sandboxes
 
     @classmethod
     def from_json(cls, v: Any) -> NodeRoom:
@@ -1557,8 +2372,8 @@ class NodeRoom:
         return made
 
 
-@dataclass
-class NodeSandbox:
+@dataclass(init=False, repr=False, eq=False)
+class NodeSandbox(_Record):
     """A sandbox as the node knows it that holds it."""
 
     sandbox_id: str
@@ -1570,6 +2385,24 @@ class NodeSandbox:
     image: str | None = None
     #: Why it cannot leave a node that is draining.
     stays: str | None = None
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        placed: datetime,
+        awake: bool,
+        in_bucket: bool,
+        owner: str | None = None,
+        image: str | None = None,
+        stays: str | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.placed = placed
+        self.awake = awake
+        self.in_bucket = in_bucket
+        self.owner = owner
+        self.image = image
+        self.stays = stays
 
     @classmethod
     def from_json(cls, v: Any) -> NodeSandbox:
@@ -1598,12 +2431,20 @@ class NodeSandbox:
         return made
 
 
-@dataclass
-class Point:
+@dataclass(init=False, repr=False, eq=False)
+class Point(_Record):
     """A pixel of the screen, from its upper left corner."""
 
     x: int
     y: int
+
+    def __init__(
+        self,
+        x: int,
+        y: int,
+    ) -> None:
+        self.x = x
+        self.y = y
 
     @classmethod
     def from_json(cls, v: Any) -> Point:
@@ -1622,14 +2463,24 @@ class Point:
         return made
 
 
-@dataclass
-class PortEvent:
+@dataclass(init=False, repr=False, eq=False)
+class PortEvent(_Record):
     """Tells of a server that has begun to listen or has stopped."""
 
     type: Literal["open", "close"]
     port: int
     #: When the port is exposed.
     url: str | None = None
+
+    def __init__(
+        self,
+        type: Literal["open", "close"],
+        port: int,
+        url: str | None = None,
+    ) -> None:
+        self.type = type
+        self.port = port
+        self.url = url
 
     @classmethod
     def from_json(cls, v: Any) -> PortEvent:
@@ -1650,12 +2501,20 @@ class PortEvent:
         return made
 
 
-@dataclass
-class PortLink:
+@dataclass(init=False, repr=False, eq=False)
+class PortLink(_Record):
     """A URL that opens an exposed port for a while."""
 
     url: str
     expires_at: datetime
+
+    def __init__(
+        self,
+        url: str,
+        expires_at: datetime,
+    ) -> None:
+        self.url = url
+        self.expires_at = expires_at
 
     @classmethod
     def from_json(cls, v: Any) -> PortLink:
@@ -1674,8 +2533,8 @@ class PortLink:
         return made
 
 
-@dataclass
-class ProcessHealth:
+@dataclass(init=False, repr=False, eq=False)
+class ProcessHealth(_Record):
     """What is known of the health of a process. Nothing follows from it: an unhealthy process is neither ended nor started again."""
 
     #: starting until a check has succeeded; unhealthy when as many checks as retries have failed in a row, and when the process does not run.
@@ -1687,6 +2546,20 @@ class ProcessHealth:
     #: The beginning of what it printed.
     output: str | None = None
     checked_at: datetime | None = None
+
+    def __init__(
+        self,
+        status: Literal["starting", "healthy", "unhealthy"],
+        failures: int,
+        exit_code: int | None = None,
+        output: str | None = None,
+        checked_at: datetime | None = None,
+    ) -> None:
+        self.status = status
+        self.failures = failures
+        self.exit_code = exit_code
+        self.output = output
+        self.checked_at = checked_at
 
     @classmethod
     def from_json(cls, v: Any) -> ProcessHealth:
@@ -1711,8 +2584,8 @@ class ProcessHealth:
         return made
 
 
-@dataclass
-class ProcessInfo:
+@dataclass(init=False, repr=False, eq=False)
+class ProcessInfo(_Record):
     """The record of one background process at one moment."""
 
     process_id: str
@@ -1735,6 +2608,40 @@ class ProcessInfo:
     stop_signal: int | None = None
     #: Health of a process that was started with a health check.
     health: ProcessHealth | None = None
+
+    def __init__(
+        self,
+        process_id: str,
+        sandbox_id: str,
+        name: str,
+        command: str,
+        status: Literal["starting", "running", "exited", "failed"],
+        pid: int,
+        start_time: datetime,
+        restart_policy: Literal["never", "on-failure", "always"],
+        restarts: int,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        end_time: datetime | None = None,
+        terminal: TerminalSize | None = None,
+        stop_signal: int | None = None,
+        health: ProcessHealth | None = None,
+    ) -> None:
+        self.process_id = process_id
+        self.sandbox_id = sandbox_id
+        self.name = name
+        self.command = command
+        self.status = status
+        self.pid = pid
+        self.start_time = start_time
+        self.restart_policy = restart_policy
+        self.restarts = restarts
+        self.exit_code = exit_code
+        self.signal = signal
+        self.end_time = end_time
+        self.terminal = terminal
+        self.stop_signal = stop_signal
+        self.health = health
 
     @classmethod
     def from_json(cls, v: Any) -> ProcessInfo:
@@ -1779,8 +2686,8 @@ class ProcessInfo:
         return made
 
 
-@dataclass
-class Program:
+@dataclass(init=False, repr=False, eq=False)
+class Program(_Record):
     """A program for a question."""
 
     language: str
@@ -1789,6 +2696,18 @@ class Program:
     attempt: int
     #: It was known from an earlier question.
     cached: bool
+
+    def __init__(
+        self,
+        language: str,
+        code: str,
+        attempt: int,
+        cached: bool,
+    ) -> None:
+        self.language = language
+        self.code = code
+        self.attempt = attempt
+        self.cached = cached
 
     @classmethod
     def from_json(cls, v: Any) -> Program:
@@ -1811,14 +2730,22 @@ class Program:
         return made
 
 
-@dataclass
-class Pruned:
+@dataclass(init=False, repr=False, eq=False)
+class Pruned(_Record):
     """What was removed."""
 
     #: Ids.
     images: list[str]
     #: Bytes of disk.
     freed: int
+
+    def __init__(
+        self,
+        images: list[str],
+        freed: int,
+    ) -> None:
+        self.images = images
+        self.freed = freed
 
     @classmethod
     def from_json(cls, v: Any) -> Pruned:
@@ -1837,13 +2764,21 @@ class Pruned:
         return made
 
 
-@dataclass
-class RemovedNode:
+@dataclass(init=False, repr=False, eq=False)
+class RemovedNode(_Record):
     """What the removal of a node has freed."""
 
     node: str
     #: Sandboxes that were lost with it, and whose ids are free.
     freed: int
+
+    def __init__(
+        self,
+        node: str,
+        freed: int,
+    ) -> None:
+        self.node = node
+        self.freed = freed
 
     @classmethod
     def from_json(cls, v: Any) -> RemovedNode:
@@ -1862,14 +2797,22 @@ class RemovedNode:
         return made
 
 
-@dataclass
-class Repair:
+@dataclass(init=False, repr=False, eq=False)
+class Repair(_Record):
     """A program goes back to the model."""
 
     #: The one that failed.
     attempt: int
     #: The end of what went wrong.
     error: str
+
+    def __init__(
+        self,
+        attempt: int,
+        error: str,
+    ) -> None:
+        self.attempt = attempt
+        self.error = error
 
     @classmethod
     def from_json(cls, v: Any) -> Repair:
@@ -1888,14 +2831,22 @@ class Repair:
         return made
 
 
-@dataclass
-class Resources:
+@dataclass(init=False, repr=False, eq=False)
+class Resources(_Record):
     """What a sandbox uses now."""
 
     #: Percent of one core since the last reading.
     cpu: float
     #: MiB.
     memory: float
+
+    def __init__(
+        self,
+        cpu: float,
+        memory: float,
+    ) -> None:
+        self.cpu = cpu
+        self.memory = memory
 
     @classmethod
     def from_json(cls, v: Any) -> Resources:
@@ -1914,8 +2865,8 @@ class Resources:
         return made
 
 
-@dataclass
-class SandboxInfo:
+@dataclass(init=False, repr=False, eq=False)
+class SandboxInfo(_Record):
     """The record of one sandbox at one moment."""
 
     sandbox_id: str
@@ -1950,10 +2901,80 @@ class SandboxInfo:
     snapshot: str | None = None
     #: The sandbox that it is a copy of, by a snapshot or a fork. It can be gone.
     parent: str | None = None
+    #: It began with only the files of that sandbox, without its memory: filesOnly was set, or the runtime saves no memory.
+    files_only: bool = False
     #: End of the hard lifetime.
     expires_at: datetime | None = None
     volumes: list[VolumeMount] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
+    #: Labels that its node must have.
+    node_selector: dict[str, str] = field(default_factory=dict)
+    #: Taints that its node can have.
+    tolerations: dict[str, str] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"],
+        image: str,
+        runtime: str,
+        created_at: datetime,
+        last_used_at: datetime,
+        uptime: float,
+        resources: Resources,
+        environment: Environment,
+        keep_alive: bool,
+        sleep_after: float,
+        on_idle: Literal["hibernate", "stop", "destroy"],
+        health: Literal["healthy", "unhealthy", "asleep"],
+        limits: Limits,
+        network: Network,
+        processes: list[ProcessInfo],
+        reason: str | None = None,
+        paused: bool = False,
+        owner: str | None = None,
+        user: str | None = None,
+        instance_type: str | None = None,
+        template: str | None = None,
+        snapshot: str | None = None,
+        parent: str | None = None,
+        files_only: bool = False,
+        expires_at: datetime | None = None,
+        volumes: list[VolumeMount] | None = None,
+        labels: dict[str, str] | None = None,
+        node_selector: dict[str, str] | None = None,
+        tolerations: dict[str, str] | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.status = status
+        self.image = image
+        self.runtime = runtime
+        self.created_at = created_at
+        self.last_used_at = last_used_at
+        self.uptime = uptime
+        self.resources = resources
+        self.environment = environment
+        self.keep_alive = keep_alive
+        self.sleep_after = sleep_after
+        self.on_idle = on_idle
+        self.health = health
+        self.limits = limits
+        self.network = network
+        self.processes = processes
+        self.reason = reason
+        self.paused = paused
+        self.owner = owner
+        self.user = user
+        self.instance_type = instance_type
+        self.template = template
+        self.snapshot = snapshot
+        self.parent = parent
+        self.files_only = files_only
+        self.expires_at = expires_at
+        self.volumes = volumes if volumes is not None else []
+        self.labels = labels if labels is not None else {}
+        self.node_selector = node_selector if node_selector is not None else {}
+        self.tolerations = tolerations if tolerations is not None else {}
 
     @classmethod
     def from_json(cls, v: Any) -> SandboxInfo:
@@ -1982,9 +3003,12 @@ class SandboxInfo:
             template=v.get('template'),
             snapshot=v.get('snapshot'),
             parent=v.get('parent'),
+            files_only=v.get('filesOnly') or False,
             expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
             volumes=[VolumeMount.from_json(x) for x in v.get('volumes') or []],
             labels=v.get('labels') or {},
+            node_selector=v.get('nodeSelector') or {},
+            tolerations=v.get('tolerations') or {},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -2014,16 +3038,19 @@ class SandboxInfo:
                 'template': self.template,
                 'snapshot': self.snapshot,
                 'parent': self.parent,
+                'filesOnly': self.files_only or None,
                 'expiresAt': self.expires_at,
                 'volumes': self.volumes or None,
                 'labels': self.labels or None,
+                'nodeSelector': self.node_selector or None,
+                'tolerations': self.tolerations or None,
             }
         )
         return made
 
 
-@dataclass
-class ScreenAction:
+@dataclass(init=False, repr=False, eq=False)
+class ScreenAction(_Record):
     """One action of mouse or keyboard, as computer-use models name it."""
 
     action: Literal["mouse_move", "left_click", "right_click", "middle_click", "double_click", "triple_click", "left_click_drag", "left_mouse_down", "left_mouse_up", "scroll", "key", "hold_key", "type", "wait", "screenshot", "zoom", "cursor_position"]
@@ -2040,6 +3067,26 @@ class ScreenAction:
     duration: float | None = None
     #: What zoom shows: x and y of the upper left and of the lower right corner.
     region: list[int] = field(default_factory=list)
+
+    def __init__(
+        self,
+        action: Literal["mouse_move", "left_click", "right_click", "middle_click", "double_click", "triple_click", "left_click_drag", "left_mouse_down", "left_mouse_up", "scroll", "key", "hold_key", "type", "wait", "screenshot", "zoom", "cursor_position"],
+        coordinate: list[int] | None = None,
+        start_coordinate: list[int] | None = None,
+        text: str | None = None,
+        scroll_direction: Literal["up", "down", "left", "right"] | None = None,
+        scroll_amount: int | None = None,
+        duration: float | None = None,
+        region: list[int] | None = None,
+    ) -> None:
+        self.action = action
+        self.coordinate = coordinate if coordinate is not None else []
+        self.start_coordinate = start_coordinate if start_coordinate is not None else []
+        self.text = text
+        self.scroll_direction = scroll_direction
+        self.scroll_amount = scroll_amount
+        self.duration = duration
+        self.region = region if region is not None else []
 
     @classmethod
     def from_json(cls, v: Any) -> ScreenAction:
@@ -2070,13 +3117,23 @@ class ScreenAction:
         return made
 
 
-@dataclass
-class ScreenInfo:
+@dataclass(init=False, repr=False, eq=False)
+class ScreenInfo(_Record):
     """A screen, with sizes in pixels."""
 
     width: int
     height: int
     cursor: Point
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        cursor: Point,
+    ) -> None:
+        self.width = width
+        self.height = height
+        self.cursor = cursor
 
     @classmethod
     def from_json(cls, v: Any) -> ScreenInfo:
@@ -2097,8 +3154,8 @@ class ScreenInfo:
         return made
 
 
-@dataclass
-class SecretInfo:
+@dataclass(init=False, repr=False, eq=False)
+class SecretInfo(_Record):
     """The record of a secret, without its value."""
 
     name: str
@@ -2112,6 +3169,26 @@ class SecretInfo:
     shared: bool = False
     updated_at: datetime | None = None
     brokered: Brokering | None = None
+
+    def __init__(
+        self,
+        name: str,
+        redacted: bool,
+        labels: dict[str, str] | None = None,
+        version: int | None = None,
+        created_at: datetime | None = None,
+        shared: bool = False,
+        updated_at: datetime | None = None,
+        brokered: Brokering | None = None,
+    ) -> None:
+        self.name = name
+        self.redacted = redacted
+        self.labels = labels if labels is not None else {}
+        self.version = version
+        self.created_at = created_at
+        self.shared = shared
+        self.updated_at = updated_at
+        self.brokered = brokered
 
     @classmethod
     def from_json(cls, v: Any) -> SecretInfo:
@@ -2142,8 +3219,8 @@ class SecretInfo:
         return made
 
 
-@dataclass
-class SharedTerminal:
+@dataclass(init=False, repr=False, eq=False)
+class SharedTerminal(_Record):
     """A link to a terminal that was just made."""
 
     link_id: str
@@ -2153,6 +3230,22 @@ class SharedTerminal:
     expires_at: datetime
     #: What is to be opened at the server, such as https://hutch.example.com/watch#SECRET.
     path: str
+
+    def __init__(
+        self,
+        link_id: str,
+        sandbox_id: str,
+        process_id: str,
+        created_at: datetime,
+        expires_at: datetime,
+        path: str,
+    ) -> None:
+        self.link_id = link_id
+        self.sandbox_id = sandbox_id
+        self.process_id = process_id
+        self.created_at = created_at
+        self.expires_at = expires_at
+        self.path = path
 
     @classmethod
     def from_json(cls, v: Any) -> SharedTerminal:
@@ -2179,8 +3272,8 @@ class SharedTerminal:
         return made
 
 
-@dataclass
-class SnapshotDiff:
+@dataclass(init=False, repr=False, eq=False)
+class SnapshotDiff(_Record):
     """What differs between the written files of a snapshot and those of another one, or of a sandbox."""
 
     #: The first side.
@@ -2198,6 +3291,26 @@ class SnapshotDiff:
     sandbox_id: str | None = None
     #: True if there were too many changes for one answer. The numbers count all of them.
     truncated: bool = False
+
+    def __init__(
+        self,
+        snapshot_id: str,
+        added: int,
+        changed: int,
+        deleted: int,
+        files: list[FileChange],
+        to: str | None = None,
+        sandbox_id: str | None = None,
+        truncated: bool = False,
+    ) -> None:
+        self.snapshot_id = snapshot_id
+        self.added = added
+        self.changed = changed
+        self.deleted = deleted
+        self.files = files
+        self.to = to
+        self.sandbox_id = sandbox_id
+        self.truncated = truncated
 
     @classmethod
     def from_json(cls, v: Any) -> SnapshotDiff:
@@ -2228,8 +3341,8 @@ class SnapshotDiff:
         return made
 
 
-@dataclass
-class SnapshotInfo:
+@dataclass(init=False, repr=False, eq=False)
+class SnapshotInfo(_Record):
     """The record of a snapshot."""
 
     snapshot_id: str
@@ -2254,6 +3367,40 @@ class SnapshotInfo:
     expires_at: datetime | None = None
     #: What a template says of its sandboxes; left out for other snapshots.
     template: TemplateInfo | None = None
+
+    def __init__(
+        self,
+        snapshot_id: str,
+        sandbox_id: str,
+        created_at: datetime,
+        memory: bool,
+        size: int,
+        stood: float,
+        image: str,
+        runtime: str,
+        limits: Limits,
+        name: str | None = None,
+        names: list[str] | None = None,
+        owner: str | None = None,
+        shared: bool = False,
+        expires_at: datetime | None = None,
+        template: TemplateInfo | None = None,
+    ) -> None:
+        self.snapshot_id = snapshot_id
+        self.sandbox_id = sandbox_id
+        self.created_at = created_at
+        self.memory = memory
+        self.size = size
+        self.stood = stood
+        self.image = image
+        self.runtime = runtime
+        self.limits = limits
+        self.name = name
+        self.names = names if names is not None else []
+        self.owner = owner
+        self.shared = shared
+        self.expires_at = expires_at
+        self.template = template
 
     @classmethod
     def from_json(cls, v: Any) -> SnapshotInfo:
@@ -2298,8 +3445,8 @@ class SnapshotInfo:
         return made
 
 
-@dataclass
-class Stats:
+@dataclass(init=False, repr=False, eq=False)
+class Stats(_Record):
     """What a sandbox uses now, and what it may use. A value that the runtime does not know is 0, as are the CPU and memory of a sleeping sandbox."""
 
     sandbox_id: str
@@ -2330,6 +3477,44 @@ class Stats:
     #: MiB.
     disk_limit: int
     owner: str | None = None
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"],
+        health: Literal["healthy", "unhealthy", "asleep"],
+        runtime: str,
+        created_at: datetime,
+        cpu: float,
+        memory: float,
+        disk: float,
+        pids: int,
+        network_sent: int,
+        network_received: int,
+        cpu_seconds: float,
+        cost: float,
+        cpu_limit: float,
+        memory_limit: int,
+        disk_limit: int,
+        owner: str | None = None,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.status = status
+        self.health = health
+        self.runtime = runtime
+        self.created_at = created_at
+        self.cpu = cpu
+        self.memory = memory
+        self.disk = disk
+        self.pids = pids
+        self.network_sent = network_sent
+        self.network_received = network_received
+        self.cpu_seconds = cpu_seconds
+        self.cost = cost
+        self.cpu_limit = cpu_limit
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.owner = owner
 
     @classmethod
     def from_json(cls, v: Any) -> Stats:
@@ -2378,14 +3563,22 @@ class Stats:
         return made
 
 
-@dataclass
-class StatsHistory:
+@dataclass(init=False, repr=False, eq=False)
+class StatsHistory(_Record):
     """What a sandbox used over time."""
 
     #: Seconds between two samples. A longer gap means that the sandbox did not run, or the server did not.
     step: float
     #: Oldest first.
     samples: list[StatsSample]
+
+    def __init__(
+        self,
+        step: float,
+        samples: list[StatsSample],
+    ) -> None:
+        self.step = step
+        self.samples = samples
 
     @classmethod
     def from_json(cls, v: Any) -> StatsHistory:
@@ -2404,8 +3597,8 @@ class StatsHistory:
         return made
 
 
-@dataclass
-class StatsReport:
+@dataclass(init=False, repr=False, eq=False)
+class StatsReport(_Record):
     """What sandboxes use at one moment."""
 
     time: datetime
@@ -2413,6 +3606,16 @@ class StatsReport:
     full: bool
     #: Oldest first.
     sandboxes: list[Stats]
+
+    def __init__(
+        self,
+        time: datetime,
+        full: bool,
+        sandboxes: list[Stats],
+    ) -> None:
+        self.time = time
+        self.full = full
+        self.sandboxes = sandboxes
 
     @classmethod
     def from_json(cls, v: Any) -> StatsReport:
@@ -2433,8 +3636,8 @@ class StatsReport:
         return made
 
 
-@dataclass
-class StatsSample:
+@dataclass(init=False, repr=False, eq=False)
+class StatsSample(_Record):
     """What a sandbox used on average from a moment until the next sample. A value that the runtime does not know is 0."""
 
     time: datetime
@@ -2448,6 +3651,22 @@ class StatsSample:
     send_rate: float
     #: Bytes per second from the network, without previews.
     receive_rate: float
+
+    def __init__(
+        self,
+        time: datetime,
+        cpu: float,
+        memory: float,
+        disk: float,
+        send_rate: float,
+        receive_rate: float,
+    ) -> None:
+        self.time = time
+        self.cpu = cpu
+        self.memory = memory
+        self.disk = disk
+        self.send_rate = send_rate
+        self.receive_rate = receive_rate
 
     @classmethod
     def from_json(cls, v: Any) -> StatsSample:
@@ -2474,8 +3693,8 @@ class StatsSample:
         return made
 
 
-@dataclass
-class TemplateInfo:
+@dataclass(init=False, repr=False, eq=False)
+class TemplateInfo(_Record):
     """What runs in the sandboxes of a template."""
 
     #: Command line of a background process that runs in every sandbox.
@@ -2494,6 +3713,26 @@ class TemplateInfo:
     volumes: list[VolumeMount] = field(default_factory=list)
     #: Sandboxes of the template at once, of all owners, awake or asleep; 0 is no limit.
     max_sandboxes: int | None = None
+
+    def __init__(
+        self,
+        start: str | None = None,
+        ready: WaitFor | None = None,
+        stop_signal: int | None = None,
+        health: HealthCheck | None = None,
+        warm: list[str] | None = None,
+        labels: dict[str, str] | None = None,
+        volumes: list[VolumeMount] | None = None,
+        max_sandboxes: int | None = None,
+    ) -> None:
+        self.start = start
+        self.ready = ready
+        self.stop_signal = stop_signal
+        self.health = health
+        self.warm = warm if warm is not None else []
+        self.labels = labels if labels is not None else {}
+        self.volumes = volumes if volumes is not None else []
+        self.max_sandboxes = max_sandboxes
 
     @classmethod
     def from_json(cls, v: Any) -> TemplateInfo:
@@ -2524,8 +3763,8 @@ class TemplateInfo:
         return made
 
 
-@dataclass
-class TerminalLink:
+@dataclass(init=False, repr=False, eq=False)
+class TerminalLink(_Record):
     """A link by which anyone can watch one terminal."""
 
     link_id: str
@@ -2533,6 +3772,20 @@ class TerminalLink:
     process_id: str
     created_at: datetime
     expires_at: datetime
+
+    def __init__(
+        self,
+        link_id: str,
+        sandbox_id: str,
+        process_id: str,
+        created_at: datetime,
+        expires_at: datetime,
+    ) -> None:
+        self.link_id = link_id
+        self.sandbox_id = sandbox_id
+        self.process_id = process_id
+        self.created_at = created_at
+        self.expires_at = expires_at
 
     @classmethod
     def from_json(cls, v: Any) -> TerminalLink:
@@ -2557,14 +3810,22 @@ class TerminalLink:
         return made
 
 
-@dataclass
-class TerminalSize:
+@dataclass(init=False, repr=False, eq=False)
+class TerminalSize(_Record):
     """The size of a terminal, in characters."""
 
     #: 1 to 1000.
     columns: int
     #: 1 to 1000.
     rows: int
+
+    def __init__(
+        self,
+        columns: int,
+        rows: int,
+    ) -> None:
+        self.columns = columns
+        self.rows = rows
 
     @classmethod
     def from_json(cls, v: Any) -> TerminalSize:
@@ -2583,8 +3844,8 @@ class TerminalSize:
         return made
 
 
-@dataclass
-class TimelineEntry:
+@dataclass(init=False, repr=False, eq=False)
+class TimelineEntry(_Record):
     """One event in a sandbox."""
 
     #: Names the entry for good.
@@ -2596,7 +3857,7 @@ class TimelineEntry:
     #: Seconds; 0 while it is running.
     duration: float
     kind: Literal["life", "command", "code", "file", "git", "network", "port", "snapshot", "share", "question"]
-    #: The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, and Allowed, Denied and Skipped of the network.
+    #: The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, ProcessEnded (whose time is that of the end), and Allowed, Denied and Skipped of the network.
     event: str
     #: ok, running, interrupted (the server ended meanwhile), failed (the program did), canceled, or the kind of the error.
     result: str
@@ -2622,6 +3883,50 @@ class TimelineEntry:
     surface: str | None = None
     #: The id of the HTTP request, as in the audit log.
     request: str | None = None
+
+    def __init__(
+        self,
+        id: int,
+        cursor: int,
+        time: datetime,
+        duration: float,
+        kind: Literal["life", "command", "code", "file", "git", "network", "port", "snapshot", "share", "question"],
+        event: str,
+        result: str,
+        target: str | None = None,
+        error: str | None = None,
+        exit_code: int | None = None,
+        limit: str | None = None,
+        snapshot_id: str | None = None,
+        sandbox_ids: list[str] | None = None,
+        process_id: str | None = None,
+        context_id: str | None = None,
+        skipped: int | None = None,
+        token: str | None = None,
+        token_name: str | None = None,
+        surface: str | None = None,
+        request: str | None = None,
+    ) -> None:
+        self.id = id
+        self.cursor = cursor
+        self.time = time
+        self.duration = duration
+        self.kind = kind
+        self.event = event
+        self.result = result
+        self.target = target
+        self.error = error
+        self.exit_code = exit_code
+        self.limit = limit
+        self.snapshot_id = snapshot_id
+        self.sandbox_ids = sandbox_ids if sandbox_ids is not None else []
+        self.process_id = process_id
+        self.context_id = context_id
+        self.skipped = skipped
+        self.token = token
+        self.token_name = token_name
+        self.surface = surface
+        self.request = request
 
     @classmethod
     def from_json(cls, v: Any) -> TimelineEntry:
@@ -2676,13 +3981,21 @@ class TimelineEntry:
         return made
 
 
-@dataclass
-class TimelinePage:
+@dataclass(init=False, repr=False, eq=False)
+class TimelinePage(_Record):
     """A part of a timeline."""
 
     entries: list[TimelineEntry]
     #: The cursor to continue after.
     next: int
+
+    def __init__(
+        self,
+        entries: list[TimelineEntry],
+        next: int,
+    ) -> None:
+        self.entries = entries
+        self.next = next
 
     @classmethod
     def from_json(cls, v: Any) -> TimelinePage:
@@ -2701,8 +4014,8 @@ class TimelinePage:
         return made
 
 
-@dataclass
-class TokenInfo:
+@dataclass(init=False, repr=False, eq=False)
+class TokenInfo(_Record):
     """The record of a token, without its secret."""
 
     token_id: str
@@ -2712,10 +4025,36 @@ class TokenInfo:
     created_at: datetime
     #: The most that its sandboxes may reach; without it, the server's default.
     network: Network | None = None
+    #: The registries that its images come from and go to, among those of the server; without it, all of these.
+    registries: list[str] = field(default_factory=list)
     expires_at: datetime | None = None
     #: Time of the last use, accurate to ten minutes.
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+
+    def __init__(
+        self,
+        token_id: str,
+        name: str,
+        scopes: list[Literal["read", "exec", "files", "ports", "admin"]],
+        limits: TokenLimits,
+        created_at: datetime,
+        network: Network | None = None,
+        registries: list[str] | None = None,
+        expires_at: datetime | None = None,
+        last_used_at: datetime | None = None,
+        revoked_at: datetime | None = None,
+    ) -> None:
+        self.token_id = token_id
+        self.name = name
+        self.scopes = scopes
+        self.limits = limits
+        self.created_at = created_at
+        self.network = network
+        self.registries = registries if registries is not None else []
+        self.expires_at = expires_at
+        self.last_used_at = last_used_at
+        self.revoked_at = revoked_at
 
     @classmethod
     def from_json(cls, v: Any) -> TokenInfo:
@@ -2726,6 +4065,7 @@ class TokenInfo:
             limits=TokenLimits.from_json(v['limits']),
             created_at=time_of(v['createdAt']),
             network=Network.from_json(v['network']) if v.get('network') is not None else None,
+            registries=list(v.get('registries') or []),
             expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
             last_used_at=time_of(v['lastUsedAt']) if v.get('lastUsedAt') is not None else None,
             revoked_at=time_of(v['revokedAt']) if v.get('revokedAt') is not None else None,
@@ -2740,6 +4080,7 @@ class TokenInfo:
                 'limits': self.limits,
                 'createdAt': self.created_at,
                 'network': self.network,
+                'registries': self.registries or None,
                 'expiresAt': self.expires_at,
                 'lastUsedAt': self.last_used_at,
                 'revokedAt': self.revoked_at,
@@ -2748,8 +4089,8 @@ class TokenInfo:
         return made
 
 
-@dataclass
-class TokenLimits:
+@dataclass(init=False, repr=False, eq=False)
+class TokenLimits(_Record):
     """What one token can use. 0 is the server's default, -1 means no limit."""
 
     #: HTTP requests; default 100.
@@ -2758,6 +4099,16 @@ class TokenLimits:
     operations_per_hour: int | None = None
     #: Most sandboxes at once; default 10.
     sandboxes: int | None = None
+
+    def __init__(
+        self,
+        requests_per_minute: int | None = None,
+        operations_per_hour: int | None = None,
+        sandboxes: int | None = None,
+    ) -> None:
+        self.requests_per_minute = requests_per_minute
+        self.operations_per_hour = operations_per_hour
+        self.sandboxes = sandboxes
 
     @classmethod
     def from_json(cls, v: Any) -> TokenLimits:
@@ -2778,8 +4129,8 @@ class TokenLimits:
         return made
 
 
-@dataclass
-class Traffic:
+@dataclass(init=False, repr=False, eq=False)
+class Traffic(_Record):
     """Counts since the sandbox was made."""
 
     #: Connections now.
@@ -2796,6 +4147,24 @@ class Traffic:
     sent: int
     #: Bytes.
     received: int
+
+    def __init__(
+        self,
+        open: int,
+        allowed: int,
+        denied: int,
+        lookups: int,
+        requests: int,
+        sent: int,
+        received: int,
+    ) -> None:
+        self.open = open
+        self.allowed = allowed
+        self.denied = denied
+        self.lookups = lookups
+        self.requests = requests
+        self.sent = sent
+        self.received = received
 
     @classmethod
     def from_json(cls, v: Any) -> Traffic:
@@ -2824,8 +4193,8 @@ class Traffic:
         return made
 
 
-@dataclass
-class Usage:
+@dataclass(init=False, repr=False, eq=False)
+class Usage(_Record):
     """What a sandbox has used since it was made, or a sum over several sandboxes. A value that the runtime does not know is 0."""
 
     cpu_seconds: float
@@ -2852,6 +4221,38 @@ class Usage:
     day: str | None = None
     #: Of the sandbox, or in a history by image.
     image: str | None = None
+
+    def __init__(
+        self,
+        cpu_seconds: float,
+        memory_gb_seconds: float,
+        memory_peak: float,
+        disk: float,
+        network_sent: int,
+        network_received: int,
+        executions: int,
+        wall_time: float,
+        cost: float,
+        sandbox_id: str | None = None,
+        owner: str | None = None,
+        status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"] | None = None,
+        day: str | None = None,
+        image: str | None = None,
+    ) -> None:
+        self.cpu_seconds = cpu_seconds
+        self.memory_gb_seconds = memory_gb_seconds
+        self.memory_peak = memory_peak
+        self.disk = disk
+        self.network_sent = network_sent
+        self.network_received = network_received
+        self.executions = executions
+        self.wall_time = wall_time
+        self.cost = cost
+        self.sandbox_id = sandbox_id
+        self.owner = owner
+        self.status = status
+        self.day = day
+        self.image = image
 
     @classmethod
     def from_json(cls, v: Any) -> Usage:
@@ -2894,13 +4295,21 @@ class Usage:
         return made
 
 
-@dataclass
-class UsageReport:
+@dataclass(init=False, repr=False, eq=False)
+class UsageReport(_Record):
     """The version of a server."""
 
     sandboxes: list[Usage]
     #: Sums over all that an owner ever had, also what was destroyed.
     owners: list[Usage]
+
+    def __init__(
+        self,
+        sandboxes: list[Usage],
+        owners: list[Usage],
+    ) -> None:
+        self.sandboxes = sandboxes
+        self.owners = owners
 
     @classmethod
     def from_json(cls, v: Any) -> UsageReport:
@@ -2919,12 +4328,20 @@ class UsageReport:
         return made
 
 
-@dataclass
-class Version:
+@dataclass(init=False, repr=False, eq=False)
+class Version(_Record):
     """The version of a server."""
 
     version: str
     commit: str
+
+    def __init__(
+        self,
+        version: str,
+        commit: str,
+    ) -> None:
+        self.version = version
+        self.commit = commit
 
     @classmethod
     def from_json(cls, v: Any) -> Version:
@@ -2943,8 +4360,8 @@ class Version:
         return made
 
 
-@dataclass
-class VolumeBucket:
+@dataclass(init=False, repr=False, eq=False)
+class VolumeBucket(_Record):
     """The bucket of a volume, on an S3-compatible service. Only the server uses it."""
 
     #: s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION
@@ -2953,6 +4370,16 @@ class VolumeBucket:
     key_id: str | None = None
     #: The name of the secret that has the access key.
     key_secret: str | None = None
+
+    def __init__(
+        self,
+        url: str,
+        key_id: str | None = None,
+        key_secret: str | None = None,
+    ) -> None:
+        self.url = url
+        self.key_id = key_id
+        self.key_secret = key_secret
 
     @classmethod
     def from_json(cls, v: Any) -> VolumeBucket:
@@ -2973,8 +4400,8 @@ class VolumeBucket:
         return made
 
 
-@dataclass
-class VolumeInfo:
+@dataclass(init=False, repr=False, eq=False)
+class VolumeInfo(_Record):
     """The record of a volume."""
 
     name: str
@@ -2998,6 +4425,34 @@ class VolumeInfo:
     unsynced: bool = False
     #: Why the last exchange with the bucket did not work.
     bucket_problem: str | None = None
+
+    def __init__(
+        self,
+        name: str,
+        quota: int,
+        size: int,
+        entries: int,
+        version: int,
+        created_at: datetime,
+        saved_at: datetime,
+        uses: list[VolumeUse],
+        problem: str | None = None,
+        bucket: VolumeBucket | None = None,
+        unsynced: bool = False,
+        bucket_problem: str | None = None,
+    ) -> None:
+        self.name = name
+        self.quota = quota
+        self.size = size
+        self.entries = entries
+        self.version = version
+        self.created_at = created_at
+        self.saved_at = saved_at
+        self.uses = uses
+        self.problem = problem
+        self.bucket = bucket
+        self.unsynced = unsynced
+        self.bucket_problem = bucket_problem
 
     @classmethod
     def from_json(cls, v: Any) -> VolumeInfo:
@@ -3036,8 +4491,8 @@ class VolumeInfo:
         return made
 
 
-@dataclass
-class VolumeMount:
+@dataclass(init=False, repr=False, eq=False)
+class VolumeMount(_Record):
     """Where a sandbox has a volume."""
 
     #: The name of a volume.
@@ -3046,6 +4501,16 @@ class VolumeMount:
     path: str
     #: What programs write there is not saved.
     read_only: bool = False
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        read_only: bool = False,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.read_only = read_only
 
     @classmethod
     def from_json(cls, v: Any) -> VolumeMount:
@@ -3066,13 +4531,23 @@ class VolumeMount:
         return made
 
 
-@dataclass
-class VolumeUse:
+@dataclass(init=False, repr=False, eq=False)
+class VolumeUse(_Record):
     """A sandbox that has a volume."""
 
     sandbox_id: str
     path: str
     read_only: bool = False
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        path: str,
+        read_only: bool = False,
+    ) -> None:
+        self.sandbox_id = sandbox_id
+        self.path = path
+        self.read_only = read_only
 
     @classmethod
     def from_json(cls, v: Any) -> VolumeUse:
@@ -3093,8 +4568,8 @@ class VolumeUse:
         return made
 
 
-@dataclass
-class WaitFor:
+@dataclass(init=False, repr=False, eq=False)
+class WaitFor(_Record):
     """Says what to wait for: a port, a line of output, the health of the process or, without any of them, its end."""
 
     #: Wait until a connection to this port on the sandbox's loopback succeeds. With path, which begins with a slash, an HTTP GET of it must be answered with status or, without one, with any from 200 to 399.
@@ -3109,6 +4584,26 @@ class WaitFor:
     healthy: bool = False
     #: Seconds; default 30, at most the server's maximum.
     timeout: float | None = None
+
+    def __init__(
+        self,
+        port: int | None = None,
+        path: str | None = None,
+        status: int | None = None,
+        text: str | None = None,
+        pattern: str | None = None,
+        cursor: int | None = None,
+        healthy: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self.port = port
+        self.path = path
+        self.status = status
+        self.text = text
+        self.pattern = pattern
+        self.cursor = cursor
+        self.healthy = healthy
+        self.timeout = timeout
 
     @classmethod
     def from_json(cls, v: Any) -> WaitFor:
@@ -3139,8 +4634,8 @@ class WaitFor:
         return made
 
 
-@dataclass
-class WaitResult:
+@dataclass(init=False, repr=False, eq=False)
+class WaitResult(_Record):
     """Says how waiting ended."""
 
     process: ProcessInfo
@@ -3153,6 +4648,22 @@ class WaitResult:
     cursor: int | None = None
     #: Rules that would have allowed what the network of the sandbox denied since the process started: at most 10, the newest last.
     denied: list[str] = field(default_factory=list)
+
+    def __init__(
+        self,
+        process: ProcessInfo,
+        met: bool,
+        timed_out: bool,
+        match: str | None = None,
+        cursor: int | None = None,
+        denied: list[str] | None = None,
+    ) -> None:
+        self.process = process
+        self.met = met
+        self.timed_out = timed_out
+        self.match = match
+        self.cursor = cursor
+        self.denied = denied if denied is not None else []
 
     @classmethod
     def from_json(cls, v: Any) -> WaitResult:
@@ -3187,6 +4698,9 @@ __all__ = [
     'AuditVerification',
     'BackupInfo',
     'Brokering',
+    'BuildEvent',
+    'BuildInfo',
+    'BuildOutput',
     'ConnectionInfo',
     'ConnectionLog',
     'Consumption',

@@ -7,10 +7,11 @@
 import { Hutch } from "../client.js"
 import { environment } from "../connection.js"
 import { HutchError } from "../error.js"
+import { checkOptions } from "../options.js"
 import { proxyToSandbox as proxy } from "../proxy.js"
 import type { Duration } from "../types.js"
 import { SandboxError, translate, translating } from "./error.js"
-import { absentMethod, checkOptions } from "./options.js"
+import { absentMethod } from "./options.js"
 import { CloudflareSandbox, defaultSession } from "./sandbox.js"
 
 export { CloudflareSandbox, SandboxError }

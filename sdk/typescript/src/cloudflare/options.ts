@@ -1,14 +1,5 @@
 import { HutchError } from "../error.js"
 
-/** Refuses options that a method does not have, by name: without them, it would do something else than the caller asked for. */
-export function checkOptions(method: string, options: object, known: readonly string[]): void {
-  const given = options as Readonly<Record<string, unknown>>
-  const unknown = Object.keys(given).filter((name) => given[name] !== undefined && !known.includes(name))
-  if (unknown.length > 0) {
-    throw new HutchError("unsupported", `${method} does not have the option ${unknown.join(", ")} here: leave it out`, { data: { field: unknown[0] } })
-  }
-}
-
 /** Refuses an option that a method has in Cloudflare's SDK only. */
 export function refuse(method: string, option: string, instead: string): never {
   throw new HutchError("unsupported", `${method} does not have the option ${option} here: ${instead}`, { data: { field: option } })

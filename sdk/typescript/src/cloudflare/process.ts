@@ -1,7 +1,7 @@
 import { HutchError } from "../error.js"
+import { checkOptions } from "../options.js"
 import type { Process as HutchProcess } from "../process.js"
 import type { ProcessRecord } from "../types.js"
-import { checkOptions } from "./options.js"
 
 /** Cloudflare's words for the state of a process. */
 export type ProcessStatus = "starting" | "running" | "completed" | "failed" | "killed" | "error"

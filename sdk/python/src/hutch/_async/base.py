@@ -28,6 +28,12 @@ class Handle:
 
     @property
     def sandbox_id(self) -> str:
+        """The id of the sandbox, under the name that it has in the REST API."""
+        return self._id
+
+    @property
+    def id(self) -> str:
+        """The id of the sandbox: the same as `sandbox_id`."""
         return self._id
 
     def _request(self, method: str, path: str, body: Any = None, *, patience: float | None = 60.0, query: str = "", **ids: str | int) -> Request:

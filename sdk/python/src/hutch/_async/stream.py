@@ -9,7 +9,21 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
-from .._models import AgentEvent, AnswerOutput, FileEvent, PortEvent, ProcessInfo, Program, Repair, StatsReport, TerminalSize, TimelineEntry
+from .._models import (
+    AgentEvent,
+    AnswerOutput,
+    BuildEvent,
+    BuildInfo,
+    FileEvent,
+    ImageInfo,
+    PortEvent,
+    ProcessInfo,
+    Program,
+    Repair,
+    StatsReport,
+    TerminalSize,
+    TimelineEntry,
+)
 from .._results import AgentResult, AgentTries, Answer, AnswerEvent, AnswerText, CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, content_of, json_bytes, query_of
 from ._platform import sleep
@@ -21,6 +35,7 @@ if TYPE_CHECKING:
     from ._platform import Socket
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 #: How long to try to make a lost connection again: as long as the server keeps the command or run.
 GRACE = 60.0
@@ -99,8 +114,33 @@ class AsyncStream(Generic[T]):
         await self.aclose()
 
 
-class AsyncExecStream(AsyncStream[Output]):
+class AsyncResultStream(AsyncStream[T], Generic[T, R]):
+    """A stream that ends with a result."""
+
+    _unended = "the stream has not ended"
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        super().__init__(transport, request)
+        self._result: R | None = None
+
+    @property
+    def result(self) -> R:
+        """The result; an error before the end."""
+        if self._result is None:
+            raise HutchError(self._unended)
+        return self._result
+
+    async def wait(self) -> R:
+        """Reads to the end, and returns the result."""
+        async for _ in self:
+            pass
+        return self.result
+
+
+class AsyncExecStream(AsyncResultStream[Output, ExecResult]):
     """The output of a command as it comes; then `result` says how it ended. Leaving the stream kills a command that is not resumable."""
+
+    _unended = "the command has not ended: read its output to the end first, or call wait()"
 
     def __init__(self, transport: Transport, sandbox: str, request: Request, exec_id: str | None = None, cursor: int = 0) -> None:
         super().__init__(transport, request)
@@ -109,14 +149,6 @@ class AsyncExecStream(AsyncStream[Output]):
         self.exec_id = exec_id
         #: Where the output continues: for `resume_exec`.
         self.cursor = cursor
-        self._result: ExecResult | None = None
-
-    @property
-    def result(self) -> ExecResult:
-        """How the command ended; an error before it has."""
-        if self._result is None:
-            raise HutchError("the command has not ended: read its output to the end first, or call wait()")
-        return self._result
 
     def _take(self, event: Event) -> Output | None:
         if event.name in ("stdout", "stderr"):
@@ -135,12 +167,6 @@ class AsyncExecStream(AsyncStream[Output]):
         path = at("/v1/sandboxes/{id}/exec/{exec}", id=self._sandbox, exec=self.exec_id)
         return Request("GET", path + query_of(cursor=str(self.cursor)), patience=SILENCE)
 
-    async def wait(self) -> ExecResult:
-        """Reads to the end, and returns how the command ended."""
-        async for _ in self:
-            pass
-        return self.result
-
     async def cancel(self) -> None:
         """Kills the command with everything it started."""
         if self.exec_id is not None and self._result is None:
@@ -149,18 +175,10 @@ class AsyncExecStream(AsyncStream[Output]):
         await self.aclose()
 
 
-class AsyncCodeStream(AsyncStream[CodeEvent]):
+class AsyncCodeStream(AsyncResultStream[CodeEvent, RunResult]):
     """Output and results of code as they come; then `result` says how it ended. Leaving the stream interrupts the code."""
 
-    def __init__(self, transport: Transport, request: Request) -> None:
-        super().__init__(transport, request)
-        self._result: RunResult | None = None
-
-    @property
-    def result(self) -> RunResult:
-        if self._result is None:
-            raise HutchError("the code has not ended: read its events to the end first, or call wait()")
-        return self._result
+    _unended = "the code has not ended: read its events to the end first, or call wait()"
 
     def _take(self, event: Event) -> CodeEvent | None:
         if event.name in ("stdout", "stderr"):
@@ -176,24 +194,11 @@ class AsyncCodeStream(AsyncStream[CodeEvent]):
             self._result, self._ended = RunResult.from_json(event.json()), True
         return None
 
-    async def wait(self) -> RunResult:
-        async for _ in self:
-            pass
-        return self.result
 
-
-class AsyncAnswerStream(AsyncStream[AnswerEvent]):
+class AsyncAnswerStream(AsyncResultStream[AnswerEvent, Answer]):
     """The steps to an answer as they happen; then `result` is the answer. Leaving the stream ends the question and its program."""
 
-    def __init__(self, transport: Transport, request: Request) -> None:
-        super().__init__(transport, request)
-        self._result: Answer | None = None
-
-    @property
-    def result(self) -> Answer:
-        if self._result is None:
-            raise HutchError("the question has no answer yet: read its events to the end first, or call wait()")
-        return self._result
+    _unended = "the question has no answer yet: read its events to the end first, or call wait()"
 
     def _take(self, event: Event) -> AnswerEvent | None:
         if event.name == "text":
@@ -208,27 +213,16 @@ class AsyncAnswerStream(AsyncStream[AnswerEvent]):
             self._result, self._ended = Answer.from_json(event.json()), True
         return None
 
-    async def wait(self) -> Answer:
-        """Reads to the end, and returns the answer."""
-        async for _ in self:
-            pass
-        return self.result
 
-
-class AsyncAgentStream(AsyncStream[AgentEvent]):
+class AsyncAgentStream(AsyncResultStream[AgentEvent, AgentResult]):
     """The events of a coding agent as they happen, and then its `result`. The agent continues when the stream is left."""
+
+    _unended = "the agent has not ended: read its events to the end first, or call wait()"
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
         #: The session, once the stream has begun: its sandbox, for `follow_agent` and `stop_agent`.
         self.sandbox_id: str | None = None
-        self._result: AgentResult | None = None
-
-    @property
-    def result(self) -> AgentResult:
-        if self._result is None:
-            raise HutchError("the agent has not ended: read its events to the end first, or call wait()")
-        return self._result
 
     def _take(self, event: Event) -> AgentEvent | None:
         if event.name == "session":
@@ -248,15 +242,11 @@ class AsyncAgentStream(AsyncStream[AgentEvent]):
             message = f"the connection is lost, and the agent of {self.sandbox_id} works on: follow it with follow_agent"
             raise UnavailableError(message, data={"sandboxId": self.sandbox_id}) from e
 
-    async def wait(self) -> AgentResult:
-        """Reads to the end, and returns the result."""
-        async for _ in self:
-            pass
-        return self.result
 
-
-class AsyncTriesStream(AsyncStream[AgentEvent]):
+class AsyncTriesStream(AsyncResultStream[AgentEvent, AgentTries]):
     """The events of several tries as they happen, and then the `result` of each. The agents continue when the stream is left."""
+
+    _unended = "the agents have not ended: read their events to the end first, or call wait()"
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
@@ -264,13 +254,6 @@ class AsyncTriesStream(AsyncStream[AgentEvent]):
         self.tries: str | None = None
         #: The sessions, by the number of the try.
         self.sessions: dict[int, str] = {}
-        self._result: AgentTries | None = None
-
-    @property
-    def result(self) -> AgentTries:
-        if self._result is None:
-            raise HutchError("the agents have not ended: read their events to the end first, or call wait()")
-        return self._result
 
     def _take(self, event: Event) -> AgentEvent | None:
         if event.name == "session":
@@ -291,12 +274,6 @@ class AsyncTriesStream(AsyncStream[AgentEvent]):
             message = f"the connection is lost, and the agents of {self.tries} work on: follow them with follow_tries"
             raise UnavailableError(message, data={"tries": self.tries}) from e
 
-    async def wait(self) -> AgentTries:
-        """Reads to the end, and returns the result of each."""
-        async for _ in self:
-            pass
-        return self.result
-
 
 #: Where an agent's files come from: the URL of a repository, or an archive with them.
 AsyncSource = str | bytes | AsyncIterable[bytes]
@@ -308,19 +285,74 @@ def agent_request(path: str, source: AsyncSource, clone: dict[str, Any], body: d
         return Request("POST", path, body | {"repository": {"url": source, **clone}})
     if clone:
         body = body | {"repository": clone}  # the server reports what is wrong
+    return _form_request(path, body, "archive", source)
+
+
+def build_request(context: bytes | AsyncIterable[bytes] | None, body: dict[str, Any]) -> Request:
+    """The request that builds an image."""
+    return _form_request("/v1/images/build", body, "context", context)
+
+
+def _form_request(path: str, body: dict[str, Any], part: str, archive: bytes | AsyncIterable[bytes] | None) -> Request:
+    """A request with a form of two parts: JSON, and an archive under the name `part`, which can be missing."""
     boundary = secrets.token_hex(16)
-    return Request("POST", path, content=_form(boundary, json_bytes(body), source), headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    return Request("POST", path, content=_form(boundary, json_bytes(body), part, archive), headers=headers)
 
 
-async def _form(boundary: str, body: bytes, archive: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _form(boundary: str, body: bytes, part: str, archive: bytes | AsyncIterable[bytes] | None) -> AsyncIterator[bytes]:
     yield f'--{boundary}\r\nContent-Disposition: form-data; name="request"\r\n\r\n'.encode() + body + b"\r\n"
-    yield f'--{boundary}\r\nContent-Disposition: form-data; name="archive"; filename="archive.tar"\r\n\r\n'.encode()
-    if isinstance(archive, bytes):
-        yield archive
-    else:
-        async for piece in archive:
-            yield piece
-    yield f"\r\n--{boundary}--\r\n".encode()
+    if archive is not None:
+        yield f'--{boundary}\r\nContent-Disposition: form-data; name="{part}"; filename="{part}.tar"\r\n\r\n'.encode()
+        if isinstance(archive, bytes):
+            yield archive
+        else:
+            async for piece in archive:
+                yield piece
+        yield b"\r\n"
+    yield f"--{boundary}--\r\n".encode()
+
+
+class AsyncBuildStream(AsyncResultStream[BuildEvent, ImageInfo]):
+    """The steps of a build, with their output, as they happen; then `result` is the image. Leaving the stream ends the build."""
+
+    _unended = "the build has not ended: read its events to the end first, or call wait()"
+
+    def __init__(self, transport: Transport, request: Request, detached: bool) -> None:
+        super().__init__(transport, request)
+        self._detached = detached
+
+    def _take(self, event: Event) -> BuildEvent | None:
+        if event.name == "progress":
+            return BuildEvent.from_json(event.json())
+        if event.name == "end":
+            self._result, self._ended = ImageInfo.from_json(event.json()), True
+        return None
+
+    async def _next(self) -> Event:
+        try:
+            return await super()._next()
+        except UnavailableError as e:
+            if not self._connected:
+                raise
+            if self._detached:
+                what = "the connection is lost: if all of the context had arrived, the build continues; list_builds has its record, and follow_build its output"
+            else:
+                what = "the connection is lost, and the build with it: start it again, and finished steps are not repeated"
+            raise UnavailableError(what) from e
+
+
+class AsyncBuildLogStream(AsyncResultStream[BuildEvent, BuildInfo]):
+    """The output of a build, from its beginning until it has ended; then `result` is its record. Leaving the stream does not end the build."""
+
+    _unended = "the build has not ended: read its events to the end first, or call wait()"
+
+    def _take(self, event: Event) -> BuildEvent | None:
+        if event.name == "progress":
+            return BuildEvent.from_json(event.json())
+        if event.name == "end":
+            self._result, self._ended = BuildInfo.from_json(event.json()), True
+        return None
 
 
 class AsyncLogStream(AsyncStream[Output]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets as _random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,9 @@ from .._models import (
     AuditVerification,
     BackupInfo,
     Brokering,
+    BuildEvent,
+    BuildInfo,
+    BuildOutput,
     Destruction,
     Examination,
     HealthCheck,
@@ -44,7 +47,17 @@ from .._results import AgentResult, AgentTries, Answer
 from .._wire import at, body_of, check_id, file_of, milliseconds, query_of
 from .base import Env
 from .sandbox import Sandbox, OnIdle
-from .stream import AgentStream, AnswerStream, Source, StatsWatch, TriesStream, agent_request
+from .stream import (
+    AgentStream,
+    AnswerStream,
+    BuildLogStream,
+    BuildStream,
+    Source,
+    StatsWatch,
+    TriesStream,
+    agent_request,
+    build_request,
+)
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -112,11 +125,14 @@ class Hutch:
         on_idle: OnIdle | None = None,
         timeout: float | None = None,
         labels: Mapping[str, str] | None = None,
+        node_selector: Mapping[str, str] | None = None,
+        tolerations: Mapping[str, str] | None = None,
         normalize_id: bool = False,
     ) -> Sandbox:
         """Creates a sandbox. With the id of an existing sandbox, returns that one unchanged, and ignores the other arguments.
 
         `timeout` is the lifetime in seconds, after which the sandbox is destroyed. `on_idle` happens after `sleep_after` seconds without use.
+        In a fleet, `node_selector` are labels that its node must have, and `tolerations` are taints that its node can have.
         """
         body = body_of(
             sandboxId=sandbox_id,
@@ -139,6 +155,8 @@ class Hutch:
             onIdle=on_idle,
             timeout=timeout,
             labels=labels,
+            nodeSelector=node_selector,
+            tolerations=tolerations,
         )
         key = {"Idempotency-Key": _random.token_hex(16)}  # so that it can be sent again
         info = SandboxInfo.from_json(self._transport.call(Request("POST", "/v1/sandboxes", body, headers=key, patience=None)))
@@ -474,6 +492,10 @@ class Hutch:
         """The snapshots and templates, oldest first."""
         return [SnapshotInfo.from_json(v) for v in self._call("GET", "/v1/snapshots")]
 
+    def commit_snapshot(self, snapshot: str, name: str) -> ImageInfo:
+        """Makes an image of the files of a snapshot or template, over the image that it began with."""
+        return ImageInfo.from_json(self._call("POST", at("/v1/snapshots/{snapshot}/image", snapshot=snapshot), {"name": name}, patience=600.0))
+
     def tag_snapshot(self, snapshot: str, name: str, *, replace: bool = False) -> SnapshotInfo:
         """Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other."""
         return SnapshotInfo.from_json(self._call("POST", at("/v1/snapshots/{snapshot}/tag", snapshot=snapshot), {"name": name, "replace": replace}))
@@ -628,6 +650,109 @@ class Hutch:
         body = body_of(image=image, pull=pull, shared=shared or None, username=username, password=password)
         return ImageInfo.from_json(self._call("POST", "/v1/images/pull", body, patience=None))
 
+    def build_image(
+        self,
+        name: str | None = None,
+        *,
+        context: bytes | Iterable[bytes] | None = None,
+        file: str | None = None,
+        dockerfile: str | None = None,
+        args: Mapping[str, str] | None = None,
+        target: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        no_cache: bool = False,
+        pull: PullPolicy | None = None,
+        secrets: Mapping[str, str] | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        runtime: str | None = None,
+        timeout: float | None = None,
+        detach: bool = False,
+        on_progress: Callable[[BuildEvent], object] | None = None,
+    ) -> ImageInfo:
+        """Makes an image of a Dockerfile, which is in `context` or is the text `dockerfile`. Each RUN is a command in a sandbox.
+
+        `context` is a tar archive of the files that the Dockerfile copies, plain or compressed with gzip or zstd. `on_progress` is called
+        with each step, its output and its end. `timeout` limits the whole build, in seconds; default an hour. With `detach`, the build
+        continues when the connection ends, once all of `context` has arrived: `list_builds` has its record, and `follow_build` its output.
+        """
+        stream = self.build_image_stream(
+            name,
+            context=context,
+            file=file,
+            dockerfile=dockerfile,
+            args=args,
+            target=target,
+            labels=labels,
+            no_cache=no_cache,
+            pull=pull,
+            secrets=secrets,
+            network=network,
+            limits=limits,
+            runtime=runtime,
+            timeout=timeout,
+            detach=detach,
+        )
+        with stream:
+            for event in stream:
+                if on_progress:
+                    on_progress(event)
+            return stream.result
+
+    def build_image_stream(
+        self,
+        name: str | None = None,
+        *,
+        context: bytes | Iterable[bytes] | None = None,
+        file: str | None = None,
+        dockerfile: str | None = None,
+        args: Mapping[str, str] | None = None,
+        target: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        no_cache: bool = False,
+        pull: PullPolicy | None = None,
+        secrets: Mapping[str, str] | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        runtime: str | None = None,
+        timeout: float | None = None,
+        detach: bool = False,
+    ) -> BuildStream:
+        """Like `build_image`, as a stream of events: steps, their output and their end. Leaving the stream ends the build, without `detach`."""
+        body = body_of(
+            name=name,
+            file=file,
+            dockerfile=dockerfile,
+            args=args,
+            target=target,
+            labels=labels,
+            noCache=no_cache or None,
+            pull=pull,
+            secrets=secrets,
+            network=network,
+            limits=limits,
+            runtime=runtime,
+            timeout=timeout,
+            detach=detach or None,
+        )
+        return BuildStream(self._transport, build_request(context, body), detach)
+
+    def list_builds(self) -> list[BuildInfo]:
+        """The builds that run, and the newest that have ended, oldest first."""
+        return [BuildInfo.from_json(one) for one in self._call("GET", "/v1/builds")]
+
+    def read_build(self, build_id: str) -> BuildOutput:
+        """The record of a build and its output so far; of long output, the beginning and the end."""
+        return BuildOutput.from_json(self._call("GET", at("/v1/builds/{build}/logs", build=build_id)))
+
+    def follow_build(self, build_id: str) -> BuildLogStream:
+        """The output of a build until it has ended. Leaving the stream does not end the build."""
+        return BuildLogStream(self._transport, Request("GET", at("/v1/builds/{build}/logs", build=build_id)))
+
+    def delete_build(self, build_id: str) -> None:
+        """Ends a build that runs, and keeps its record; removes the record of a build that has ended."""
+        self._call("DELETE", at("/v1/builds/{build}", build=build_id))
+
     def tag_image(self, image: str, name: str) -> ImageInfo:
         return ImageInfo.from_json(self._call("POST", "/v1/images/tag", {"image": image, "name": name}))
 
@@ -697,10 +822,11 @@ class Hutch:
         scopes: Sequence[Scope] | None = None,
         limits: TokenLimits | None = None,
         network: Network | None = None,
+        registries: Sequence[str] | None = None,
         lifetime: float | None = None,
     ) -> MintedToken:
         """Makes a token. Its secret is in the answer, and nowhere else."""
-        body = body_of(name=name, scopes=scopes, limits=limits, network=network, lifetime=lifetime)
+        body = body_of(name=name, scopes=scopes, limits=limits, network=network, registries=registries, lifetime=lifetime)
         return MintedToken.from_json(self._call("POST", "/v1/tokens", body))
 
     def list_tokens(self) -> list[TokenInfo]:
