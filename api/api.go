@@ -51,7 +51,7 @@ var parsed = sync.OnceValue(func() (doc document) {
 	return doc
 })
 
-// must is for errors that this package's tests exclude, because the document is part of the program.
+// must panics for errors that cannot happen, because the document is part of the program and tests parse it.
 func must(err error) {
 	if err != nil {
 		panic("api: " + err.Error())
@@ -215,7 +215,7 @@ func (d document) resolve(list []parameter) (all []parameter) {
 	return all
 }
 
-// Style is the style sheet of the page, for a page that allows it by its hash.
+// Style returns the style sheet of the page, for a page that allows it by its hash.
 func Style() string {
 	_, rest, _ := strings.Cut(pageText, "{{/* style:")
 	style, _, _ := strings.Cut(rest, "*/ -}}")

@@ -34,6 +34,7 @@ import (
 	"hutch/internal/coding"
 	"hutch/internal/compat/execute"
 	"hutch/internal/fakeservice"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
@@ -271,6 +272,8 @@ var types = map[string]any{
 	"CommitRequest":        hutch.CommitRequest{},
 	"BuildRequest":         hutch.BuildRequest{},
 	"BuildEvent":           hutch.BuildEvent{},
+	"Build":                hutch.Build{},
+	"BuildOutput":          hutch.BuildOutput{},
 	"TagRequest":           hutch.TagRequest{},
 	"PruneRequest":         hutch.PruneRequest{},
 	"Pruned":               hutch.Pruned{},
@@ -368,6 +371,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.ScreenAct]():      "scroll",
 	reflect.TypeFor[hutch.Direction]():      "down",
 	reflect.TypeFor[hutch.UsageGroup]():     "image",
+	reflect.TypeFor[hutch.BuildStatus]():    "built",
 }
 
 // fill sets every field of v.
@@ -510,15 +514,15 @@ func TestExamplesWork(t *testing.T) {
 // serve runs a server that has every route.
 func serve(t *testing.T) *httptest.Server {
 	t.Helper()
-	tokens, err := auth.Open(t.Context(), auth.Options{})
+	registry, err := auth.Open(t.Context(), auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &fakeservice.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}, Histories: fixedRecords{}})
+	p, err := policy.New(t.Context(), &fakeservice.Service{OnFiles: fixedFiles{}}, policy.Options{Tokens: registry, Secrets: vault(t), Backups: fixedBackups{}, Images: stored{}, Volumes: folders{}, Accounts: fixedRecords{}, Owners: fixedRecords{}, Nodes: fixedRecords{}, SSH: fixedRecords{}, Pools: fixedRecords{}, Checkpoints: fixedRecords{}, Examiner: fixedRecords{}, Audit: fixedRecords{}, Timelines: fixedRecords{}, Histories: fixedRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := auth.Only("any")(t.Context(), "any")
+	who, err := tokens.Only("any")(t.Context(), "any")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -606,10 +610,21 @@ func (s stored) LoadImages(_ context.Context, _ string, r io.Reader) ([]hutch.Im
 func (s stored) CommitImage(_ context.Context, _ string, req hutch.CommitRequest) (hutch.Image, error) {
 	return s.image(), req.Check()
 }
+func (s stored) CommitSnapshot(_ context.Context, _ string, req hutch.CommitRequest) (hutch.Image, error) {
+	return s.image(), req.Check()
+}
 func (s stored) BuildImage(_ context.Context, req hutch.BuildRequest, r io.Reader, _ func(hutch.BuildEvent) error) (hutch.Image, error) {
 	_, err := io.Copy(io.Discard, r)
 	return s.image(), errors.Join(err, req.Check())
 }
+func (stored) build() hutch.Build {
+	return hutch.Build{ID: "b-abc", Status: hutch.BuildBuilt, StartedAt: time.Now()}
+}
+func (s stored) Builds(context.Context) ([]hutch.Build, error) { return []hutch.Build{s.build()}, nil }
+func (s stored) BuildLogs(_ context.Context, _ string, _ bool, out func(hutch.BuildEvent) error) (hutch.Build, error) {
+	return s.build(), out(hutch.BuildEvent{Step: 1, State: hutch.BuildStarted, Name: "[1/1] RUN make"})
+}
+func (stored) DeleteBuild(context.Context, string) error { return nil }
 func (stored) SaveImage(_ context.Context, _ string, w io.Writer) error {
 	_, err := io.WriteString(w, "archive")
 	return err
@@ -678,7 +693,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare creates the things that the examples name in their paths.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "build": "b-k3f9q2mzx7ap", "volume": "models", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -916,7 +931,7 @@ func (fixedRecords) DeleteOwner(_ context.Context, owner string) (hutch.Owned, e
 }
 
 var machine = hutch.Node{
-	ID: "node-b", Address: "10.0.0.6:7701", Version: "0.9.0", State: hutch.NodeDraining, Alive: true, Joined: time.Unix(1, 0).UTC(), Labels: map[string]string{"zone": "a"},
+	ID: "node-b", Address: "10.0.0.6:7701", Version: "0.9.0", State: hutch.NodeDraining, Alive: true, Joined: time.Unix(1, 0).UTC(), Labels: map[string]string{"zone": "a"}, Taints: map[string]string{"gpu": "yes"},
 	Started: new(time.Unix(2, 0).UTC()), SeenUntil: new(time.Unix(3, 0).UTC()), Epoch: 1, Held: 1, Stuck: 1,
 }
 
@@ -1090,7 +1105,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 			t.Errorf("%s is not there", ref)
 		}
 	}
-	ofEvents := []string{"AgentEvent", "AnswerEvent", "BuildEvent", "Checkpoint", "CodeError", "FileEvent", "PortEvent", "Transfer"}
+	ofEvents := []string{"AgentEvent", "AnswerEvent", "Checkpoint", "CodeError", "FileEvent", "PortEvent", "Transfer"}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
 			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && !slices.Contains(ofEvents, name) {

@@ -13,7 +13,7 @@ import (
 // which they are written.
 type example struct {
 	JSON string
-	text string // when it is one
+	text string // set if the value is a text
 	list []string
 }
 
@@ -34,7 +34,7 @@ func (e *example) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Pretty is the value for people: over several lines when it is long.
+// Pretty returns the value for people: over several lines when it is long.
 func (e *example) Pretty() string {
 	const line = 100
 	var b bytes.Buffer
@@ -75,8 +75,7 @@ func appendItems(b []byte, nodes []*yaml.Node, end byte, each int) (_ []byte, er
 	return append(b, end), nil
 }
 
-// Curl is a command line that makes the call of the examples; empty for
-// WebSockets, which curl does not speak.
+// Curl returns a command line that makes the call of the examples; empty for WebSockets, which curl does not speak.
 func (o operation) Curl() string {
 	for _, r := range o.Responses {
 		if r.Key == "101" {
@@ -105,7 +104,7 @@ func (o operation) Curl() string {
 	return `curl -sS -H "Authorization: Bearer $HUTCH_TOKEN"` + o.method() + args + o.data() + ` "$HUTCH_URL` + path + query + `"`
 }
 
-// method is curl's flag for it, unless curl uses it by default.
+// method returns curl's flag for the operation's method, or "" if it is curl's default.
 func (o operation) method() string {
 	if o.Method == "GET" || o.Method == "POST" && o.RequestBody != nil {
 		return ""
@@ -113,7 +112,7 @@ func (o operation) method() string {
 	return " -X " + o.Method
 }
 
-// data are the flags for the body.
+// data returns the flags for the body.
 func (o operation) data() string {
 	if o.RequestBody == nil {
 		return ""
@@ -132,7 +131,7 @@ func (o operation) data() string {
 	return ""
 }
 
-// formFlags are the flags for the parts of a build: a request, and then a context.
+// formFlags returns the flags for the parts of a build: a request, and then a context.
 func formFlags(example string) string {
 	var parts struct {
 		Request json.RawMessage

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -37,7 +39,26 @@ func Marshal(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// length estimates how long a value is in JSON, in bytes. A control character in a text counts as six.
+// Failed returns the error to answer a request with: err or, if the client has disconnected or the server is closing,
+// the cause of that. It logs an internal error: see [LogInternal].
+func Failed(log *slog.Logger, r *http.Request, err error) error {
+	if cause := context.Cause(r.Context()); cause != nil {
+		err = cause
+	}
+	LogInternal(log, r, err)
+	return err
+}
+
+// LogInternal logs an internal error of a request with its cause, which the answer does not show. It logs no other errors,
+// and no request whose client has disconnected.
+func LogInternal(log *slog.Logger, r *http.Request, err error) {
+	e := hutch.AsError(err)
+	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
+	}
+}
+
+// length estimates the length of a value in JSON, in bytes. A control character in a text counts as six.
 func length(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:

@@ -98,16 +98,14 @@ func NewCalls(surface string) *Calls {
 }
 
 // Begin returns the request with a context that ends when Close is called. Its calls find only the caller's own
-// sandboxes: these surfaces create a sandbox when it is first used, under an id that others can know, and another owner
-// who shares a sandbox with that id must not receive data that is meant for the new one. The handler calls done before
+// sandboxes: these surfaces create a sandbox when it is first used, under an id that others can know. So another owner
+// could share a sandbox with that id, and receive data that is meant for the new sandbox. The handler calls done before
 // it returns.
 func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 	c.under.Add(1)
-	ctx, cancel := context.WithCancelCause(caller.OwnOnly(caller.WithSurface(r.Context(), c.surface)))
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	ctx, end := caller.Until(caller.OwnOnly(caller.WithSurface(r.Context(), c.surface)), c.ctx)
 	return r.WithContext(ctx), func() {
-		stop()
-		cancel(nil)
+		end()
 		c.under.Done()
 	}
 }
@@ -116,16 +114,14 @@ func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 // with Close, and the memory of f is given back when f returns.
 func (c *Calls) Go(ctx context.Context, f func(context.Context)) {
 	ctx, free := caller.OwnBudget(context.WithoutCancel(ctx))
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	ctx, end := caller.Until(ctx, c.ctx)
 	release := func() {}
 	if p := caller.From(ctx).Principal; p != nil {
 		ctx, release = p.Hold(ctx)
 	}
 	c.under.Go(func() {
 		defer free()
-		defer cancel(nil)
-		defer stop()
+		defer end()
 		defer release()
 		f(ctx)
 	})

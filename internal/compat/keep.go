@@ -15,15 +15,16 @@ type Throttle struct {
 	last  map[string]time.Time
 }
 
-// NewThrottle returns one for things that are done once in a time.
+// NewThrottle returns a throttle for actions that are done once in an interval.
 func NewThrottle(every time.Duration) *Throttle {
 	return &Throttle{every: every, last: map[string]time.Time{}}
 }
 
-// mostNames is how much is remembered. Above it all is forgotten, and some work is done earlier than necessary.
+// mostNames is how many names are remembered. When there are more, all are forgotten, and some actions are done earlier
+// than necessary.
 const mostNames = 10000
 
-// Due reports whether it is time, and starts a new interval if so.
+// Due reports whether it is time to act. If so, it starts a new interval.
 func (s *Throttle) Due(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +71,8 @@ func (k *Keeper) Use(ctx context.Context, req hutch.CreateRequest, do func() err
 	return do()
 }
 
-// Look calls do for a sandbox, whose life is extended. So that do runs only once, it must return another error than
-// NotFound after something has begun.
+// Look extends the life of a sandbox and calls do. Once do has begun something, it must not return NotFound, because
+// the caller may then call it again.
 func (k *Keeper) Look(ctx context.Context, sandbox string, do func() error) error {
 	name := Owner(ctx) + " " + sandbox
 	if k.extended.Due(name) {

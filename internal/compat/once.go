@@ -11,7 +11,8 @@ import (
 	"hutch"
 )
 
-// spare is how much longer than its program the sandbox of a single program lives, if this server dies meanwhile.
+// spare is how much longer than its program the sandbox of a single program can live if this server dies before it
+// destroys the sandbox.
 const spare hutch.Seconds = 300
 
 // Once calls do with a new sandbox, and destroys the sandbox afterwards, even if the client has disconnected. A sandbox

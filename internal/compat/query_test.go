@@ -58,3 +58,28 @@ func TestUnknownParameters(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedParameters: a parameter that is given twice is refused by its name, because only one of its values would
+// count. Parameters that are lists can be repeated.
+func TestRepeatedParameters(t *testing.T) {
+	t.Parallel()
+	svc := &fakeservice.Service{}
+	for _, c := range []struct {
+		surface
+		method, path, name string
+	}{
+		{bridge.NewHandler(svc, bridge.Options{}), "POST", "/v1/sandbox/a/persist?excludes=a&excludes=b", "excludes"},
+		{dify.NewHandler(svc, dify.Options{}), "GET", "/dify/v1/sandbox/dependencies?language=python3&language=nodejs", "language"},
+		{judge0.NewHandler(svc, judge0.Options{}), "GET", "/judge0/submissions/batch?tokens=a&tokens=b", "tokens"},
+		{jupyter.NewHandler(svc, jupyter.Options{}), "GET", "/jupyter/api/kernels?user=a&user=b", "user"},
+		{openterminal.NewHandler(svc, openterminal.Options{}), "GET", "/openterminal/files/read?path=a&path=b", "path"},
+		{openterminal.NewHandler(svc, openterminal.Options{}), "GET", "/openterminal/files/grep?include=a&include=b&query=a&query=b", "query"},
+	} {
+		t.Cleanup(c.Close)
+		w := httptest.NewRecorder()
+		c.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader("{}")))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), c.name) || !strings.Contains(w.Body.String(), "given 2 times") {
+			t.Errorf("%s %s: %d %.200s, want a refusal of the second %s", c.method, c.path, w.Code, w.Body, c.name)
+		}
+	}
+}

@@ -14,7 +14,7 @@ var ErrNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this 
 // Take reports whether the server can hold n more bytes for a request, until the request ends.
 func Take(ctx context.Context, n int) bool { return caller.From(ctx).Budget.Take(n) }
 
-// TakeJSON is Take for the decoded form of a JSON text.
+// TakeJSON does the same as Take, for the decoded form of a JSON text.
 func TakeJSON(ctx context.Context, text []byte) bool {
 	return caller.From(ctx).Budget.TakeJSON(text)
 }

@@ -64,7 +64,8 @@ func (d *Daemon) stopListening() error {
 	return nil
 }
 
-// family is the network to listen on: an IPv4 address means only IPv4, though Go would open 0.0.0.0 for IPv6 as well.
+// family returns the network to listen on: an IPv4 address means only IPv4, though Go would open 0.0.0.0 for IPv6 as
+// well.
 func family(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -81,8 +82,8 @@ func OnLoopback(address string) bool {
 	return err != nil || netaddr.IsLoopback(host)
 }
 
-// URL is where the daemon answers, as this machine sees it: on loopback when it
-// listens on all addresses.
+// URL returns the URL at which the daemon answers, as this machine sees it: on loopback when it listens on all
+// addresses.
 func (d *Daemon) URL() string {
 	host, port, _ := net.SplitHostPort(d.listener.Addr().String())
 	scheme := "http"
@@ -98,7 +99,7 @@ func (d *Daemon) URL() string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// ConsoleURL is where a browser on this machine finds the console.
+// ConsoleURL returns the URL at which a browser on this machine finds the console.
 func (d *Daemon) ConsoleURL() string {
 	u, err := url.Parse(d.URL())
 	if err != nil || !netaddr.IsLoopback(u.Hostname()) || d.tls != nil || d.cfg.Console == "" {
@@ -108,7 +109,7 @@ func (d *Daemon) ConsoleURL() string {
 	return u.String()
 }
 
-// BaseURL is how people reach the server: as configured, or from this machine.
+// BaseURL returns how people reach the server: as configured, or from this machine.
 func (d *Daemon) BaseURL() string {
 	if u, err := url.Parse(d.cfg.Conversations.BaseURL); err == nil && u.Host != "" {
 		return strings.TrimSuffix(d.cfg.Conversations.BaseURL, "/")
@@ -120,7 +121,7 @@ func (d *Daemon) BaseURL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// APIPage is the path of the page about the REST API; empty without one.
+// APIPage returns the path of the page about the REST API; empty without one.
 func (d *Daemon) APIPage() string {
 	if d.cfg.Conversations.Only {
 		return ""

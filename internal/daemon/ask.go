@@ -27,7 +27,7 @@ type Questions struct {
 	Prices     ask.Prices
 }
 
-// model is the name of the model, or "" without a key.
+// model returns the name of the model, or "" without a key.
 func (q Questions) model() string {
 	if q.Key == "" {
 		return ""
@@ -35,8 +35,8 @@ func (q Questions) model() string {
 	return cmp.Or(q.Model, ask.DefaultModel)
 }
 
-// openQuestions makes the part that answers questions. Its sandboxes are those of the engine behind the redactor:
-// policy checks the question itself. Its calls in them are on their timelines.
+// openQuestions makes the part that answers questions. It calls the engine through the redactor and not through policy,
+// because policy checks the question itself. Its calls appear on the timelines of the sandboxes.
 func (d *Daemon) openQuestions(context.Context) (err error) {
 	c := d.cfg.Questions
 	opt := ask.Options{

@@ -9,8 +9,8 @@ import (
 	"hutch/internal/store"
 )
 
-// SharedStore says where the state of a server's folder is, if that is a database: the installation there, and the URL if the folder has it.
-// It returns false for a folder with a store of its own.
+// SharedStore reports whether the state of a server's folder is in a shared database. If so, it returns the folder's
+// membership in the installation there, and the URL of the database if the folder contains it.
 func SharedStore(dir string) (member datadir.Membership, url string, shares bool, err error) {
 	member, shares, err = datadir.ReadMembership(dir)
 	if !shares || err != nil {

@@ -28,7 +28,7 @@ type Chats struct {
 	LibreChatToken string
 }
 
-// chats are these APIs.
+// chats returns the APIs of Chats that this server answers.
 func (d *Daemon) chats() []foreignAPI {
 	df := dify.NewHandler(d.policy, dify.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
@@ -56,7 +56,7 @@ func (d *Daemon) openLibreChat(context.Context) (err error) {
 	return err
 }
 
-// libreChatUsers lets LibreChat's users in to guarded, if the server accepts their tokens.
+// libreChatUsers passes requests of LibreChat's users to guarded, if the server accepts their tokens.
 func (d *Daemon) libreChatUsers(guarded http.Handler) http.Handler {
 	if d.libreChat == nil {
 		return guarded

@@ -47,9 +47,9 @@ type Config struct {
 	// Token is the local token. When it is empty, the daemon uses the one in the data folder, which its first start
 	// makes.
 	Token  string
-	Limits hutch.TokenLimits // limits of tokens without their own
+	Limits hutch.TokenLimits // limits of tokens that set none
 	Issuer auth.IssuerOptions
-	// SignIn sets how people sign in to the console with that issuer, if it has a client's id. Its Issuer is ours; the
+	// SignIn sets how people sign in to the console with that issuer, if it has a client's id. The server sets its Issuer; the
 	// default of Redirect is a path of the console at the host of the issuer's audience.
 	SignIn openid.Options
 	// Console is the name of the console for browsers on this machine, below localhost, so that it shares no cookies
@@ -92,7 +92,8 @@ type Fleet struct {
 	// and 8 times its cores. Sandboxes.Max bounds how many are awake.
 	Memory int
 	CPU    float64
-	Labels map[string]string
+	// Labels of this node, for node selectors, and its taints. A single server has labels, too.
+	Labels, Taints map[string]string
 	// Join makes a server without an identity a node. It needs Store and the key of the secrets. Replace replaces an
 	// absent node of the same name; its sandboxes are lost unless the bucket has them.
 	Join, Replace bool
@@ -100,7 +101,8 @@ type Fleet struct {
 	// s3://BUCKET/PREFIX; "" for none. Keys are the bucket's.
 	Bucket string
 	Keys   *credentials.Credentials
-	// Checkpoints is how often sandboxes that are awake are saved there, so that they outlive their node; 0 is never.
+	// Checkpoints is how often sandboxes that are awake are saved to Bucket, so that they outlive their node; 0 is
+	// never.
 	Checkpoints time.Duration
 }
 
@@ -108,13 +110,13 @@ type Fleet struct {
 type TLS struct {
 	Cert, Key string // PEM files
 	Domain    string // to get certificates for, with ACME
-	Own       string // domain for which, and for the names below it, an authority of ours makes certificates
+	Own       string // domain: Hutch's own authority makes certificates for it and the names below it
 	Directory string // URL of the ACME server; default Let's Encrypt
 }
 
 // Sandboxes are the runtimes, and the limits and settings of sandboxes.
 type Sandboxes struct {
-	Runtime string // the default one; "" is the first that works
+	Runtime string // the default runtime; "" is the first runtime that works
 	// Drivers returns the runtimes, with their state below dir; default those of host.Server.
 	Drivers func(dir string, log *slog.Logger) ([]driver.Driver, error)
 	// Image says where the programs of the host image are found. Authority and Log
@@ -142,9 +144,9 @@ type Sandboxes struct {
 
 // Images are the sources of images, and their limits.
 type Images struct {
-	Registries map[string]oci.Registry // by name: mirrors, and those on private addresses
+	Registries map[string]oci.Registry // by name: registries with a mirror, and registries on private addresses
 	Proxy      *url.URL                // to public registries; nil for none
-	Allowed    []string                // registries; none allows all
+	Allowed    []string                // the registries that may be used; if it is empty, all may be used
 	Limits     oci.Limits
 	// Keep is how long unused images are kept; 0 is for ever.
 	Keep time.Duration
@@ -191,7 +193,7 @@ type Log struct {
 	To    io.Writer // nil discards it
 	JSON  bool
 	Level slog.Level
-	// NoRequests leaves requests out, but for their warnings and errors.
+	// NoRequests leaves requests out, except for their warnings and errors.
 	NoRequests bool
 }
 

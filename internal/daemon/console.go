@@ -49,7 +49,7 @@ func (d *Daemon) openSignIn() (*openid.Client, error) {
 	}
 	opt.Issuer = d.cfg.Issuer.URL
 	if opt.Redirect == "" {
-		at, _ := url.Parse(d.cfg.Issuer.Audience) // auth.NewIssuer has
+		at, _ := url.Parse(d.cfg.Issuer.Audience) // auth.NewIssuer has parsed it already
 		opt.Redirect = at.Scheme + "://" + at.Host + console.DonePath
 	}
 	if opt.Scopes == nil {

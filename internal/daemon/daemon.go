@@ -181,7 +181,7 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// onClose pushes the end of a step onto the undo stack.
+// onClose puts do on the undo stack. do ends what a step has begun.
 func (d *Daemon) onClose(do func() error) { d.undo = append(d.undo, do) }
 
 // runs runs background work until Close.
@@ -192,13 +192,13 @@ func (d *Daemon) runs(do func(context.Context)) {
 	d.onClose(func() error { cancel(); wg.Wait(); return nil })
 }
 
-// Token is the local token, and whether this daemon has made it.
+// Token returns the local token, and whether this daemon has made it.
 func (d *Daemon) Token() (token string, fresh bool) { return d.token, d.freshToken }
 
-// Log is the daemon's log.
+// Log returns the daemon's log.
 func (d *Daemon) Log() *slog.Logger { return d.log }
 
-// Runtimes are the names of the runtimes, the default one first.
+// Runtimes returns the names of the runtimes, the default one first.
 func (d *Daemon) Runtimes() []string {
 	names := make([]string, len(d.runtimes))
 	for i, r := range d.runtimes {

@@ -14,12 +14,19 @@ import (
 	"hutch/internal/preview"
 )
 
+// e2bSecret is the file with the secret from which the keys of E2B's sandboxes are made.
+const e2bSecret = "e2b-secret"
+
 // openE2B opens the API of E2B.
-func (d *Daemon) openE2B(context.Context) error {
+func (d *Daemon) openE2B(ctx context.Context) error {
 	if d.cfg.Conversations.Only {
 		return nil
 	}
-	secret, _, err := d.cfg.Data.Secret("e2b-secret", auth.NewSecret)
+	var secret string
+	err := d.share(ctx, d.cfg.Data.Path(e2bSecret), func(string) (err error) { // all nodes of a fleet open the same sandboxes
+		secret, _, err = d.cfg.Data.Secret(e2bSecret, auth.NewSecret)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -43,7 +50,7 @@ func (d *Daemon) openE2B(context.Context) error {
 	return nil
 }
 
-// e2bServices are the services at E2B's ports of sandboxes.
+// e2bServices returns the services that this server answers at certain ports of E2B's sandboxes.
 func (d *Daemon) e2bServices() seam.Handlers {
 	inside := envd.New(envd.Options{Log: d.log})
 	code := interpreter.New(interpreter.Options{Log: d.log, Timeout: d.cfg.Sandboxes.MaxTimeout})
@@ -60,7 +67,7 @@ type e2bSandboxes struct {
 	labels *e2b.Server
 }
 
-func (s e2bSandboxes) Preview(label string) (hutch.Preview, bool) { return s.labels.Preview(label) }
+func (s e2bSandboxes) Preview(label string) (hutch.Preview, error) { return s.labels.Preview(label) }
 
 func (d *Daemon) portsOf(domain string) *preview.Handler {
 	opt := d.previewOptions()

@@ -51,7 +51,7 @@ func (d *Daemon) readIdentity(ctx context.Context) (err error) {
 // fleet.
 func (d *Daemon) openFleet(ctx context.Context) error {
 	c := d.cfg.Fleet
-	if err := d.checkCheckpoints(); err != nil || c.Listen == "" {
+	if err := cmp.Or(d.checkCheckpoints(), c.checkTaints()); err != nil || c.Listen == "" {
 		return err
 	}
 	var lc net.ListenConfig
@@ -75,9 +75,9 @@ func (d *Daemon) openFleet(ctx context.Context) error {
 		}
 	}
 	opt := fleet.Options{
-		Directory: directory, Identity: d.identity, Address: address, Version: d.cfg.Version.Version, Labels: c.Labels, Types: d.cfg.Sandboxes.Types,
+		Directory: directory, Identity: d.identity, Address: address, Version: d.cfg.Version.Version, Labels: c.Labels, Taints: c.Taints, Types: d.cfg.Sandboxes.Types,
 		Room: d.nodeRoom(),
-		Here: &wrap.Service{Next: d.redacted, Hook: d.timeline.Around}, Previews: d.engine, LabelOwner: d.engine.LabelOwner, Log: d.log,
+		Here: &wrap.Service{Next: d.redacted, Hook: d.timeline.Around}, Previews: d.engine, LabelOwner: d.engine.LabelOwner, Volumes: d.volumeVerbs(), Log: d.log,
 	}
 	if len(d.runtimes) > 0 {
 		opt.Usual = d.runtimes[0].Defaults().Limits
@@ -113,7 +113,15 @@ func (d *Daemon) checkCheckpoints() error {
 	return nil
 }
 
-// nodeRoom is the capacity for sandboxes here.
+// checkTaints refuses taints of a server that no other node could replace.
+func (c Fleet) checkTaints() error {
+	if len(c.Taints) > 0 && c.Listen == "" {
+		return hutch.Errorf(hutch.Invalid, "--node-taint keeps sandboxes on other nodes of a fleet, and this server has none: give --fleet-listen too, or leave it out")
+	}
+	return nil
+}
+
+// nodeRoom returns the capacity for sandboxes here.
 func (d *Daemon) nodeRoom() hutch.NodeRoom {
 	c := d.cfg.Fleet
 	return hutch.NodeRoom{
@@ -129,7 +137,7 @@ func (d *Daemon) nodes() (hutch.Nodes, error) {
 	member, _, err := datadir.ReadMembership(d.dir)
 	began := time.Now().UTC()
 	return fleet.Alone(hutch.Node{
-		ID: cmp.Or(member.Node, fleet.HostName(), "server"), Version: d.cfg.Version.Version, Started: &began, Room: d.nodeRoom(),
+		ID: cmp.Or(member.Node, fleet.HostName(), "server"), Version: d.cfg.Version.Version, Labels: d.cfg.Fleet.Labels, Started: &began, Room: d.nodeRoom(),
 	}, d.engine), err
 }
 
@@ -208,7 +216,7 @@ func (d *Daemon) nodeAndKey() (node, key string, err error) {
 	return member.Node, secret.Reveal(secrets), nil
 }
 
-// scope is the set of sandboxes that verbs reach: this server's, or those of all nodes.
+// scope is the set of sandboxes that verbs reach: the sandboxes of this server, or of all nodes.
 type scope struct {
 	service   hutch.Service
 	ports     preview.Sandboxes
@@ -217,7 +225,7 @@ type scope struct {
 	accounts  hutch.Accounts
 	timelines hutch.Timelines
 	histories hutch.Histories
-	record    wrap.Hook // record of timelines, where the node of the sandbox does not do it
+	record    wrap.Hook // records calls on timelines, where the node of the sandbox does not do it
 }
 
 func (d *Daemon) everywhere() scope {
@@ -228,7 +236,7 @@ func (d *Daemon) everywhere() scope {
 	return s
 }
 
-// recorded is what verbs reach, with each call recorded on the timeline of its sandbox.
+// recorded returns the service that verbs call. It records each call on the timeline of its sandbox.
 func (d *Daemon) recorded() hutch.Service {
 	all := d.everywhere()
 	if all.record == nil {

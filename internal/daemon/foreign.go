@@ -26,7 +26,7 @@ type foreignAPI struct {
 	close func()
 }
 
-// foreignAPIs are the APIs of other products that this server answers.
+// foreignAPIs returns the APIs of other products that this server answers.
 func (d *Daemon) foreignAPIs() []foreignAPI {
 	if d.cfg.Conversations.Only {
 		return nil
@@ -47,7 +47,8 @@ func (d *Daemon) foreignAPIs() []foreignAPI {
 	}...)
 }
 
-// foreignRoutes adds them to mux, and returns the format of errors for the client of a request; nil for ours.
+// foreignRoutes adds the routes of foreign APIs to mux, and returns the format of errors for the client of a request;
+// nil for ours.
 func foreignRoutes(mux *http.ServeMux, list []foreignAPI) func(*http.Request) guard.Refusal {
 	shapes := map[string]guard.Refusal{}
 	for _, f := range list {

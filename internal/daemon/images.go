@@ -49,7 +49,10 @@ func (d *Daemon) openImages(context.Context) error {
 		Login: d.registryLogin, Began: d.imagesBegan,
 		Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) { return d.engine.Sandbox(ctx, id) },
 		Build:   d.builder.Build,
-		Written: func(ctx context.Context, id string, w io.Writer) error { return d.engine.PackWritten(ctx, id, w) },
+		Written: builders{d}.PackWritten, List: builders{d}.ListWritten,
+		Snapshot: func(ctx context.Context, id string, read func(hutch.Snapshot, io.Reader) error) error {
+			return d.engine.ReadSnapshot(ctx, id, read)
+		},
 	})
 	return nil
 }

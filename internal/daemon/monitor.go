@@ -31,7 +31,7 @@ func (d *Daemon) newLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, opt))
 }
 
-// requestLog is the log of requests.
+// requestLog returns the log of requests.
 func (d *Daemon) requestLog() *slog.Logger {
 	if d.cfg.Log.NoRequests {
 		return slog.New(warnings{d.log.Handler()})
@@ -101,7 +101,7 @@ func (d *Daemon) openMonitors(ctx context.Context) error {
 	return d.openMetrics(ctx)
 }
 
-// reportFleet is what metrics have of the fleet; false if this server is not a node.
+// reportFleet returns the metrics of the fleet; false if this server is not a node.
 func (d *Daemon) reportFleet(ctx context.Context) (m metrics.Fleet, ok bool, err error) {
 	f := d.joined.Load()
 	if f == nil {
@@ -117,7 +117,7 @@ func (d *Daemon) reportFleet(ctx context.Context) (m metrics.Fleet, ok bool, err
 	return m, true, err
 }
 
-// closeTraces sends the last traces. A receiver that does not take them is not our failure.
+// closeTraces sends the last traces. It is not our failure if the receiver does not accept them.
 func (d *Daemon) closeTraces(t *trace.Tracer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

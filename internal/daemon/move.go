@@ -74,7 +74,7 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	if err != nil {
 		return n, err
 	}
-	// The same name each time that this is repeated.
+	// The name is the same each time that the move is repeated.
 	node, _, err := datadir.Folder(dir).Secret("store.node", func() string { return hutch.NewID("node") })
 	if err != nil {
 		return n, err
@@ -102,7 +102,8 @@ func documentsOutsideStore(dir string, opt Secrets) (store.Documents, error) {
 	}
 	files := map[string][]byte{}
 	for _, path := range []string{
-		datadir.Authority(dir), datadir.ServerAuthority(dir), filepath.Join(dir, datadir.SSHHostKey), filepath.Join(dir, datadir.SSHAuthority), filepath.Join(filepath.Dir(dir), linkSecret),
+		datadir.Authority(dir), datadir.ServerAuthority(dir), filepath.Join(dir, datadir.SSHHostKey), filepath.Join(dir, datadir.SSHAuthority),
+		filepath.Join(filepath.Dir(dir), linkSecret), filepath.Join(filepath.Dir(dir), e2bSecret),
 	} {
 		b, err := os.ReadFile(path)
 		switch {

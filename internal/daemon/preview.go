@@ -16,7 +16,7 @@ import (
 	"hutch/internal/preview"
 )
 
-// previewURL is where a label is shown.
+// previewURL returns the URL at which a label is shown.
 func (d *Daemon) previewURL(label string) string {
 	at := d.cfg.Preview
 	if at.Scheme == "" {
@@ -81,17 +81,52 @@ func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) (v p
 	if err != nil || !mine {
 		return v, false
 	}
-	if kept := d.tokens.Holder(who.Owner); kept != nil && kept.ID == who.ID {
-		return d.visitor(kept), true
+	life, ok := d.sees(who, p)
+	if !ok {
+		return v, false
 	}
-	return preview.Visitor{Hold: who.Hold, Expires: who.Expires}, true
+	if kept := d.tokens.Holder(who.Owner); kept != nil && kept.ID == who.ID {
+		return d.visitor(kept, life), true
+	}
+	return preview.Visitor{Hold: holdBoth(who, life), Expires: who.Expires}, true
+}
+
+// sees reports whether the sandbox of a preview is a caller's own or shared with it. life ends with the grant; nil for the
+// caller's own.
+func (d *Daemon) sees(who *caller.Principal, p hutch.Preview) (life context.Context, ok bool) {
+	if who.Owner == p.Owner {
+		return nil, true
+	}
+	return d.policy.Granted(who.ID, p.Owner, p.SandboxID)
+}
+
+// holdBoth returns a function that makes a context end with the caller's token and, unless life is nil, with a grant.
+func holdBoth(who *caller.Principal, life context.Context) func(context.Context) (context.Context, context.CancelFunc) {
+	return func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, release := who.Hold(ctx)
+		ctx, end := caller.Until(ctx, life)
+		return ctx, func() { end(); release() }
+	}
 }
 
 // visitorName begins the name of a visitor; the owner of the token follows, which is empty for the server's own token.
 const visitorName = "t"
 
-func (d *Daemon) visitor(who *caller.Principal) preview.Visitor {
-	return preview.Visitor{Hold: who.Hold, Name: visitorName + who.Owner, Proof: d.tokens.Sum(who.Owner), Expires: who.Expires}
+// visitor returns the holder of a token that sees its own sandboxes or, unless life is nil, one that is shared with it.
+func (d *Daemon) visitor(who *caller.Principal, life context.Context) preview.Visitor {
+	return preview.Visitor{Hold: holdBoth(who, life), Name: visitorName + who.Owner, Proof: d.tokens.Sum(who.Owner), Expires: who.Expires}
+}
+
+// linkHolder returns the token whose end also ends the links to an owner's ports. For the server itself, on a shared
+// database, there is none: each server can have a different token, and all servers must accept the link. Such a link
+// ends only at its time.
+func (d *Daemon) linkHolder(owner string) (name string, proof []byte) {
+	who := d.tokens.Holder(owner)
+	if who == nil || owner == "" && d.store.Shared() {
+		return "", nil
+	}
+	v := d.visitor(who, nil)
+	return v.Name, v.Proof
 }
 
 // stillSees returns the visitor of a name, if its token can still see the sandbox of a preview. Visitors ask for every part
@@ -99,8 +134,12 @@ func (d *Daemon) visitor(who *caller.Principal) preview.Visitor {
 func (d *Daemon) stillSees(name string, p hutch.Preview) (v preview.Visitor, ok bool) {
 	owner, ok := strings.CutPrefix(name, visitorName)
 	who := d.tokens.Holder(owner)
-	if !ok || who == nil || who.Owner != p.Owner && !d.policy.Granted(who.ID, p.Owner, p.SandboxID) {
+	if !ok || who == nil {
 		return v, false
 	}
-	return d.visitor(who), true
+	life, ok := d.sees(who, p)
+	if !ok {
+		return v, false
+	}
+	return d.visitor(who, life), true
 }

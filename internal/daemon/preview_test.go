@@ -19,7 +19,7 @@ import (
 )
 
 // TestPreviewsEndWithTheToken: what a visitor has opened with a token ends when the token is revoked: a WebSocket, and the
-// cookie of a login.
+// cookie of a login, and the links that the token has signed.
 func TestPreviewsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	d, admin, _ := start(t, config(t, fake.New(t.TempDir())))
@@ -57,17 +57,35 @@ func TestPreviewsEndWithTheToken(t *testing.T) {
 	}
 	host, at := strings.TrimPrefix(port.URL, "http://"), strings.TrimPrefix(d.URL(), "http://")
 
-	conn, err := net.Dial("tcp", at)
+	enter := func(token string) *bufio.Reader {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nHutch-Token: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host, token)
+		r := bufio.NewReader(conn)
+		if status, err := r.ReadString('\n'); !strings.Contains(status, " 101 ") {
+			t.Fatalf("%q, %v", status, err)
+		}
+		return r
+	}
+	bob, err := admin.CreateToken(t.Context(), hutch.TokenRequest{Name: "bob"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nHutch-Token: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host, minted.Secret)
-	r := bufio.NewReader(conn)
-	if status, err := r.ReadString('\n'); !strings.Contains(status, " 101 ") {
-		t.Fatalf("%q, %v", status, err)
+	if _, err := ada.Share(t.Context(), "box", "bob", hutch.ReadAccess); err != nil {
+		t.Fatal(err)
 	}
+	shared, own := enter(bob.Secret), enter(minted.Secret)
+	if err := ada.Unshare(t.Context(), "box", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, shared); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the WebSocket outlives the grant that opened it")
+	}
+
 	web := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	login, err := web.PostForm(d.URL()+"/preview/login", url.Values{"to": {port.Label()}, "path": {"/"}, "token": {minted.Secret}})
 	if err != nil {
@@ -78,13 +96,21 @@ func TestPreviewsEndWithTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%d, %v", login.StatusCode, err)
 	}
-	open := func() int {
+	link, err := ada.LinkPort(t.Context(), "box", port.Port, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := url.Parse(link.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(signature string) int {
 		req, err := http.NewRequest("GET", d.URL(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Host = host
-		req.Header.Set("Cookie", "hutch-preview="+to.Query().Get(hutch.PortLinkParameter))
+		req.Header.Set("Cookie", "hutch-preview="+signature)
 		resp, err := web.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -92,17 +118,22 @@ func TestPreviewsEndWithTheToken(t *testing.T) {
 		resp.Body.Close()
 		return resp.StatusCode
 	}
-	if status := open(); status != http.StatusOK {
-		t.Errorf("after the login: %d", status)
+	opened := map[string]string{"the cookie of a login": to.Query().Get(hutch.PortLinkParameter), "a link": signed.Query().Get(hutch.PortLinkParameter)}
+	for what, signature := range opened {
+		if status := open(signature); status != http.StatusOK {
+			t.Errorf("with %s: %d", what, status)
+		}
 	}
 
 	if _, err := admin.RevokeToken(t.Context(), "ada"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, r); errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := io.Copy(io.Discard, own); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the WebSocket outlives the token that opened it")
 	}
-	if status := open(); status != http.StatusUnauthorized {
-		t.Errorf("with the cookie of a login, after its token was revoked: %d", status)
+	for what, signature := range opened {
+		if status := open(signature); status != http.StatusUnauthorized {
+			t.Errorf("with %s, after its token was revoked: %d", what, status)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func isNear(a netip.Addr) bool {
 	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast()
 }
 
-// serveRAGFlow answers at that address until the returned function is called.
+// serveRAGFlow answers at RAGFlow's address until the returned function is called.
 func (d *Daemon) serveRAGFlow(guarded http.Handler, base context.Context) (end func(context.Context)) {
 	if d.ragflow == nil {
 		return func(context.Context) {}
@@ -66,8 +66,8 @@ func (d *Daemon) serveRAGFlow(guarded http.Handler, base context.Context) (end f
 }
 
 // withoutToken leads the requests of RAGFlow to its API with the configured token. No web page reaches it: browsers
-// send an origin with every POST, and no origin is accepted, not even one that can call the server with a token. The
-// guard still checks the name of the host.
+// send an origin with every POST, and no origin is accepted here, not even an origin that can call the server with a
+// token. The guard still checks the name of the host.
 func (d *Daemon) withoutToken(guarded http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)

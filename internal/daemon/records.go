@@ -56,7 +56,7 @@ func (d *Daemon) openSecrets(ctx context.Context) (err error) {
 	return err
 }
 
-// redactor is for the log, which has calls of all owners.
+// redactor returns a redactor for the log, which has calls of all owners.
 func (d *Daemon) redactor() *secret.Redactor { return d.vault.All() }
 
 func (d *Daemon) openTokens(ctx context.Context) (err error) {

@@ -46,10 +46,10 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
 		Dir: d.dir, Restored: datadir.IsRestored(d.dir), Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
-		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
+		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, NodeLabels: d.cfg.Fleet.Labels, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network, Sealer: sealer,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
-		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
+		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, LinkHolder: d.linkHolder, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := d.engine.Start(ctx); err != nil {
 		return err

@@ -43,28 +43,12 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	defer end()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
-	hs := &http.Server{
-		Handler:           d.listener.Handler(handler),
-		ConnContext:       d.listener.Context,
-		TLSConfig:         d.tls,
-		Protocols:         listen.Protocols(),
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
-	}
+	hs := d.httpServer(handler, base)
 	endRAGFlow := d.serveRAGFlow(guarded, base)
 	endSSH := d.serveSSH(memory)
 	defer endSSH()
 	failed := make(chan error, 1)
-	go func() {
-		if hs.TLSConfig == nil {
-			failed <- hs.Serve(d.listener)
-		} else {
-			failed <- hs.ServeTLS(d.listener, "", "")
-		}
-	}()
+	go func() { failed <- d.accept(hs) }()
 	select {
 	case err := <-failed:
 		endRAGFlow(context.Background())
@@ -80,20 +64,48 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	s.mcp.Close(last)
 	s.rest.Close()
 	endSSH()
-	if d.endE2B != nil {
-		d.endE2B()
-	}
-	for _, f := range s.foreign {
-		if f.close != nil {
-			f.close()
-		}
-	}
-	cut() // remaining work for a client ends with its request
+	d.closeForeign(s.foreign)
+	cut() // work for a client that still runs ends with the client's request
 	endRAGFlow(last)
 	hs.Shutdown(last)
 	hs.Close()
 	<-failed
 	return nil
+}
+
+// httpServer returns the server of the main address, whose requests end with base.
+func (d *Daemon) httpServer(h http.Handler, base context.Context) *http.Server {
+	return &http.Server{
+		Handler:           d.listener.Handler(h),
+		ConnContext:       d.listener.Context,
+		TLSConfig:         d.tls,
+		Protocols:         listen.Protocols(),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// accept answers connections until the server is shut down.
+func (d *Daemon) accept(hs *http.Server) error {
+	if hs.TLSConfig == nil {
+		return hs.Serve(d.listener)
+	}
+	return hs.ServeTLS(d.listener, "", "")
+}
+
+// closeForeign ends the calls of the APIs of other products.
+func (d *Daemon) closeForeign(apis []foreignAPI) {
+	if d.endE2B != nil {
+		d.endE2B()
+	}
+	for _, f := range apis {
+		if f.close != nil {
+			f.close()
+		}
+	}
 }
 
 func (d *Daemon) sayEnd() {
@@ -133,8 +145,9 @@ func (d *Daemon) surfaces() surfaces {
 	}
 }
 
-// handler leads a request to its surface, past the guard; requests for previews do not pass it, and guarded serves
-// none. The function closes everything that it keeps open.
+// handler returns the handler of all requests, and guarded, a handler for all requests except those for previews.
+// Requests pass the guard before they reach their surface; requests for previews do not pass the guard. end closes
+// everything that the handlers keep open.
 func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded http.Handler, end func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
@@ -161,7 +174,7 @@ func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded
 	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
-		inside = d.e2b.Inside(inside) // outermost: its host names have no console
+		inside = d.e2b.Inside(inside) // outermost, because E2B's host names have no console
 	}
 	guarded = guard.New(inside, opt)
 	guarded = openterminal.Front(d.libreChatUsers(guarded), listen.Claim)
@@ -193,13 +206,13 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 
 // isOpen reports whether anyone can make a request.
 func (d *Daemon) isOpen(r *http.Request) bool {
-	if e2b.Ours(r) { // whatever its path is elsewhere
+	if e2b.Ours(r) { // the path can mean something else under other host names
 		return e2b.Open(r)
 	}
 	return d.console != nil && d.console.IsOpen(r) || r.URL.Path == rest.WatchPath || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
-// forCallers is how much memory the daemon has for data that its callers send and have not read yet: a 32nd of the
+// forCallers returns how much memory the daemon has for data that its callers send and have not read yet: a 32nd of the
 // machine's, because some of it exists several times while it is converted. One owner has a quarter of it, and at least
 // what the largest calls need.
 func forCallers(memory int64) *membudget.Budget {

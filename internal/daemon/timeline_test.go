@@ -59,3 +59,44 @@ func TestTimelineSurvivesAKill(t *testing.T) {
 		t.Errorf("then %+v and %+v", e, f)
 	}
 }
+
+// A background process that ends by itself is on the timeline, with its exit code and how long it ran, once.
+func TestTimelineHasEndsOfProcesses(t *testing.T) {
+	t.Parallel()
+	_, svc, _ := start(t, config(t, fake.New(t.TempDir())))
+	output(t, svc, "true") // makes the sandbox
+	ended := func() (found []hutch.TimelineEntry) {
+		err := svc.Timeline(t.Context(), "same", hutch.TimelineQuery{Kinds: []hutch.TimelineKind{hutch.TimelineCommand}}, func(e hutch.TimelineEntry) error {
+			if e.Event == timeline.ProcessEnded {
+				found = append(found, e)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	p, err := svc.StartProcess(t.Context(), "same", hutch.ProcessRequest{Command: "sleep 0.2; exit 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := ended(); len(list) != 0 {
+		t.Errorf("before its end: %+v", list)
+	}
+	for range 2 {
+		if _, err := svc.Wait(t.Context(), "same", p.ID, hutch.WaitRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := svc.CleanProcesses(t.Context(), "same"); err != nil || n != 1 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	list := ended()
+	if len(list) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	if e := list[0]; e.Process != p.ID || e.ExitCode == nil || *e.ExitCode != 7 || e.Result != hutch.TimelineFailed || e.Duration < 0.1 || e.Surface != "" || e.Target != "sleep 0.2; exit 7" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -23,15 +23,21 @@ func (d *Daemon) openVolumes(context.Context) (err error) {
 // syncBuckets is how often saved changes are written to buckets.
 const syncBuckets = 5 * time.Second
 
-// ownerVerbs are the verbs on the data of owners.
+// ownerVerbs returns the verbs on the data of owners. In a fleet they reach the sandboxes and snapshots of all nodes, and
+// the other data of this one.
 func (d *Daemon) ownerVerbs() hutch.Owners {
+	var boxes hutch.Service = d.engine
+	var unreached func() error
+	if d.fleet != nil {
+		boxes, unreached = d.fleet.Complete(), d.fleet.Unreached
+	}
 	return owners.New(owners.Options{
-		Service: d.engine, Tokens: d.tokens, Volumes: d.volumeVerbs(), Images: d.images, Backups: d.backups, Secrets: d.vault,
+		Service: boxes, Unreached: unreached, Tokens: d.tokens, Volumes: d.volumeVerbs(), Images: d.images, Backups: d.backups, Secrets: d.vault,
 		Forget: d.timeline.Forget, Keys: d.sshKeys.DeleteKeys, More: func() []string { return slices.Concat(d.volumes.Owners(), d.vault.Owners()) },
 	})
 }
 
-// volumeVerbs are the verbs on volumes.
+// volumeVerbs returns the verbs on volumes.
 func (d *Daemon) volumeVerbs() hutch.Volumes {
 	return volume.NewService(volume.ServiceOptions{Store: d.volumes, Uses: d.engine.VolumeUses, Save: d.engine.SaveVolumes})
 }

@@ -39,8 +39,8 @@ type runAgentArgs struct {
 	Tries      int     `json:"tries,omitempty" jsonschema:"with repository: how many agents try at once, 1 to 16; default 1"`
 }
 
-// ranAgent is the structured result of runAgent. Of several tries, the fields beside Tries are those of the first that
-// succeeded, or of the first.
+// ranAgent is the structured result of runAgent. For several tries, the fields other than Tries are those of the first
+// try that succeeded or, if none did, of the first try.
 type ranAgent struct {
 	SandboxID string           `json:"sandboxId"`
 	Success   bool             `json:"success"`
@@ -93,7 +93,7 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	return reply{fmt.Sprintf("%s\n%s\n\n%s", lineOf(res), ran.Answer, ran.Diff), ran}, nil
 }
 
-// ranOf is a result that shows at most this many bytes of the difference.
+// ranOf returns a result that shows at most this many bytes of the difference.
 func ranOf(res hutch.AgentResult, most int) ranAgent {
 	return ranAgent{
 		SandboxID: res.SandboxID, Success: res.Success, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Answer: tail(readable([]byte(res.Answer)), maxShown),
@@ -114,7 +114,7 @@ func lineOf(res hutch.AgentResult) string {
 	return fmt.Sprintf("%s · session %s · %s · %d files, +%d -%d", verdict, res.SandboxID, length(time.Duration(res.Duration)*time.Millisecond), res.Files, res.Added, res.Removed)
 }
 
-// tryAgent is runAgent for several tries.
+// tryAgent does the same as runAgent, for several tries.
 func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply, error) {
 	req, task, err := agentOf(in)
 	if err == nil {

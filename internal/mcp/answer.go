@@ -87,9 +87,11 @@ func (a *answer) ask(challenge string) {
 func (a *answer) Write(b []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.mayAsk && !a.started && bytes.HasPrefix(b, []byte("event: prime\n")) {
-		a.prime = bytes.Clone(b)
-		return len(b), nil
+	if unnamed, ok := bytes.CutPrefix(b, []byte("event: prime\n")); ok {
+		// Remove the name of the event. Clients note the position of an event without a name, but they skip an event
+		// with a name that they do not know, and some warn about it at each call.
+		n, err := a.primeLocked(unnamed)
+		return n + len(b) - len(unnamed), err
 	}
 	a.startLocked(http.StatusOK)
 	if a.refused {
@@ -97,6 +99,16 @@ func (a *answer) Write(b []byte) (int, error) {
 		refuseMessage(a.ResponseWriter, a.body, strings.TrimSpace(string(b)))
 		return len(b), nil
 	}
+	return a.writeLocked(b)
+}
+
+// primeLocked writes the event with which the SDK begins a stream, or holds it back while a challenge can still come.
+func (a *answer) primeLocked(b []byte) (int, error) {
+	if a.mayAsk && !a.started {
+		a.prime = bytes.Clone(b)
+		return len(b), nil
+	}
+	a.startLocked(http.StatusOK)
 	return a.writeLocked(b)
 }
 
@@ -120,7 +132,7 @@ func (a *answer) Flush() {
 	}
 }
 
-// keepAlive writes a comment, which clients ignore, after each such period of silence.
+// keepAlive writes a comment, which clients ignore, whenever the stream has been silent for the given time.
 func (a *answer) keepAlive(every time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 // The lifetimes of a sandbox that an exec without an id created.
@@ -59,11 +60,12 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		return reply{}, err
 	}
 	c.keepAlive()
-	discard, err := s.place(ctx, c, in)
+	out := follow(ctx, c.req, in.Timeout)
+	discard, err := s.place(caller.WithPulls(ctx, out.pull), c, in)
 	if err != nil {
+		out.close()
 		return reply{}, err
 	}
-	out := follow(ctx, c.req, in.Timeout)
 	res, err := s.run(ctx, c, in, out.add)
 	out.close()
 	switch {

@@ -189,7 +189,7 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { cancel(); free() }
 }
 
-// session returns the session of a call, or nil. A plain call has no session of the SDK either.
+// session returns the session of a call, or nil if the call has none. ss is nil for a plain call.
 func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	if ss == nil || ss.ID() == "" && !s.single {
 		return nil

@@ -46,25 +46,43 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 		return reply{}, err
 	}
 	denied := stillDenied(state.Network, log.Connections)
+	missing := missingRules(denied)
+	for i, d := range denied {
+		denied[i].Reason = withoutCommand(d.Reason)
+	}
 	state.Network.Allow, state.Network.Block = few(state.Network.Allow), few(state.Network.Block)
-	return reply{describeNetwork(state, denied), networkSeen{state, denied}}, nil
+	return reply{describeNetwork(state, denied, missing), networkSeen{state, denied}}, nil
 }
 
-// stillDenied returns the connections that were denied and that the present rules deny too, with reasons that do not
-// mention the command line.
+// stillDenied returns the connections that were denied and that the present rules deny too.
 func stillDenied(n hutch.Network, all []hutch.Connection) []hutch.Connection {
 	left := []hutch.Connection{}
 	for _, d := range all {
-		if !n.Allows(d.MissingRule()) {
-			reason, _, _ := strings.Cut(d.Reason, "hutch network ")
-			d.Reason = strings.TrimRight(reason, ": ")
+		if !d.Allowable() || !n.Allows(d.MissingRule()) {
 			left = append(left, d)
 		}
 	}
 	return left
 }
 
-func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
+// missingRules returns the rules that would allow denied connections, the newest last.
+func missingRules(denied []hutch.Connection) hutch.NetworkRules {
+	var rules hutch.NetworkRules
+	for _, d := range denied {
+		if d.Allowable() {
+			rules = append(rules, d.MissingRule())
+		}
+	}
+	return rules
+}
+
+// withoutCommand removes the command that is the next step for a person.
+func withoutCommand(reason string) string {
+	reason, _, _ = strings.Cut(reason, "hutch network ")
+	return strings.TrimRight(reason, ": ")
+}
+
+func describeNetwork(s hutch.NetworkState, denied []hutch.Connection, missing hutch.NetworkRules) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s · %s · %d open, %d allowed, %d denied", s.SandboxID, s.Network.Mode, s.Traffic.Open, s.Traffic.Allowed, s.Traffic.Denied)
 	if s.Unavailable != "" {
@@ -82,8 +100,8 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 	switch {
 	case s.Network.Mode == hutch.NetworkNone:
 		b.WriteString("\nto allow something, call network with mode allow-list and allow")
-	case s.Network.Mode == hutch.NetworkAllowList && len(denied) > 0:
-		b.WriteString("\nto allow it, call network with allow, such as " + text.Line(string(mustJSON([]hutch.NetworkRule{denied[len(denied)-1].MissingRule()}))))
+	case s.Network.Mode == hutch.NetworkAllowList && len(missing) > 0:
+		b.WriteString("\nto allow it, call network with allow, such as " + text.Line(string(mustJSON(missing[len(missing)-1:]))))
 	}
 	return b.String()
 }

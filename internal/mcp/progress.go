@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ const (
 	maxProgress   = 1024                   // bytes of output in one notification
 )
 
-// progress sends the client a command's output while it runs, if the client asked for that with a token. It always
-// counts the output.
+// progress sends the client a command's output while it runs, and before that the layers of an image that is pulled, if
+// the client asked for that with a token. It always counts the output.
 type progress struct {
 	ctx   context.Context
 	req   *sdk.CallToolRequest
@@ -51,10 +52,25 @@ func (p *progress) add(o hutch.Output) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total[o.Stream] += int64(len(o.Data)) + o.Lost
-	if p.token == nil || len(o.Data) == 0 {
-		return nil
+	p.showLocked(o.Data)
+	return nil
+}
+
+// pull receives the state of a layer of an image that is pulled.
+func (p *progress) pull(t hutch.Transfer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = 0 // it is a limit of the command alone
+	p.showLocked(fmt.Appendf(nil, "layer %.19s %s: %d of %d bytes\n", t.Layer, t.State, t.Done, t.Total))
+	return nil
+}
+
+// showLocked sends text, or holds it back for a moment.
+func (p *progress) showLocked(text []byte) {
+	if p.token == nil || p.closed || len(text) == 0 {
+		return
 	}
-	p.latest = append(p.latest, o.Data[max(0, len(o.Data)-maxProgress):]...)
+	p.latest = append(p.latest, text[max(0, len(text)-maxProgress):]...)
 	if n := len(p.latest); n > maxProgress {
 		p.latest = append(p.latest[:0], wholeStart(p.latest[n-maxProgress:])...)
 	}
@@ -63,7 +79,6 @@ func (p *progress) add(o hutch.Output) error {
 	} else {
 		p.sendLocked()
 	}
-	return nil
 }
 
 // tick sends what add held back, or a heartbeat.

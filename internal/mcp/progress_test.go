@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/fakeservice"
 	"hutch/internal/mcp"
 )
@@ -71,6 +72,49 @@ func TestProgressComesWhileItRuns(t *testing.T) {
 		}
 		if got[0].ProgressToken != "token-1" || got[0].Total != 60 || got[1].Progress <= got[0].Progress {
 			t.Errorf("progress %+v, %+v", got[0], got[1])
+		}
+	})
+}
+
+// pulling is a service whose creates pull an image of two layers.
+type pulling struct{ *fakeservice.Service }
+
+func (s pulling) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	report := caller.From(ctx).Pulls
+	for _, t := range []hutch.Transfer{{Layer: "sha256:0123456789abcdef", State: "downloading", Done: 5, Total: 10}, {Layer: "sha256:0123456789abcdef", State: "done", Done: 10, Total: 10}} {
+		if err := report(t); err != nil {
+			return hutch.Sandbox{}, err
+		}
+	}
+	return s.Service.Create(ctx, req)
+}
+
+// TestProgressOfAPull: the layers of an image are reported before the output of the command, and their progress grows.
+func TestProgressOfAPull(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		var l listener
+		_, url := serve(t, pulling{&fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			return fakeservice.Print(id, req, out, hutch.Stdout, "the output\n")
+		}}}, mcp.Options{})
+		ss := dial(t, url, era, l.options())
+		if _, err := callWithToken(t.Context(), ss, map[string]any{"command": "x", "image": "python:3.12-slim"}); err != nil {
+			t.Fatal(err)
+		}
+		text := func() (all string) {
+			for _, p := range l.all() {
+				all += p.Message
+			}
+			return all
+		}
+		const want = "layer sha256:0123456789ab downloading: 5 of 10 bytes\nlayer sha256:0123456789ab done: 10 of 10 bytes\nthe output\n"
+		eventually(t, "all notifications are handled", func() bool { return len(text()) >= len(want) })
+		if text() != want {
+			t.Errorf("the progress is %q", text())
+		}
+		for i, p := range l.all() {
+			if i > 0 && p.Progress <= l.all()[i-1].Progress {
+				t.Errorf("notification %d does not grow: %+v", i, p)
+			}
 		}
 	})
 }

@@ -51,6 +51,19 @@ func next(t *testing.T, lines *bufio.Scanner, field string) string {
 	return ""
 }
 
+// TestFirstEventHasNoName reads the event that gives a client its position before the answer comes: clients look for the
+// position only in events without a name, or with the name message.
+func TestFirstEventHasNoName(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
+	session := []string{"Mcp-Session-Id", dial(t, url, older, nil).ID(), "MCP-Protocol-Version", older}
+	lines := sse(t, t.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, session...)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "id: ") {
+		t.Errorf("the stream begins with %q, not with an id", lines.Text())
+	}
+	next(t, lines, "id") // of the answer
+}
+
 // TestResume loses the connection during a call and reconnects with Last-Event-ID: the call has continued, and its
 // answer is there.
 func TestResume(t *testing.T) {

@@ -77,7 +77,7 @@ func describe(sb hutch.Sandbox) string {
 		if p.Health != nil {
 			state += ", " + describeHealth(*p.Health)
 		}
-		if p.PID != 0 { // one that has ended has none
+		if p.PID != 0 { // a process that has ended has none
 			state += fmt.Sprintf(", pid %d", p.PID)
 		}
 		fmt.Fprintf(&b, "\n  %s %q %s: %s", p.ID, p.Name, state, text.Line(p.Command))

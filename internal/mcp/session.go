@@ -71,9 +71,7 @@ func (l *sessions) scope(ctx context.Context, s *session) (context.Context, cont
 	if s != nil {
 		parent = s.ctx
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(parent, cancel)
-	return ctx, func() { stop(); cancel() }
+	return caller.Until(ctx, parent)
 }
 
 // awaitEnd waits for the end of a session and destroys its sandboxes.

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A client of the older revisions that lost its connection reconnects with a GET and Last-Event-ID. The server may
-// not know that the old connection is dead, because a failed network sends nothing. So the new connection takes the
-// stream over, and the old one is cut. The SDK by itself would refuse the new one.
+// A client of the older revisions that lost its connection reconnects with a GET and Last-Event-ID. The server may not
+// know that the old connection is dead, because a failed network sends nothing. So the new connection takes the stream
+// over, and the old one is cut. The SDK by itself would refuse the new connection.
 
 var errTakenOver = errors.New("another connection took the stream over")
 

@@ -122,7 +122,7 @@ func need(name, value, what string) error {
 func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschema.Schema {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
-		panic(err) // a type of ours without a schema is a bug
+		panic(err) // a type of Hutch without a schema is a bug
 	}
 	simplify(s)
 	if edit != nil {

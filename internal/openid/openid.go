@@ -149,10 +149,10 @@ func isLocal(host string) bool {
 	return strings.HasSuffix(host, ".localhost") || netaddr.IsLoopback(host)
 }
 
-// Name is the issuer's, for people.
+// Name returns the name of the issuer, for people.
 func (c *Client) Name() string { return c.opt.Name }
 
-// Redirect is where the issuer sends browsers back.
+// Redirect returns the URL to which the issuer sends browsers back.
 func (c *Client) Redirect() *url.URL { return c.redirect }
 
 // IsHere reports whether the issuer will send a browser back to the host by which it now calls the server.

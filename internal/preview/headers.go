@@ -56,7 +56,7 @@ func (h *Handler) hide(r *http.Request) bool {
 		if token == "" {
 			return false
 		}
-		short := len(token) < unguessable
+		short := isGuessable(token)
 		if over = over || short && h.foreign.Over(addr); over || h.known(r.Context(), token) {
 			return true
 		}
@@ -84,6 +84,12 @@ func (h *Handler) hide(r *http.Request) bool {
 	return true
 }
 
+// isGuessable reports whether a token is so short, in one of its forms, that it can be a guess.
+func isGuessable(token string) bool {
+	plain, ok := credential.Decoded(token)
+	return len(token) < unguessable || ok && len(plain) < unguessable
+}
+
 // known reports whether a token is one of this server, in either of its forms.
 func (h *Handler) known(ctx context.Context, token string) bool {
 	plain, ok := credential.Decoded(token)
@@ -102,7 +108,7 @@ func without(line, name string) string {
 	return strings.TrimSpace(strings.Join(pairs, ";"))
 }
 
-// bearer is the token in the value of an Authorization header, or empty.
+// bearer returns the token in the value of an Authorization header, or empty.
 func bearer(value string) string {
 	scheme, token, _ := strings.Cut(value, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -19,12 +19,19 @@ type moves struct {
 	end    context.CancelFunc // ends here
 	next   *hutch.Preview     // where the port is after that; nil for nowhere
 	always bool               // it moves again each time
+	lost   error              // why it cannot be found after that
 }
 
-func (m *moves) Preview(label string) (hutch.Preview, bool) {
+func (m *moves) Preview(label string) (hutch.Preview, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.here, m.here.Life != nil && m.here.Label() == label
+	switch {
+	case m.end == nil && m.lost != nil:
+		return hutch.Preview{}, m.lost
+	case m.here.Life == nil || m.here.Label() != label:
+		return hutch.Preview{}, hutch.ErrNoPreview
+	}
+	return m.here, nil
 }
 
 func (m *moves) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
@@ -67,6 +74,7 @@ func TestSandboxThatMoves(t *testing.T) {
 		"its head":             {method: "HEAD", status: 200},
 		"a form":               {method: "POST", body: "sent", status: 503, says: "moving to another machine"},
 		"moves without end":    {method: "GET", change: func(m *moves) { m.always = true }, status: 503, says: "moving to another machine"},
+		"is not found in time": {method: "GET", change: func(m *moves) { m.lost = hutch.Errorf(hutch.Unavailable, "a machine is slow") }, status: 503, says: "a machine is slow"},
 		"is no longer exposed": {method: "GET", change: func(m *moves) { m.next = nil }, status: 404, says: "no such preview"},
 		"is private now":       {method: "GET", change: func(m *moves) { m.next.Access = hutch.PrivatePort }, status: 404, says: "no such preview"},
 		"is of another owner":  {method: "GET", change: func(m *moves) { m.next.Owner = "mallory" }, status: 404, says: "no such preview"},

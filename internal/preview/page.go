@@ -45,8 +45,12 @@ func (n notice) about(v *visit) notice {
 	return n
 }
 
-// errorNotice returns the notice for one of our errors.
-func errorNotice(e *hutch.Error) notice {
+// errorNotice returns the notice for one of our errors; nil is a request that no preview answers.
+func errorNotice(err error) notice {
+	if err == nil {
+		return unknown
+	}
+	e := hutch.AsError(err)
 	n := notice{status: problem.Status(e.Kind), kind: e.Kind, Title: "The sandbox cannot be reached", Text: e.Message}
 	switch e.Kind {
 	case hutch.NotFound:

@@ -46,9 +46,9 @@ type Options struct {
 	Domain string
 	// Login is the URL of the server on which people log in to private previews: its own, without a path.
 	Login string
-	// Known reports whether a token is one of this server, which is never passed to programs inside; May reports
-	// whether it can see a preview, and Named whether the token that a person logged in with still can. Without these
-	// functions, no token opens a preview.
+	// Known reports whether a token is one of this server; such a token is never passed to programs inside. May reports
+	// whether a token can see a preview. Named does the same for the name of a token with which a person logged in
+	// earlier. Without these functions, no token opens a preview.
 	Known func(ctx context.Context, token string) bool
 	May   func(ctx context.Context, token string, p hutch.Preview) (Visitor, bool)
 	Named func(name string, p hutch.Preview) (Visitor, bool)
@@ -72,8 +72,9 @@ type Options struct {
 type Visitor struct {
 	// Hold returns a context that ends with the token.
 	Hold func(context.Context) (context.Context, context.CancelFunc)
-	// Name identifies the token in cookies and does not give it away, and Proof changes with its secret: so a login ends
-	// with the token that was entered. The name is empty if this server does not keep the token, such as one of an issuer.
+	// Name identifies the token in cookies, and does not reveal it. Proof changes when the token's secret changes, so a
+	// login ends with the token that was entered. Name is empty if this server does not store the token, for example a
+	// token of an issuer.
 	Name  string
 	Proof []byte
 	// Expires is when the token ends; zero for never.
@@ -90,8 +91,8 @@ type Handler struct {
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
 	guesses   guesses.Counter // guesses of labels and tokens
-	// foreign counts tokens that are not of this server. A token of this server is not passed to the program inside,
-	// which would else tell anyone with a sandbox which guesses are right, however many there are.
+	// foreign counts tokens that are not of this server, because they can be guesses. A program inside gets a wrong
+	// token, but not a right one. So without a limit, anyone with a sandbox could find out which guesses are right.
 	foreign guesses.Counter
 	calls   calls
 }
@@ -154,8 +155,8 @@ func New(next http.Handler, opt Options) *Handler {
 }
 
 const (
-	// idleTime is how long a connection is kept for the next request. It counts as a use of the sandbox, and is
-	// shorter than servers keep theirs: Node's 5 s.
+	// idleTime is how long a connection is kept for the next request. Meanwhile it counts as a use of the sandbox. The
+	// time is shorter than the idle times of usual servers, such as 5 s for Node.
 	idleTime  = 4 * time.Second
 	maxHeader = 64 << 10 // most bytes of the header of an answer
 	// handshakeTime is how long a server in a sandbox can take for the handshake of TLS.
@@ -202,7 +203,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// labelOf is the label in a Host header, if that names a preview.
+// labelOf returns the label in a Host header, if that names a preview.
 func (h *Handler) labelOf(host string) (string, bool) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -258,10 +259,10 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 		h.page(sw, r, tooMany)
 		return
 	}
-	p, ok := h.opt.Sandboxes.Preview(v.label)
-	if !ok || r.Method == http.MethodConnect {
-		h.guesses.Wrong(addr, v.label)
-		h.page(sw, r, unknown)
+	p, err := h.opt.Sandboxes.Preview(v.label)
+	if err != nil || r.Method == http.MethodConnect {
+		h.guesses.Wrong(addr, v.label) // also one that could not be looked up: else a slow machine lets strangers guess without limit
+		h.page(sw, r, errorNotice(err))
 		return
 	}
 	v.Preview = p
@@ -291,9 +292,9 @@ func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix str
 	for _, policy := range policies {
 		sw.Header().Add("Content-Security-Policy", policy)
 	}
-	p, ok := h.opt.Sandboxes.Preview(label)
-	if !ok || r.Method == http.MethodConnect {
-		h.page(sw, r, unknown)
+	p, err := h.opt.Sandboxes.Preview(label)
+	if err != nil || r.Method == http.MethodConnect {
+		h.page(sw, r, errorNotice(err))
 		return
 	}
 	h.forward(sw, r, &visit{label: label, prefix: prefix, Preview: p})
@@ -301,9 +302,8 @@ func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix str
 
 // forward passes a request to the server inside, for as long as the port is exposed.
 func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
-	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
-	defer cancel()
-	defer context.AfterFunc(v.Life, cancel)()
+	ctx, end := caller.Until(context.WithValue(r.Context(), visitKey{}, v), v.Life)
+	defer end()
 	r = r.WithContext(ctx)
 	if isCall(r) {
 		h.call(w, r)
@@ -332,9 +332,9 @@ func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 // dial connects to the server of a label.
 func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	label, _, _ := strings.Cut(addr, ":")
-	p, ok := h.opt.Sandboxes.Preview(label)
-	if !ok {
-		return nil, hutch.Errorf(hutch.NotFound, "the port is no longer exposed: expose it again")
+	p, err := h.opt.Sandboxes.Preview(label)
+	if err != nil {
+		return nil, err
 	}
 	return h.opt.Sandboxes.DialPort(caller.WithOwner(ctx, caller.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
 }
@@ -349,26 +349,34 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	if p, ok := h.movedTo(v); ok {
-		if !v.last && repeatable(r) {
-			v.moved = &p
-			return
-		}
+	p, moved, unclear := h.movedTo(v)
+	switch {
+	case unclear != nil:
+		h.page(w, r, errorNotice(unclear))
+	case !moved:
+		h.page(w, r, h.why(r, err))
+	case v.last || !repeatable(r):
 		h.page(w, r, moving)
-		return
+	default:
+		v.moved = &p
 	}
-	h.page(w, r, h.why(r, err))
 }
 
 // movedTo looks for a preview that ended during a visit: when a sandbox moves to another machine as it wakes, its ports end
-// on one and begin on the other.
-func (h *Handler) movedTo(v *visit) (p hutch.Preview, ok bool) {
+// on one and begin on the other. The error says that this cannot be found out now.
+func (h *Handler) movedTo(v *visit) (p hutch.Preview, ok bool, err error) {
 	if v.Life.Err() == nil {
-		return p, false
+		return p, false, nil
 	}
-	p, ok = h.opt.Sandboxes.Preview(v.label)
-	return p, ok && p.Owner == v.Owner && p.SandboxID == v.SandboxID && p.Access == v.Access && p.Life.Err() == nil
+	p, err = h.opt.Sandboxes.Preview(v.label)
+	if isUnclear(err) {
+		return p, false, err
+	}
+	return p, err == nil && p.Owner == v.Owner && p.SandboxID == v.SandboxID && p.Access == v.Access && p.Life.Err() == nil, nil
 }
+
+// isUnclear reports whether an error of [hutch.Previews] leaves open whether there is such a preview.
+func isUnclear(err error) bool { return err != nil && hutch.KindOf(err) != hutch.NotFound }
 
 // repeatable reports whether a request can be sent again.
 func repeatable(r *http.Request) bool {
@@ -389,7 +397,7 @@ func (h *Handler) why(r *http.Request, err error) notice {
 	case ours && noServer(e):
 		return nobody.about(v)
 	case ours:
-		return errorNotice(e)
+		return errorNotice(err)
 	case isPlain(err):
 		return noTLS.about(v)
 	case late && timeout.Timeout(), v.late():
@@ -430,7 +438,7 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// remote is the address of the connection.
+// remote returns the address of the connection.
 func remote(r *http.Request) (netip.Addr, bool) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from.Addr().Unmap(), false

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,9 +36,11 @@ type sandboxServer struct {
 	dialled  chan caller.Owner
 }
 
-func (s *sandboxServer) Preview(label string) (hutch.Preview, bool) {
-	p, ok := s.previews[label]
-	return p, ok
+func (s *sandboxServer) Preview(label string) (hutch.Preview, error) {
+	if p, ok := s.previews[label]; ok {
+		return p, nil
+	}
+	return hutch.Preview{}, hutch.ErrNoPreview
 }
 
 func (s *sandboxServer) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
@@ -439,6 +442,12 @@ func TestGuessingTokens(t *testing.T) {
 	for name, header := range map[string]func(guesses []string) []string{
 		"a token in each request": nil,
 		"all in one request": func(guesses []string) []string {
+			return []string{"Sec-WebSocket-Protocol", "hutch.token." + strings.Join(guesses, ",hutch.token.")}
+		},
+		"in E2B's form, which is longer": func(guesses []string) []string {
+			for i, g := range guesses {
+				guesses[i] = "e2b_" + hex.EncodeToString([]byte(g+"-of-18-bytes"))
+			}
 			return []string{"Sec-WebSocket-Protocol", "hutch.token." + strings.Join(guesses, ",hutch.token.")}
 		},
 	} {

@@ -45,7 +45,7 @@ func tokensOf(r *http.Request) []string {
 	return slices.DeleteFunc(list, func(token string) bool { return token == "" })
 }
 
-// linkOf is the signature in a URL.
+// linkOf returns the signature in a URL.
 func linkOf(r *http.Request) string {
 	if !strings.Contains(r.URL.RawQuery, hutch.PortLinkParameter) || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return ""
@@ -91,8 +91,8 @@ func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
 	return who, false
 }
 
-// signed returns when a signature ends, and how to hold a context to its token, if it is of a login. ok reports whether the
-// signature is valid now.
+// signed returns when a signature ends, and a function that makes a context end with the right to see the preview: for
+// the signature of a login, with the token of that login. ok reports whether the signature is valid now.
 func (h *Handler) signed(v *visit, signature string) (end time.Time, hold holding, ok bool) {
 	hold = context.WithCancel
 	end, ok = v.Signed(signature, time.Now(), func(name string) []byte {
@@ -156,8 +156,14 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 		h.page(w, r, unknown)
 	default:
 		token := r.PostFormValue("token")
-		p, ok := h.opt.Sandboxes.Preview(form.Label)
+		p, err := h.opt.Sandboxes.Preview(form.Label)
+		if isUnclear(err) {
+			h.guesses.Wrong(addr, form.Label+" "+token)
+			h.page(w, r, errorNotice(err))
+			return
+		}
 		var who Visitor
+		ok := err == nil
 		if ok {
 			who, ok = h.opt.May(r.Context(), token, p)
 		}

@@ -43,7 +43,7 @@ var statuses = map[hutch.Kind]int{
 	hutch.Internal:    http.StatusInternalServerError,
 }
 
-// Status is the HTTP status of a kind.
+// Status returns the HTTP status of a kind.
 func Status(k hutch.Kind) int {
 	if status, ok := statuses[k]; ok {
 		return status
@@ -115,7 +115,7 @@ func seconds(v any) (int, bool) {
 	return 0, false
 }
 
-// Err is the error that d describes, with the kind it had on the server.
+// Err returns the error that d describes, with the kind it had on the server.
 func (d Details) Err() *hutch.Error {
 	return &hutch.Error{Kind: d.Kind, Message: d.Detail, Data: d.Data}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	bodyTime = time.Minute      // longest time for it to arrive
+	bodyTime = time.Minute      // longest time for a body to arrive
 	chunk    = 128 << 10        // bytes of an answer that are written at once
 	pingTime = 15 * time.Second // between comments on a silent stream
 )

@@ -112,7 +112,7 @@ func (h *Handler) serveRun(s *socket, r *http.Request) any {
 	return stream.RunNote{Error: &d}
 }
 
-// run reads the first message, which is a run.
+// run reads the first message, which asks for a run of code.
 func (s *socket) run(r *http.Request) (hutch.RunRequest, error) {
 	var body stream.Run
 	if err := s.first(&body); err != nil {

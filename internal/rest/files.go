@@ -295,7 +295,7 @@ func (a *content) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// setRange takes a Range header, if the parameters ask for the whole file.
+// setRange applies a Range header, if the parameters ask for the whole file.
 func setRange(header string, req *hutch.ReadRequest) bool {
 	offset, length, ok := httpio.ParseRange(header)
 	if !ok || req.Offset != 0 || req.Length != 0 || req.Lines() {
@@ -337,7 +337,7 @@ func (h fileRoutes) unpack(w http.ResponseWriter, r *http.Request) {
 	req := hutch.UnpackRequest{Dir: q.path("path"), Format: hutch.ArchiveFormat(q.Get("format"))}
 	if q.err == nil {
 		body := h.upload(w, r)
-		defer body.body.End() // as above
+		defer body.body.End() // a read of it can still be running when the archive is unpacked
 		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, body)
 	}
 	h.done(w, r, q.err)

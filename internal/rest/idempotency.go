@@ -35,10 +35,10 @@ type remembered struct {
 	at      time.Time
 	done    chan struct{}
 	answer  []byte
-	gone    bool // out of order already
+	gone    bool // already removed from order
 }
 
-// do answers a call with this key with the result of f, or of an earlier call of f.
+// do returns the answer to a call with this key: the result of f, or of an earlier call with the same key.
 func (a *answers) do(r *http.Request, key string, request any, f func() (any, error)) (answer json.RawMessage, again bool, err error) {
 	b, err := json.Marshal(request)
 	if err != nil {
@@ -66,9 +66,10 @@ func (a *answers) do(r *http.Request, key string, request any, f func() (any, er
 	}
 }
 
-// keyOf is what makes the keys of different callers distinct, wherever they send their tokens.
+// keyOf returns a text for the caller of a request, so that equal keys of different callers are distinct, wherever
+// callers send their tokens.
 func keyOf(r *http.Request) string {
-	who := r.Header.Get("Authorization") // of a server that knows no callers
+	who := r.Header.Get("Authorization") // for a server without callers
 	if p := caller.From(r.Context()).Principal; p != nil {
 		who = "principal " + p.ID
 	}

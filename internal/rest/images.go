@@ -32,15 +32,20 @@ func transfers[Body any](h imageRoutes, do func(context.Context, Body, func(hutc
 			reply(h.Handler, w, r)(do(r.Context(), body, nil))
 			return
 		}
-		es := h.events(w, r)
-		defer es.Close()
-		answer, err := do(r.Context(), body, func(t hutch.Transfer) error { return es.send("", "progress", t) })
-		if err != nil {
-			es.fail(h.describe(r, err))
-			return
-		}
-		es.send("", "end", answer)
+		streamProgress(h.Handler, w, r, func(progress func(hutch.Transfer) error) (any, error) { return do(r.Context(), body, progress) })
 	}
+}
+
+// streamProgress sends the progress of a call as events, and a last event, end, with the result.
+func streamProgress[Event, Result any](h *Handler, w http.ResponseWriter, r *http.Request, do func(progress func(Event) error) (Result, error)) {
+	es := h.events(w, r)
+	defer es.Close()
+	answer, err := do(func(e Event) error { return es.send("", "progress", e) })
+	if err != nil {
+		es.fail(h.describe(r, err))
+		return
+	}
+	es.send("", "end", answer)
 }
 
 func (h imageRoutes) load(w http.ResponseWriter, r *http.Request) {
@@ -56,6 +61,10 @@ func (h imageRoutes) commit(r *http.Request, req hutch.CommitRequest) (hutch.Ima
 	return h.images.CommitImage(r.Context(), r.PathValue("id"), req)
 }
 
+func (h imageRoutes) commitSnapshot(r *http.Request, req hutch.CommitRequest) (hutch.Image, error) {
+	return h.images.CommitSnapshot(r.Context(), r.PathValue("snapshot"), req)
+}
+
 func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
 	name, err := imageOf(r)
 	if err != nil {
@@ -65,7 +74,7 @@ func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
 	fileRoutes(h).download(w, r, "application/x-tar", func(a io.Writer) error { return h.images.SaveImage(r.Context(), name, a) })
 }
 
-// imageOf is the image that the request names. It is a parameter, as references hold slashes.
+// imageOf returns the image that the request names. It is a parameter, as references hold slashes.
 func imageOf(r *http.Request) (string, error) {
 	q, err := query(r, "image")
 	if err != nil {

@@ -11,8 +11,8 @@ const (
 	// kernel does the same with the output that it holds when it turns one of them into a signal.
 	interrupts = "\x03\x1c\x1a"
 
-	// mostReplayed is how much of old output a client that catches up gets when it connects: more than a screen's
-	// history.
+	// mostReplayed is the most bytes of old output that a client gets when it connects and catches up: more than a
+	// screen's history.
 	mostReplayed = 1 << 20
 	// A client that catches up is checked at growing intervals while it holds output back. A client that is further
 	// behind than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are
@@ -27,10 +27,10 @@ const (
 //
 // Output can wait in many places: in the agent, on its connection, in the sockets of both ends, in the page. All of it
 // would be shown before the prompt that follows a Ctrl-C. A window of unacknowledged bytes limits what waits between
-// this server and the screen. A client that catches up does not want other old output at all: the viewer drops its
+// this server and the screen. A client that catches up does not want other old output either: the viewer drops its
 // connection to the agent, with everything that waits there, and continues near the newest output.
 type pace struct {
-	window  int  // bytes that can be sent and not be taken; 0 for no bound
+	window  int  // bytes that can be sent before the client consumes them; 0 for no bound
 	catchUp bool // skip output that the client is too slow for
 
 	taken       chan int64 // the newest count of consumed bytes

@@ -143,7 +143,8 @@ func (h *Handler) logWhole(w http.ResponseWriter, r *http.Request, req hutch.Log
 	reply(h, w, r)(body, err)
 }
 
-// appendOutput joins o to the last output if it continues it and has no other time, so that characters are not split.
+// appendOutput adds o to the list. If o continues the last output of the list and has the same time, the two are
+// joined, so that characters are not split.
 func appendOutput(all []hutch.Output, o hutch.Output) []hutch.Output {
 	if n := len(all); n > 0 && all[n-1].Stream == o.Stream && o.Lost == 0 && all[n-1].Time.Equal(o.Time) {
 		all[n-1].Data = append(all[n-1].Data, o.Data...)

@@ -116,9 +116,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.calls.Add(1)
 	defer h.calls.Done()
-	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "rest"))
-	defer cancel(nil)
-	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	ctx, end := caller.Until(caller.WithSurface(r.Context(), "rest"), h.ctx)
+	defer end()
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 

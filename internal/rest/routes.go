@@ -69,7 +69,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	})
 	i := imageRoutes{h}
 	add(h.images != nil, map[string]http.HandlerFunc{
-		"PullImage": transfers(i, i.pull), "PushImage": transfers(i, i.push), "LoadImages": i.load, "CommitImage": posts(h, i.commit), "BuildImage": i.build, "SaveImage": i.save, "TagImage": posts(h, i.tag),
+		"PullImage": transfers(i, i.pull), "PushImage": transfers(i, i.push), "LoadImages": i.load, "CommitImage": posts(h, i.commit), "CommitSnapshot": posts(h, i.commitSnapshot), "BuildImage": i.build, "Builds": i.listBuilds, "BuildLogs": i.buildLogs, "DeleteBuild": i.deleteBuild, "SaveImage": i.save, "TagImage": posts(h, i.tag),
 		"Image": i.inspect, "Images": i.list, "DeleteImage": i.delete, "PruneImages": posts(h, i.prune),
 	})
 	v := volumeRoutes{h}
@@ -106,8 +106,8 @@ func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have this part of the API: use a server that `hutch serve` runs"))
 }
 
-// others are the routes that belong to no verb or to several. The documents need no token: a browser sends none, and they
-// contain nothing about this server.
+// others returns the routes that belong to no verb or to several. The documents need no token: a browser sends none,
+// and they contain nothing about this server.
 func (h *Handler) others() map[string]http.HandlerFunc {
 	t := watchRoutes{h}
 	all := map[string]http.HandlerFunc{
@@ -139,7 +139,7 @@ var plain = []string{
 	"Pool", "Examine",
 }
 
-// withoutParameters refuses parameters: a filter that is not there would show everything as if it had matched.
+// withoutParameters refuses parameters: if a filter were ignored, everything would look as if it had matched.
 func (h *Handler) withoutParameters(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := query(r); err != nil {

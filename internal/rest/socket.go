@@ -18,7 +18,7 @@ import (
 	"hutch/internal/stream"
 )
 
-var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped")
+var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped").Because(context.Canceled)
 
 // socket runs one command for the client at the other end of a WebSocket. Package stream specifies the messages.
 func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {

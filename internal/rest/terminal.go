@@ -112,7 +112,7 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc) (any
 	return v.show(ctx)
 }
 
-// watch is serve for a client that can only look. It returns the last message.
+// watch does the same as serve, for a client that can only look. It returns the last message.
 func (v *viewer) watch(ctx context.Context, cancel context.CancelCauseFunc) (any, error) {
 	v.tasks.Go(func() { cancel(v.acknowledgements()) })
 	p, err := v.svc.Process(ctx, v.req.SandboxID, v.req.ProcessID)
@@ -121,7 +121,7 @@ func (v *viewer) watch(ctx context.Context, cancel context.CancelCauseFunc) (any
 	}
 	v.sendText(stream.Screen{Size: p.Terminal})
 	last, err := v.show(ctx)
-	if s, ok := last.(stream.Screen); ok && s.Exit != nil { // the record has more than the terminal shows
+	if s, ok := last.(stream.Screen); ok && s.Exit != nil { // a viewer gets only this part of the record
 		s.Exit = &hutch.Process{ID: s.Exit.ID, Status: s.Exit.Status, ExitCode: s.Exit.ExitCode, Signal: s.Exit.Signal}
 		last = s
 	}

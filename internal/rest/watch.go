@@ -62,7 +62,8 @@ func (h watchRoutes) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// takeWatchSecret returns the secret of a link, and removes it from the request, so that no later code answers with it.
+// takeWatchSecret returns the secret of a link, and removes it from the request, so that no later code can put it into
+// an answer.
 func takeWatchSecret(r *http.Request) (secret string) {
 	const header = "Sec-Websocket-Protocol"
 	for i, line := range r.Header[header] {

@@ -33,7 +33,7 @@ type List struct {
 	Servers []Server `json:"servers"`
 }
 
-// Path is where the list is: servers.json in the user's configuration folder.
+// Path returns the path of the list: servers.json in the user's configuration folder.
 func Path() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -101,8 +101,8 @@ func (l *List) Put(s Server) {
 	l.Current = s.Name
 }
 
-// Remove removes the server of a name and reports whether there was one.
-// Without the current one, commands use the server on this machine.
+// Remove removes the server of a name and reports whether there was one. When the current server is removed, commands
+// use the server on this machine.
 func (l *List) Remove(name string) bool {
 	before := len(l.Servers)
 	l.Servers = slices.DeleteFunc(l.Servers, func(s Server) bool { return s.Name == name })
@@ -130,7 +130,7 @@ func sameServer(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && Port(a) == Port(b) && a.Path == b.Path
 }
 
-// Port is the port of a URL, with the default of its scheme.
+// Port returns the port of a URL, with the default of its scheme.
 func Port(u *url.URL) string {
 	switch {
 	case u.Port() != "":

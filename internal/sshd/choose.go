@@ -8,14 +8,14 @@ import (
 	"hutch"
 )
 
-// Choice is the first line of a connection whose user name does not choose the sandbox. OpenSSH cannot make a user name
-// from a host name, so the proxy command of `ssh ID.hutch` sends "HUTCH ID", before the client's own first line, which
-// begins with SSH-.
+// Choice returns the first line of a connection whose user name does not choose the sandbox. OpenSSH cannot make a user
+// name from a host name, so the proxy command of `ssh ID.hutch` sends "HUTCH ID", before the client's own first line,
+// which begins with SSH-.
 func Choice(sandbox string) string { return choicePrefix + sandbox + "\n" }
 
 const choicePrefix = "HUTCH "
 
-// choose reads the choice of a sandbox, if there is one.
+// choose reads the line by which a connection chooses a sandbox, if it begins with one.
 func choose(conn net.Conn) (net.Conn, string, error) {
 	first := make([]byte, len(choicePrefix))
 	if _, err := io.ReadFull(conn, first); err != nil {

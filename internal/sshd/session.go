@@ -118,7 +118,7 @@ func (s *session) start(ctx context.Context, r *ssh.Request) {
 	s.tasks.Go(func() { s.finish(ctx, run) })
 }
 
-// finish runs, and says how it ended.
+// finish calls run, and reports its result to the client.
 func (s *session) finish(ctx context.Context, run func(context.Context) (int, error)) {
 	defer s.ch.Close()
 	code, err := run(ctx)

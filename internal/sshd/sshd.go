@@ -168,13 +168,12 @@ var errCertificate = hutch.Errorf(hutch.Denied, "the SSH certificate expired whi
 func (s *Server) context(conn ssh.Conn, who sshkeys.Holder) (context.Context, func()) {
 	ctx := caller.With(s.life, caller.Caller{Origin: caller.Origin{Surface: "ssh", Remote: conn.RemoteAddr().String(), Request: hutch.NewID("rq")}})
 	ctx, release := who.Hold(caller.As(ctx, who.Principal))
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(who.Life, func() { cancel(context.Cause(who.Life)) })
+	ctx, end := caller.Until(ctx, who.Life)
 	done := func() {}
 	if !who.Expires.IsZero() {
 		ctx, done = context.WithDeadlineCause(ctx, who.Expires, errCertificate)
 	}
-	return ctx, func() { done(); stop(); cancel(nil); release() }
+	return ctx, func() { done(); end(); release() }
 }
 
 // anyUser is the user name of clients whose proxy command has chosen the sandbox, for the sandbox's own user.

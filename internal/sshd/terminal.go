@@ -26,7 +26,7 @@ type screen struct {
 	process func(context.Context, int) error // signals it; nil before it has begun
 }
 
-// kinds are the terminals that a client can have: TERM is part of a path in many programs.
+// kinds matches the names of terminals that a client can set as TERM: many programs make a path of it.
 var kinds = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
 
 func (s *session) openScreen(payload []byte) bool {
@@ -122,7 +122,7 @@ func (s *session) inTerminal(ctx context.Context, command string) (int, error) {
 	return exitCode(svc.Process(ctx, s.sandbox, p.ID))
 }
 
-// exitCode is how a process ended: 128+n for death by signal n.
+// exitCode returns how a process ended: 128+n for death by signal n.
 func exitCode(p hutch.Process, err error) (int, error) {
 	switch {
 	case err != nil:

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/compat/bridge"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/volume"
 )
 
@@ -40,7 +40,7 @@ func TestOpenAIAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := bridge.NewHandler(e, bridge.Options{Volumes: list})
-	srv := httptest.NewServer(guard.New(h, guard.Options{Check: auth.Only("a-token"), Unbounded: bridge.Uploads}))
+	srv := httptest.NewServer(guard.New(h, guard.Options{Check: tokens.Only("a-token"), Unbounded: bridge.Uploads}))
 	defer srv.Close()
 	defer h.Close()
 	out := runPython(t, python, "bridge_client.py", "BRIDGE_URL="+srv.URL, "CLOUDFLARE_SANDBOX_API_KEY=a-token")

@@ -4,6 +4,7 @@ package compat_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
@@ -48,6 +49,9 @@ func TestSuite(t *testing.T) {
 	checkout := os.Getenv("E2B_SUITE")
 	if checkout == "" {
 		t.Fatal("set E2B_SUITE to a checkout of github.com/e2b-dev/E2B")
+	}
+	if _, err := exec.LookPath("sudo"); err != nil { // the image of the suite is made of this machine's packages
+		t.Fatal("the suite's commands use sudo, which this machine does not have: run `apt-get install sudo`")
 	}
 	dir := t.TempDir()
 	sdk := filepath.Join(checkout, "packages", "js-sdk")
@@ -100,9 +104,11 @@ func loadBase(t *testing.T, url, token, chain string) {
 	c := client.New(url, token)
 	c.HTTP.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool, ServerName: "api." + suiteDomain}
 	for _, name := range []string{"e2bdev/base", "ubuntu:22.04"} {
-		r, w := io.Pipe()
-		go func() { w.CloseWithError(debian.WriteArchive(w, name, fillBase)) }()
-		if _, err := c.LoadImages(t.Context(), "", r); err != nil {
+		var archive bytes.Buffer // made before it is sent: a server does not wait for the first byte as long as this can take
+		if err := debian.WriteArchive(&archive, name, fillBase); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.LoadImages(t.Context(), "", &archive); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,7 +293,7 @@ func writePage(t *testing.T, checkout string) {
 	if !ok || !also {
 		t.Fatal(page + " has no marks")
 	}
-	body := fmt.Sprintf("E2B's JavaScript SDK %s (commit %s): **%d of %d** tests that need a server pass, %d are skipped by the suite.\n\n| fails | why |\n|---|---|\n%s",
+	body := fmt.Sprintf("E2B's JavaScript SDK %s (commit %s): **%d of %d** tests that need a server pass, %d are skipped by the\nsuite.\n\n| fails | why |\n|---|---|\n%s",
 		manifest.Version, commit, count["passed"], len(all)-count["skipped"]-count["pending"], count["skipped"]+count["pending"], rows.String())
 	if err := os.WriteFile(page, []byte(before+begin+body+end+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"hutch/internal/auth"
 	"hutch/internal/compat/swerex"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/tokens"
 )
 
 // swerexChecks is how many checks swerex_client.py has.
@@ -19,7 +19,7 @@ func TestSWEReX(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "swerex")
 	h := swerex.NewHandler(hutchtest.Engine(t, "native", nil), swerex.Options{})
-	srv := httptest.NewServer(guard.New(h, guard.Options{Check: auth.Only("a-token"), Unbounded: swerex.Uploads}))
+	srv := httptest.NewServer(guard.New(h, guard.Options{Check: tokens.Only("a-token"), Unbounded: swerex.Uploads}))
 	defer srv.Close()
 	defer h.Close()
 	out := runPython(t, python, "swerex_client.py", "SWEREX_URL="+srv.URL+"/swerex/agents-box", "SWEREX_KEY=a-token")

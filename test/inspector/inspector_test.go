@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"hutch/internal/auth"
 	"hutch/internal/conversation"
 	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/mcp"
 )
 
@@ -101,7 +101,7 @@ func serve(t *testing.T) string {
 	h := mcp.NewHandler(svc, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	srv := httptest.NewServer(guard.New(mux, guard.Options{Check: auth.Only(token)}))
+	srv := httptest.NewServer(guard.New(mux, guard.Options{Check: tokens.Only(token)}))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

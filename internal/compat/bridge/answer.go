@@ -73,9 +73,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, code s
 // message returns the text that a client gets for an error, and logs the details that the text leaves out.
 func (h *Handler) message(r *http.Request, err error) string {
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
+	compat.LogInternal(h.log, r, err)
 	return e.Message
 }
 

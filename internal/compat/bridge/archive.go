@@ -63,14 +63,16 @@ func unreadable(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the archive of the workspace cannot be filtered: persist it without excludes").Because(err)
 }
 
-// exclude is a pattern of paths, and how many slashes the paths have that it can match: a path has a thousand folders
-// above it, and a thousand patterns are not tried for each.
+// exclude is a pattern of paths, and the number of slashes in the paths that it can match. So a pattern is not tried on
+// each of the thousand folders that a path can have above it.
 type exclude struct {
 	pattern     string
 	least, most int // slashes
 }
 
-// newExclude reads a pattern. Only a class, such as [!-~], can match a slash, or hold one that matches something else.
+// newExclude reads a pattern, and counts the slashes that a matching name can have. Each slash of the pattern matches
+// one. Classes, such as [!-~], make the number uncertain: a class can match a slash, and a slash in a class need not
+// match one.
 func newExclude(pattern string) (exclude, error) {
 	_, err := path.Match(pattern, "")
 	slashes, classes := strings.Count(pattern, "/"), strings.Count(pattern, "[")

@@ -128,7 +128,7 @@ var parameters = map[string][]string{
 	"GET /v1/openapi.json": {"token"}, "GET /v1/openapi.html": {"token"}, "GET /v1/openapi": {"token"},
 }
 
-// withParameters refuses all other parameters than those that are known.
+// withParameters refuses parameters that are not known.
 func (h *Handler) withParameters(f http.HandlerFunc, known ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := compat.CheckQuery(r, known...); err != nil {

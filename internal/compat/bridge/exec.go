@@ -26,7 +26,7 @@ type command struct {
 	Dir     *string  `json:"cwd"`
 }
 
-// request turns the command into ours. A session gets the whole command line, so that cd and export keep their effect.
+// request turns the command into a request of Hutch. A session gets the whole command line, so that cd and export keep their effect.
 func (c command) request(session string, longest time.Duration) (hutch.ExecRequest, error) {
 	if len(c.Argv) == 0 {
 		return hutch.ExecRequest{}, hutch.Errorf(hutch.Invalid, "argv must be a non-empty array")
@@ -95,7 +95,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, id string, req hut
 	err := compat.OnFirstUse(r.Context(), h.svc, id, func() (err error) {
 		res, err = h.svc.Exec(r.Context(), id, req, es.output)
 		if err != nil && (es.Begun() || !res.Timestamp.IsZero()) {
-			return hutch.Errorf(hutch.Unavailable, "%s", h.message(r, err)) // it must not run again
+			return hutch.Errorf(hutch.Unavailable, "%s", h.message(r, err)) // the command must not run again
 		}
 		return err
 	})

@@ -31,7 +31,7 @@ type terminal struct {
 	session string // the id of a context, or "" for a shell of this connection only
 }
 
-// name is the process name by which clients of a session find its shell.
+// name returns the process name by which clients of a session find its shell.
 func (t terminal) name() string { return "pty " + t.session }
 
 // pty shows a shell to the client of a WebSocket. Binary messages are bytes of the terminal in both directions. Text
@@ -201,7 +201,7 @@ func (v *viewer) send(m message) error {
 func (v *viewer) output(o hutch.Output) error { return v.write(websocket.MessageBinary, o.Data) }
 
 func (v *viewer) write(typ websocket.MessageType, b []byte) error {
-	// Not a context of the request: the last message is sent when that is done.
+	// Not derived from the request's context, because the last message is sent after that context has ended.
 	ctx, cancel := context.WithTimeout(context.Background(), v.stall)
 	defer cancel()
 	if v.conn.Write(ctx, typ, b) != nil {

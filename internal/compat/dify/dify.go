@@ -12,7 +12,6 @@ package dify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -116,13 +115,8 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 			return
 		}
 	}
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has disconnected, or the server is closing
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	status := http.StatusOK
 	if e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported {
 		status = http.StatusBadRequest

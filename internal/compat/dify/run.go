@@ -37,7 +37,8 @@ func (p program) check() (language, error) {
 	return l, nil
 }
 
-// network is the network access of the sandbox. Dify always asks for a network; the server decides about the access.
+// network returns the network access of the sandbox. Dify always asks for a network; the server decides about the
+// access.
 func (p program) network() hutch.Network {
 	if p.Network {
 		return hutch.Network{}

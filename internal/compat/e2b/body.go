@@ -83,16 +83,23 @@ var parameters = map[string][]string{
 
 var ofList = []string{"metadata", "state", "order", "startedAfter", "template", "limit", "nextToken"}
 
-// checkQuery refuses a request with a parameter that its route does not have: a filter that is not there would show
-// everything as if it had matched.
+// lists are the parameters that can be given several times.
+var lists = []string{"sandbox_ids", "state"}
+
+// checkQuery refuses a request with a parameter that its route does not have: if a filter were ignored, everything
+// would look as if it had matched. It also refuses a parameter that is given twice, unless it is a list: clients write
+// those in either way.
 func checkQuery(r *http.Request, known []string) error {
 	if name, unknown := seam.UnknownParameter(r, known...); unknown {
 		return unsupported(name)
 	}
+	if name, repeated := seam.RepeatedParameter(r, lists...); repeated {
+		return hutch.Errorf(hutch.Invalid, "the parameter %.100q is given several times: give it once", name).Naming(hutch.AboutField, name)
+	}
 	return nil
 }
 
-// names are the fields of a struct in JSON.
+// names returns the fields of a struct in JSON.
 func names(t reflect.Type) (list []string) {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")

@@ -19,8 +19,8 @@ import (
 )
 
 // Builds of templates. A client requests a build, uploads files, starts the build, and then polls its state. A build is
-// only in memory until it has ended: after a restart of the server it has to be made again. Its result is a template of
-// ours for each tag, NAME:TAG, with the id of the build in a label.
+// only in memory until it has ended: after a restart of the server, the client must request it again. Its result is a
+// template of ours for each tag, NAME:TAG, with the id of the build in a label.
 
 // labelBuild is a label of the template, and so of its sandboxes: the id of the build that made it.
 const labelBuild = labelPrefix + "build"
@@ -160,7 +160,7 @@ func filter[T any](all []T, keep func(T) bool) func(func(T) bool) {
 	}
 }
 
-// find returns a build of an owner. An empty id is any build of the template that waits for its start.
+// find returns a build of an owner. For an empty id, it returns any build of the template that waits for its start.
 func (b *builds) find(owner, template, id string) (*build, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Server) Close() {
 	s.uploads.clear()
 }
 
-// templateName is our name of a tag of a template.
+// templateName returns our name of a tag of a template.
 func templateName(template, tag string) string {
 	if tag == defaultTag || tag == "latest" {
 		return template
@@ -244,7 +244,7 @@ func checkTags(template string, tags []string) error {
 	return nil
 }
 
-// newBuildID is a random UUID, as E2B's are.
+// newBuildID returns a random UUID, as E2B's are.
 func newBuildID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: it ends the program instead

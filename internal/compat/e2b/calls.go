@@ -17,7 +17,7 @@ type calls struct {
 	all  map[place]map[int]func()
 }
 
-// add notes a call, which end ends. The returned function forgets it.
+// add records a call, with the function end that ends the call. The returned function removes the record.
 func (c *calls) add(at place, end func()) (forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -239,7 +239,7 @@ func (s *Server) setVariables(req *hutch.CreateRequest, template string) {
 	req.Labels[labelTemplate] = template
 }
 
-// end is when the timeout of a running sandbox ends.
+// end returns the time at which the timeout of a running sandbox ends.
 func end(sb hutch.Sandbox) time.Time {
 	switch {
 	case sb.ExpiresAt != nil:

@@ -53,7 +53,7 @@ type Options struct {
 	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)
 	// Principal returns the principal of an owner's live token, or nil.
 	Principal func(owner string) *caller.Principal
-	// Secret makes the tokens of sandboxes.
+	// Secret is the key with which the tokens of sandboxes are computed.
 	Secret []byte
 	// Services are the services at E2B's ports of sandboxes.
 	Services seam.Handlers
@@ -218,5 +218,5 @@ func answer(w http.ResponseWriter, status int, body any) {
 	json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
 }
 
-// head is the beginning of a stranger's text, for a message.
+// head returns the beginning of a stranger's text, for a message.
 func head(text string) string { return text[:min(len(text), 100)] }

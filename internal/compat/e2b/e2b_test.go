@@ -7,17 +7,18 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
+	"hutch/internal/hutchtest/tokens"
 )
 
 const token = "right"
@@ -33,7 +34,7 @@ type scene struct {
 func open(t *testing.T) scene {
 	t.Helper()
 	svc := &fakeservice.Service{}
-	check := auth.Only(token)
+	check := tokens.Only(token)
 	who, err := check(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +144,7 @@ func TestLife(t *testing.T) {
 	s.want(404, "GET", "/sandboxes/Not.An-Id", "")
 }
 
-// A timeout that pauses is the idle time of ours, and nothing ever destroys such a sandbox.
+// A timeout that pauses is the idle time of Hutch, and nothing ever destroys such a sandbox.
 func TestAutoPause(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -199,6 +200,15 @@ func TestUnsupported(t *testing.T) {
 		if text, _ := got["message"].(string); !strings.Contains(text, "nosuch") {
 			t.Errorf("%s with the parameter nosuch: %q", route, text)
 		}
+		for _, name := range parameters[route] {
+			if slices.Contains(lists, name) {
+				continue
+			}
+			got := s.want(400, method, path+"?"+name+"=1&"+name+"=2", "")
+			if text, _ := got["message"].(string); !strings.Contains(text, `"`+name+`" is given several times`) {
+				t.Errorf("%s with the parameter %s twice: %q", route, name, text)
+			}
+		}
 	}
 	s.want(404, "POST", "/sandboxes", `{"templateID":"No Template"}`)
 	s.want(501, "GET", "/teams", "")
@@ -249,7 +259,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Rules are header rules of ours. Their values are not shown, and an update replaces all of them.
+// Rules are header rules of Hutch. Their values are not shown, and an update replaces all of them.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := open(t)

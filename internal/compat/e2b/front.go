@@ -26,7 +26,7 @@ const (
 // visit is the meaning of a request's address and access token, found once for each request.
 type visit struct {
 	control bool // the request is for the control plane
-	upload  bool // likewise: it puts the files of a build
+	upload  bool // the request is for the control plane, and uploads files of a build
 	id      string
 	port    int
 	found   bool // the sandbox exists
@@ -76,7 +76,7 @@ func (s *Server) Inside(next http.Handler) http.Handler {
 	})
 }
 
-// Known is the principal of a request with an access token, for the guard.
+// Known returns the principal of a request with an access token, for the guard.
 func Known(r *http.Request) *caller.Principal {
 	if v := visitOf(r); v != nil {
 		return v.who
@@ -124,7 +124,7 @@ func (s *Server) visit(r *http.Request) *visit {
 	return nil
 }
 
-// labelOf is the label of a host name below the domain.
+// labelOf returns the label of a host name below the domain.
 func (s *Server) labelOf(host string) (string, bool) {
 	if s.opt.Domain == "" {
 		return "", false
@@ -143,7 +143,7 @@ func (s *Server) Named(host string) bool {
 }
 
 // look fills in the sandbox of a visit. The access token names the owner; without a token, the id does. For a port only
-// the id counts: it is all that Preview has, and both must mean the same sandbox.
+// the id counts, because Preview has only the id, and both must find the same sandbox.
 func (s *Server) look(r *http.Request, v *visit) *visit {
 	if !v.service() {
 		if sb, ok := s.findByID(r.Context(), v.id); ok {
@@ -311,18 +311,18 @@ func (s *Server) inward(r *http.Request, v *visit) *http.Request {
 func mayShow(who *caller.Principal) bool { return who != nil && who.Has(hutch.ScopePorts) }
 
 // Preview finds the sandbox and port of a label, for the handler in Options.Ports, which dials it.
-func (s *Server) Preview(label string) (hutch.Preview, bool) {
+func (s *Server) Preview(label string) (hutch.Preview, error) {
 	port, id, _ := strings.Cut(label, "-")
 	n, err := strconv.Atoi(port)
 	if err != nil || hutch.CheckPort(n) != nil {
-		return hutch.Preview{}, false
+		return hutch.Preview{}, hutch.ErrNoPreview
 	}
 	sb, ok := s.findByID(context.Background(), id)
 	if !ok || !mayShow(s.opt.Principal(sb.Owner)) {
-		return hutch.Preview{}, false
+		return hutch.Preview{}, hutch.ErrNoPreview
 	}
 	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort, Protocol: protocolOf(sb, n)}
-	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, true
+	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, nil
 }
 
 // findByID finds the sandbox of an id that this package has made. The id determines the owner.

@@ -83,8 +83,8 @@ func TestMaskedHost(t *testing.T) {
 		}
 		sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
 		s, _ := newFront(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
-		if p, ok := s.Preview("8000-" + id); !ok || p.Host != want || networkOf(sb).Host != mask {
-			t.Errorf("%q: %v %q", mask, ok, p.Host)
+		if p, err := s.Preview("8000-" + id); err != nil || p.Host != want || networkOf(sb).Host != mask {
+			t.Errorf("%q: %v %q", mask, err, p.Host)
 		}
 	}
 }
@@ -100,8 +100,8 @@ func TestHTTPSPorts(t *testing.T) {
 	sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
 	s, _ := newFront(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
 	for port, want := range map[string]hutch.PortProtocol{"8443": hutch.HTTPSPort, "443": hutch.HTTPSPort, "8000": hutch.HTTPPort, "44": hutch.HTTPPort} {
-		if p, ok := s.Preview(port + "-" + id); !ok || p.Protocol != want {
-			t.Errorf("port %s: %v %q", port, ok, p.Protocol)
+		if p, err := s.Preview(port + "-" + id); err != nil || p.Protocol != want {
+			t.Errorf("port %s: %v %q", port, err, p.Protocol)
 		}
 	}
 	if got := networkOf(sb).HTTPS; !slices.Equal(got, []int{8443, 443}) {

@@ -58,8 +58,8 @@ func (s *Server) isIDOf(owner, id string) bool {
 
 const accessPrefix = "hutche2b"
 
-// accessToken opens a sandbox to its owner's clients. It names the owner, whose id is not secret, because two owners
-// can have sandboxes with the same id.
+// accessToken opens a sandbox to its owner's clients. It contains the owner's id, because two owners can have sandboxes
+// with the same id. The id of an owner is not secret.
 func (s *Server) accessToken(owner, id string) string {
 	return accessPrefix + "." + hex.EncodeToString([]byte(owner)) + "." + hex.EncodeToString(s.mac(forAccess, owner, id))
 }
@@ -81,7 +81,7 @@ func (s *Server) trafficToken(owner, id string) string {
 	return hex.EncodeToString(s.mac(forTraffic, owner, id))
 }
 
-// signature is the signature that E2B's clients put into the URL of a file. The parts are taken from the query.
+// signature returns the signature that E2B's clients put into the URL of a file. The parts are taken from the query.
 func signature(path, operation, user, token, expires string) string {
 	text := path + ":" + operation + ":" + user + ":" + token
 	if expires != "" {

@@ -24,7 +24,7 @@ type query struct {
 	from     string // token of the page
 }
 
-// maxPage is the most that one page has; it is also the default.
+// maxPage is the highest number of entries on one page; it is also the default.
 const maxPage = 100
 
 func readQuery(v url.Values) (q query, err error) {
@@ -72,8 +72,8 @@ func badQuery(name, value string) error {
 	return hutch.Errorf(hutch.Invalid, "the parameter %s cannot be %.100q", name, value).Naming(hutch.AboutField, name)
 }
 
-// readMetadata reads pairs that clients escape three times: each name and value, then the whole as a form, and that as
-// a parameter. The last was undone already.
+// readMetadata reads pairs that clients escape three times: each name and value, then the whole as a form, and then the
+// form as a parameter. The last escape is already undone.
 func readMetadata(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil
@@ -98,7 +98,7 @@ func readMetadata(text string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// chosen are all sandboxes that a query is about, in its order.
+// chosen returns all sandboxes that a query is about, in its order.
 func (s *Server) chosen(r *http.Request, q query) ([]listed, error) {
 	all, err := s.svc.Sandboxes(r.Context(), hutch.Filter{Labels: q.metadata, Brief: true})
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *Server) listV2(w http.ResponseWriter, r *http.Request) (int, any, error
 	return http.StatusOK, page, err
 }
 
-// pageOf returns the page after a token, which is the position of the last element before it. A header has the token of
-// the next page. Elements that end between two calls do not shift the others.
+// pageOf returns the page after a token, and sets a header with the token of the next page. A token contains the place
+// of the last element of its page, so elements that disappear between two calls do not shift the others.
 func pageOf[T any](w http.ResponseWriter, all []T, from string, limit int, rising bool, place func(T) string) ([]T, error) {
 	if from != "" {
 		last, err := base64.RawURLEncoding.DecodeString(from)

@@ -20,7 +20,7 @@ type logEntry struct {
 	Fields    map[string]string `json:"fields"`
 }
 
-// logLine is the same in the older form.
+// logLine is a line of the logs in E2B's older form.
 type logLine struct {
 	Timestamp time.Time `json:"timestamp"`
 	Line      string    `json:"line"`
@@ -83,7 +83,7 @@ func (s *Server) logsV2(_ http.ResponseWriter, r *http.Request) (int, any, error
 	return http.StatusOK, map[string]any{"logs": entries}, err
 }
 
-// logEntries are the lines that a client requests, oldest first unless it requests the newest.
+// logEntries returns the lines that a client requests, oldest first unless it requests the newest.
 func (s *Server) logEntries(r *http.Request, start string) ([]logEntry, error) {
 	q, err := readLogChoice(r, start)
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 	bucket = 5 * time.Second // interval of E2B's metrics
 )
 
-// metrics answers with the samples of a period; by default that is the life of the sandbox. A running sandbox without
-// samples has its present one.
+// metrics answers with the samples of a period; by default that is the life of the sandbox. For a running sandbox
+// without samples, it takes a sample now.
 func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.find(r)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusOK, list, nil
 }
 
-// samples returns what a sandbox used in the past. The caller has read the sandbox, so it can read this too: it is not
-// another call.
+// samples returns what a sandbox used in the past. The caller could read the sandbox, so it can read this, too; it does
+// not count as another call.
 func (s *Server) samples(ctx context.Context, sb hutch.Sandbox, from, to time.Time) ([]hutch.StatsSample, error) {
 	if s.opt.Histories == nil || to.Before(from) {
 		return nil, nil
@@ -66,7 +66,7 @@ func (s *Server) samples(ctx context.Context, sb hutch.Sandbox, from, to time.Ti
 	return past.Samples, err
 }
 
-// present is the current use of a sandbox.
+// present returns the current use of a sandbox.
 func present(sb hutch.Sandbox, disks map[place]float64, now time.Time) hutch.StatsSample {
 	return hutch.StatsSample{Time: now, CPU: sb.Resources.CPU, Memory: sb.Resources.Memory, Disk: disks[place{sb.Owner, sb.ID}]}
 }
@@ -79,7 +79,7 @@ func metricOf(sb hutch.Sandbox, x hutch.StatsSample) metric {
 	}
 }
 
-// span is the time that a client asks about.
+// span returns the time that a client asks about.
 func span(r *http.Request, sb hutch.Sandbox, now time.Time) (from, to time.Time, err error) {
 	from, to = sb.CreatedAt.Truncate(time.Second), now
 	for name, at := range map[string]*time.Time{"start": &from, "end": &to} {

@@ -66,7 +66,7 @@ func (n network) checkHTTPS() error {
 
 const maxHTTPS = 50
 
-// protocolOf is what the server at a port of a sandbox speaks.
+// protocolOf returns what the server at a port of a sandbox speaks.
 func protocolOf(sb hutch.Sandbox, port int) hutch.PortProtocol {
 	if slices.Contains(httpsPorts(sb), port) {
 		return hutch.HTTPSPort
@@ -74,7 +74,7 @@ func protocolOf(sb hutch.Sandbox, port int) hutch.PortProtocol {
 	return hutch.HTTPPort
 }
 
-// httpsPorts are the ports of a sandbox whose servers speak HTTPS.
+// httpsPorts returns the ports of a sandbox whose servers speak HTTPS.
 func httpsPorts(sb hutch.Sandbox) (ports []int) {
 	for text := range strings.FieldsSeq(sb.Labels[labelHTTPS]) {
 		if port, err := strconv.Atoi(text); err == nil {
@@ -86,7 +86,7 @@ func httpsPorts(sb hutch.Sandbox) (ports []int) {
 
 const maxHost = 253 + len(":") + len(portInHost) // bytes
 
-// hostOf is the Host header that a server of a sandbox gets, empty for the visitor's.
+// hostOf returns the Host header that a server of a sandbox gets, empty for the visitor's.
 func hostOf(sb hutch.Sandbox, port int) string {
 	return strings.ReplaceAll(sb.Labels[labelHost], portInHost, strconv.Itoa(port))
 }
@@ -94,7 +94,7 @@ func hostOf(sb hutch.Sandbox, port int) string {
 // everything is E2B's notation for all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
-// translate maps what a sandbox reaches, and the headers that its requests get.
+// translate returns Hutch's form of the network: what a sandbox can reach, and the headers that its requests get.
 func (n network) translate(internet *bool) (hutch.Network, error) {
 	headers, err := n.Rules.translate()
 	if err != nil {
@@ -133,7 +133,8 @@ func (n network) reach(internet *bool) (hutch.Network, error) {
 	return hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules(n.AllowOut...)}, nil
 }
 
-// openBut is the server's default network without some addresses. It must be open where a rule allows a part of these.
+// openBut returns the server's default network without the addresses in block. If allow has a part of these addresses,
+// the network must be open, with that part allowed.
 func openBut(block, allow hutch.NetworkRules) hutch.Network {
 	n := hutch.Network{Block: block}
 	for _, a := range allow {

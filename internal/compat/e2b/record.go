@@ -29,7 +29,7 @@ func (s *Server) opened(who *caller.Principal, sb hutch.Sandbox) opening {
 		TemplateID: templateOf(sb), SandboxID: sb.ID, ClientID: clientID, EnvdVersion: seam.EnvdVersion,
 		AccessToken: s.accessToken(who.Owner, sb.ID), Domain: s.domain(),
 	}
-	token := s.trafficToken(who.Owner, sb.ID) // public sandboxes have it too, for the contexts of the interpreter
+	token := s.trafficToken(who.Owner, sb.ID) // public sandboxes need it too, to reach their interpreter
 	o.TrafficToken = &token
 	return o
 }
@@ -41,7 +41,7 @@ func (s *Server) domain() *string {
 	return &s.opt.Domain
 }
 
-// templateOf is the template that a client requested. For a sandbox of another API, it is the sandbox's origin.
+// templateOf returns the template that a client requested. For a sandbox of another API, it is the sandbox's origin.
 func templateOf(sb hutch.Sandbox) string {
 	switch {
 	case sb.Labels[labelTemplate] != "":
@@ -88,7 +88,7 @@ const (
 	paused  = "paused"
 )
 
-// stateOf is the state of a sandbox in E2B's form; empty for one that does not exist any more for E2B.
+// stateOf returns the state of a sandbox in E2B's form; empty for one that does not exist any more for E2B.
 func stateOf(sb hutch.Sandbox) string {
 	switch sb.Status {
 	case hutch.Creating, hutch.Running:
@@ -120,7 +120,7 @@ func (s *Server) detail(who *caller.Principal, sb hutch.Sandbox) detailed {
 	return d
 }
 
-// metadata are the labels of a sandbox without the translation's own.
+// metadata returns the labels of a sandbox without the translation's own.
 func metadata(labels map[string]string) map[string]string {
 	m := map[string]string{}
 	for name, value := range labels {

@@ -35,11 +35,12 @@ func (t *transform) UnmarshalJSON(b []byte) error {
 const (
 	// hidden stands for a value that is not shown. A client that sends it back keeps the value.
 	hidden = "[redacted]"
-	// placeholder begins what E2B replaces by a token or a secret of the account. Server.referTo replaces those of secrets.
+	// placeholder begins a text that E2B replaces by a token or a secret of the account. Server.referTo replaces those
+	// for secrets.
 	placeholder = "${e2b."
 )
 
-// translate returns the rules as ours. E2B allows one rule for a host; of several, the last that sets a header counts.
+// translate returns the rules of Hutch. E2B allows one rule for a host; of several, the last that sets a header counts.
 func (all rules) translate() (list hutch.HeaderRules, err error) {
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		headers := map[string]hutch.HiddenValue{}

@@ -65,7 +65,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return s.open(r, timeout, req.Memory == nil || *req.Memory)
 }
 
-// resume is the older form of connect.
+// resume answers the older form of the request connect.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Timeout   *float64 `json:"timeout"`
@@ -182,7 +182,7 @@ func (s *Server) timeout(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusNoContent, nil, s.setTimeout(r, sb, seconds)
 }
 
-// refresh is the older form of a longer timeout.
+// refresh answers the older form of the request for a longer timeout.
 func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Duration float64 `json:"duration"`

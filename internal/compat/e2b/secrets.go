@@ -13,9 +13,9 @@ import (
 	"hutch"
 )
 
-// E2B's secrets are the caller's secrets. Names of E2B have small letters and hyphens, which names of ours cannot have: a
-// secret keeps the name that it was created with in a label. Others, such as those of hutch secret, have their own name
-// in small letters.
+// E2B's secrets are the caller's secrets. Names of E2B have small letters and hyphens, which names of Hutch cannot
+// have: a secret keeps the name that it was created with in a label. Other secrets, such as those of hutch secret, have
+// their own name in small letters.
 
 // labelName is the label of a secret with E2B's name.
 const labelName = labelPrefix + "name"
@@ -46,7 +46,7 @@ func secretInfoOf(s hutch.Secret) secretInfo {
 	return info
 }
 
-// secretName is the name of one of our secrets for E2B's clients.
+// secretName returns the name of one of our secrets for E2B's clients.
 func secretName(s hutch.Secret) string { return cmp.Or(s.Labels[labelName], strings.ToLower(s.Name)) }
 
 var secretNames = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -96,7 +96,7 @@ func findSecret(all []hutch.Secret, name string) (hutch.Secret, bool) {
 	return all[i], true
 }
 
-// secretLabels are the labels of a secret with a name and metadata of E2B.
+// secretLabels returns the labels of a secret with a name and metadata of E2B.
 func secretLabels(name string, metadata map[string]string) (map[string]string, error) {
 	for key := range metadata {
 		if err := checkMetadataName(key); err != nil {
@@ -143,7 +143,7 @@ func (s *Server) createSecret(w http.ResponseWriter, r *http.Request) (int, any,
 	return http.StatusCreated, secretInfoOf(made), err
 }
 
-// updateSecret gives a secret another value. A brokered one stays so.
+// updateSecret gives a secret another value. A brokered secret stays brokered.
 func (s *Server) updateSecret(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Value    string            `json:"value"`
@@ -200,7 +200,7 @@ func (s *Server) deleteSecret(_ http.ResponseWriter, r *http.Request) (int, any,
 // secretPlaceholder is E2B's reference to a secret in the value of a header.
 var secretPlaceholder = regexp.MustCompile(`\$\{e2b\.secrets\.([^{}]*)\}`)
 
-// referTo makes references to secrets in header rules ours. As with E2B, the secret need not exist before a request
+// referTo turns references to secrets in header rules into Hutch's. As with E2B, the secret need not exist before a request
 // is made.
 func (s *Server) referTo(ctx context.Context, rules hutch.HeaderRules) error {
 	var all []hutch.Secret

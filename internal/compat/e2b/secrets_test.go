@@ -82,7 +82,7 @@ func TestSecrets(t *testing.T) {
 	}
 	s.want(404, "POST", "/secrets/nothing", `{"value":"another"}`)
 
-	// Those of other clients are there, too, and keep what is theirs.
+	// Secrets of clients of Hutch are there, too. A new value leaves their hosts as they were.
 	brokered := hutch.Brokering{Hosts: []string{"api.example.com"}}
 	if _, err := v.SetSecret(t.Context(), "Own_Key", hutch.SecretRequest{Value: "abcdefgh", Brokered: &brokered}); err != nil {
 		t.Fatal(err)

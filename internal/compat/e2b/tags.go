@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// tagged is a template of ours as a tag of a template of E2B's.
+// tagged is a template of Hutch, which E2B's clients see as one tag of a template.
 type tagged struct {
 	Tag       string    `json:"tag"`
 	BuildID   string    `json:"buildID"`
@@ -25,22 +25,22 @@ type tagged struct {
 	snapshot hutch.Snapshot
 }
 
-// tagOf returns the template and tag that one name means.
+// tagOf returns the template and the tag that a name of a snapshot stands for.
 func tagOf(x hutch.Snapshot, of string) tagged {
 	name, tag, ok := strings.Cut(of, ":")
 	if !ok {
 		tag = defaultTag
 	}
 	id := x.Template.Labels[labelBuild]
-	if id == "" { // it was made by other means, and is its own build
+	if id == "" { // the template was not made by a build, so it counts as its own build
 		sum := sha256.Sum256([]byte(x.ID))
 		id = fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	}
 	return tagged{tag, id, x.CreatedAt, name, x}
 }
 
-// tagsOf are the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one of
-// its snapshots. The caller's own name comes before a shared one.
+// tagsOf returns the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one
+// of its snapshots. The caller's own name comes before a shared one.
 func (s *Server) tagsOf(ctx context.Context, template string) ([]tagged, error) {
 	all, err := s.svc.Snapshots(ctx)
 	if err != nil {

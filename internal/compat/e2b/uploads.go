@@ -76,7 +76,7 @@ func (u *uploads) clear() {
 	}
 }
 
-// findLocked returns an archive, which is used now.
+// findLocked returns an archive, and records that it is used now.
 func (u *uploads) findLocked(owner, template, hash string) (*upload, bool) {
 	i := slices.IndexFunc(u.all, func(x *upload) bool { return x.owner == owner && x.template == template && x.hash == hash })
 	if i < 0 {
@@ -247,7 +247,7 @@ func (s *Server) files(_ http.ResponseWriter, r *http.Request) (int, any, error)
 	return http.StatusCreated, uploadLinkInfo{s.uploads.has(who.Owner, template, hash), s.uploadURL(r, who.Owner, template, hash)}, nil
 }
 
-// uploadURL is where a client puts files: below the address at which it called.
+// uploadURL returns the URL to which a client puts files: below the address at which it called.
 func (s *Server) uploadURL(r *http.Request, owner, template, hash string) string {
 	expires := strconv.FormatInt(time.Now().Add(uploadLink).Unix(), 10)
 	u := url.URL{Scheme: "http", Host: r.Host, Path: uploadPath + template + uploadMiddle + hash}

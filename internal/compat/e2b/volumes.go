@@ -6,7 +6,7 @@ import (
 	"hutch"
 )
 
-// volume is a volume of ours: its name is its id. Clients use the token for the content, which this server does not
+// volume is a volume of Hutch: its name is its id. Clients use the token for the content, which this server does not
 // serve.
 type volume struct {
 	VolumeID string  `json:"volumeID"`

@@ -149,13 +149,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // words returns the message of an error. The cause of an internal error goes to the log.
 func (h *Handler) words(r *http.Request, err error) string {
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	return e.Message
 }
 

@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// The numbers of how submissions end, and of their way there.
+// The numbers of the states of a submission: waiting, running, and then how it ended.
 const (
 	inQueue = iota + 1
 	processing
@@ -123,7 +123,7 @@ func numberOrNull(p *int) any {
 	return *p
 }
 
-// seconds is a time as Judge0 writes it.
+// seconds returns a time as Judge0 writes it.
 func seconds(d *time.Duration) any {
 	if d == nil {
 		return nil

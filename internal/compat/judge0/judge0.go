@@ -8,7 +8,6 @@ package judge0
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -135,13 +134,8 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, v an
 		h.send(w, r, http.StatusUnprocessableEntity, list)
 		return
 	}
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	status = cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
 	if errors.Is(err, compat.ErrTooLarge) {
 		status = http.StatusRequestEntityTooLarge
@@ -179,7 +173,7 @@ func whole(r *http.Request, name string, usual int) (int, error) {
 	return n, nil
 }
 
-// config is the limits of submissions, under Judge0's names.
+// config returns the limits of submissions, under Judge0's names.
 func config(http.ResponseWriter, *http.Request) (int, any, error) {
 	answer := map[string]any{
 		"maintenance_mode": false, "enable_wait_result": true, "enable_compiler_options": true, "allowed_languages_for_compile_options": []string{},

@@ -67,7 +67,7 @@ type limit struct {
 	leastAllowed bool // least itself is allowed
 }
 
-// limits are the limits of a submission. A missing number gets the default.
+// limits returns the limits of a submission. A missing number gets the default.
 func (q *request) limits() []limit {
 	return []limit{
 		{"number_of_runs", &q.Runs, 1, 0, 1, false},

@@ -65,7 +65,7 @@ func (h *Handler) judge(ctx context.Context, s *submission) (outcome, error) {
 	return o, err
 }
 
-// limits are the limits of the sandbox.
+// limits returns the limits of the sandbox.
 func (s *submission) limits() hutch.Limits {
 	memory := max(int(math.Ceil(float64(*s.request.Memory)/1024)), minMemory)
 	if s.language.compile != "" {
@@ -132,7 +132,7 @@ func (h *Handler) run(ctx context.Context, sandbox string, s *submission) (outco
 	return o, nil
 }
 
-// used is the use of a sandbox, if it is known.
+// used returns the use of a sandbox, if it is known.
 func (h *Handler) used(ctx context.Context, sandbox string) hutch.Usage {
 	if h.accounts == nil {
 		return hutch.Usage{}
@@ -182,7 +182,7 @@ func (o *outcome) verdict(q request, res hutch.ExecResult, out *output) {
 	}
 }
 
-// byNumber is the status of a program that a signal killed.
+// byNumber returns the status of a program that a signal killed.
 func byNumber(signal unix.Signal) int {
 	switch signal {
 	case unix.SIGSEGV:
@@ -206,7 +206,8 @@ func trim(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// ulimits are shell commands that set the limits of one process. A limit that the sandbox cannot set is left unchanged.
+// ulimits returns shell commands that set the limits of one process. A limit that the sandbox cannot set is left
+// unchanged.
 func (q request) ulimits() string {
 	seconds := int(math.Ceil(float64(*q.CPU + *q.Extra)))
 	return fmt.Sprintf("{ ulimit -St %d; ulimit -s %d; ulimit -f %d; ulimit -c 0; } 2>/dev/null\n", max(seconds, 1), int(*q.Stack), int(*q.File))
@@ -214,7 +215,7 @@ func (q request) ulimits() string {
 
 func (q request) merges() bool { return q.Merge != nil && *q.Merge }
 
-// limit is the time limit of the run.
+// limit returns the time limit of the run.
 func (q request) limit() time.Duration { return time.Duration(float64(*q.Wall) * float64(time.Second)) }
 
 func value(p *string) string {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxKept    = 1000      // submissions of an owner
-	maxWaiting = 100       // most of them that have not ended
+	maxKept    = 1000      // most submissions of an owner
+	maxWaiting = 100       // most submissions of an owner that have not ended
 	maxBytes   = 16 << 20  // bytes of the submissions of an owner
 	allBytes   = 128 << 20 // bytes of all owners' submissions; an owner always has an equal share of them
 	atOnce     = 4         // most submissions that run at once for an owner, in addition to the submissions that a client waits for

@@ -148,7 +148,7 @@ func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 	return err == nil && found
 }
 
-// answerForm is the form in which the interpreter answers.
+// answerForm is the MIME type of the interpreter's answers.
 const answerForm = "application/vnd.hutch.notebook+json"
 
 // ascii writes a JSON string with ASCII characters only, because Python knows two line ends that JSON does not.

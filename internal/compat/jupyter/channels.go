@@ -20,8 +20,8 @@ const pingTime = 30 * time.Second
 type client struct {
 	kernel *kernel
 	conn   *websocket.Conn
-	second bool            // it speaks the second protocol
-	life   context.Context // context of its requests, which outlive the connection
+	second bool            // the client speaks the second protocol
+	life   context.Context // context of the client's requests, which outlive the connection
 
 	mu   sync.Mutex
 	name string // name of the client's session, empty until it is known
@@ -40,7 +40,7 @@ func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
 	k.box.ExpiresAt = h.touch(r.Context(), k.box)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{binaryProtocol, "hutch"}, OriginPatterns: patterns(h.origins)})
 	if err != nil {
-		return // Accept has sent the answer
+		return // Accept has sent the error
 	}
 	c := &client{
 		kernel: h.connectKernel(k), conn: conn, second: conn.Subprotocol() == binaryProtocol,
@@ -49,7 +49,7 @@ func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
 	c.serve(r.Context())
 }
 
-// patterns are origins as the library matches them: word for word.
+// patterns returns patterns that match the origins word for word.
 func patterns(origins []string) (list []string) {
 	literal := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`)
 	for _, origin := range origins {
@@ -115,7 +115,7 @@ func (c charged) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// refuse ends the connection because of an invalid message, if it has not ended.
+// refuse ends the connection because of an invalid message, unless the connection has ended already.
 func (c *client) refuse(err error) {
 	switch hutch.KindOf(err) {
 	case hutch.Exhausted:
@@ -125,7 +125,7 @@ func (c *client) refuse(err error) {
 	}
 }
 
-// reason is an error in the form of a close reason.
+// reason returns the text of an error, cut to the length that fits into a close reason.
 func reason(err error) string {
 	const most = 120 // bytes
 	text := hutch.AsError(err).Message
@@ -135,7 +135,7 @@ func reason(err error) string {
 	return text
 }
 
-// ping notices a connection that is dead.
+// ping detects when the connection is dead.
 func (c *client) ping(ctx context.Context) {
 	tick := time.NewTicker(pingTime)
 	defer tick.Stop()
@@ -217,7 +217,7 @@ func (k *kernel) receive(t *task) {
 		k.control(t)
 		t.end()
 	case t.header.Type == "comm_msg" || t.header.Type == "comm_close":
-		t.end() // there are no comms
+		t.end() // comms are not supported
 	default:
 		k.enqueue(t)
 	}

@@ -151,7 +151,7 @@ func (x *run) do(stores bool) *failure {
 	return nil
 }
 
-// request is a run of code in the kernel.
+// request returns a run of code in the kernel.
 func (x *run) request(code string, silent bool) hutch.RunRequest {
 	return x.kernel.request(code, silent)
 }
@@ -171,8 +171,8 @@ func (k *kernel) language() string {
 	return s.language
 }
 
-// tellLoss reports once that the interpreter was restarted without a request, for example when its sandbox woke from
-// its files only.
+// tellLoss reports once that the interpreter was restarted although no request asked for it, for example when its
+// sandbox woke from its files only.
 func (x *run) tellLoss() {
 	x.kernel.mu.Lock()
 	lost := x.lost
@@ -183,7 +183,7 @@ func (x *run) tellLoss() {
 	}
 }
 
-// noteRestart sees whether a run was the first of its interpreter, although there were runs before.
+// noteRestart notes whether a run was the first in its interpreter, although the kernel had runs before.
 func (k *kernel) noteRestart(res hutch.RunResult) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,7 +191,7 @@ func (k *kernel) noteRestart(res hutch.RunResult) {
 	k.ran = true
 }
 
-// broken is a run that did not end normally.
+// broken returns the answer for a run that failed with an error.
 func (x *run) broken(err error) *failure {
 	if e := hutch.AsError(err); e.Kind == hutch.Exhausted && e.Limit() == "memory" {
 		return x.died(e.Message)
@@ -239,7 +239,7 @@ func (x *run) event(e hutch.RunEvent) error {
 	return nil
 }
 
-// output publishes text. A character that is cut waits for its other bytes.
+// output publishes text. An incomplete character waits for its other bytes.
 func (x *run) output(stream hutch.Stream, data []byte) {
 	whole := append(x.cut[stream], data...)
 	n := len(whole) - text.Unfinished(whole)
@@ -262,7 +262,7 @@ func (x *run) endOutput() {
 // docs/contexts.md.
 const displayForm = "application/vnd.hutch.display+json"
 
-// shows is the content of that form.
+// shows is the content of a value in displayForm.
 type shows struct {
 	ID       string          `json:"id"`
 	Update   bool            `json:"update"`
@@ -275,7 +275,7 @@ type shows struct {
 func (x *run) result(r hutch.CodeResult) {
 	var how shows
 	if form, ok := r.Data[displayForm]; ok {
-		json.Unmarshal(form, &how) // an invalid one changes nothing
+		json.Unmarshal(form, &how) // an invalid value changes nothing
 		delete(r.Data, displayForm)
 	}
 	content := map[string]any{"data": r.Data, "metadata": none}

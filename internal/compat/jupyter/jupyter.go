@@ -194,13 +194,8 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 }
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause
-	}
+	err = compat.Failed(h.log, r, err)
 	kind := hutch.KindOf(err)
-	if kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", hutch.AsError(err).Cause)
-	}
 	status := problem.Status(kind)
 	switch {
 	case errors.Is(err, compat.ErrTooLarge):

@@ -43,13 +43,13 @@ type kernel struct {
 	current *task // being done
 	state   string
 	active  time.Time
-	count   int // runs that were numbered
+	count   int // the number of the newest run that has a number
 	history []input
 	size    int        // bytes of history
 	ends    *time.Time // end of the sandbox, as known to the goroutine that handles the requests
 	stayed  time.Time  // when that goroutine last postponed that end
 	ran     bool       // the interpreter has run code
-	lost    bool       // its state was lost, and no client has been informed yet
+	lost    bool       // the interpreter's state was lost, and no client has been informed yet
 	gone    bool
 }
 
@@ -59,7 +59,7 @@ type input struct {
 	code string
 }
 
-// size estimates its memory.
+// size estimates the memory of an input.
 func (i input) size() int { return len(i.code) + 64 }
 
 // live returns the current work of a kernel, or nil when no client has connected.
@@ -69,7 +69,7 @@ func (h *Handler) live(k known) *kernel {
 	return h.kernels[key{k.box.Owner, k.String()}]
 }
 
-// connectKernel is live for a client that connects.
+// connectKernel does the same as live, for a client that connects.
 func (h *Handler) connectKernel(k known) *kernel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +161,8 @@ func (h *Handler) end(ctx context.Context, k known) error {
 	return nil
 }
 
-// stop interrupts the run of a kernel. An idle kernel has no context to interrupt, or one that ignores it.
+// stop interrupts the run of a kernel. An idle kernel has no context to interrupt, or its context ignores the
+// interrupt.
 func (h *Handler) stop(ctx context.Context, k known) error {
 	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
 	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// date is a time as clients read it: some read no other number of digits.
+// date is a time with the number of digits that all clients can read.
 type date struct{ time.Time }
 
 func (d date) String() string { return d.UTC().Format("2006-01-02T15:04:05.000000Z") }

@@ -25,7 +25,7 @@ const (
 	iopub   = "iopub"
 )
 
-// version of the protocol of messages.
+// version is the version of Jupyter's messaging protocol.
 const version = "5.3"
 
 // Bounds of a message that clients send.
@@ -165,7 +165,7 @@ func (m *message) readHeader(head json.RawMessage) error {
 	return unreadable("the message names the channel %.40q: a client sends on shell, control or stdin", m.channel)
 }
 
-// answer is a message to clients, encoded once for all clients with the same protocol.
+// answer is a message to clients, encoded once for all clients that use the same protocol.
 type answer struct {
 	channel, typ string
 	parts        [4][]byte // header, parent's header, metadata, content
@@ -175,7 +175,8 @@ type answer struct {
 
 var none = json.RawMessage("{}")
 
-// newAnswer encodes the parts of a message about parent, which is nil for one about no request.
+// newAnswer encodes the parts of a message. parent is the header of the request that it is about; nil for a message
+// about no request.
 func newAnswer(channel, typ string, parent, metadata json.RawMessage, content any) *answer {
 	head, _ := json.Marshal(ourHeader{ // strings can always be encoded
 		header{ID: hutch.NewID("m"), Type: typ, Session: "hutch"}, "hutch", date{time.Now()}.String(), version,
@@ -193,7 +194,7 @@ func newAnswer(channel, typ string, parent, metadata json.RawMessage, content an
 	return &answer{channel: channel, typ: typ, parts: [4][]byte{head, parent, metadata, body}}
 }
 
-// object is the message in the first protocol.
+// object returns the message in the first protocol.
 func (a *answer) object() []byte {
 	if a.first != nil {
 		return a.first
@@ -212,7 +213,7 @@ func (a *answer) object() []byte {
 	return a.first
 }
 
-// frame is the message in the second protocol.
+// frame returns the message in the second protocol.
 func (a *answer) frame() []byte {
 	if a.second != nil {
 		return a.second

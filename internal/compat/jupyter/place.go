@@ -36,7 +36,7 @@ func parse(id string) (place, bool) {
 	return p, p.String() == id
 }
 
-// String is the id of the kernel.
+// String returns the id of the kernel.
 func (p place) String() string {
 	s := p.box + p.code
 	return strings.Join([]string{s[:8], s[8:12], s[12:16], s[16:20], s[20:]}, "-")
@@ -84,7 +84,7 @@ func userOf(r *http.Request, env map[string]string) (string, error) {
 	return user, nil
 }
 
-// boxOf is the half of an id that names the sandbox of a user.
+// boxOf returns the half of an id that names the sandbox of a user.
 func boxOf(user string) string {
 	sum := sha256.Sum256([]byte("jupyter user\x00" + user))
 	return hex.EncodeToString(sum[:half/2])
@@ -212,7 +212,7 @@ type known struct {
 	box   hutch.Sandbox
 }
 
-// all lists the kernels of a user; without one, those of every user.
+// all lists the kernels of a user or, for "", the kernels of every user.
 func (h *Handler) all(ctx context.Context, user string) ([]known, error) {
 	f := hutch.Filter{Labels: map[string]string{markLabel: mark}, Brief: true}
 	if user != "" {
@@ -279,11 +279,10 @@ func (h *Handler) find(ctx context.Context, user, id string) (known, error) {
 	return known{}, missing
 }
 
-// touch postpones the end of a kernel's sandbox, and returns the end. It is best effort: nothing depends on its
-// success.
+// touch postpones the end of a kernel's sandbox, and returns the end. If it fails, no other code is affected.
 func (h *Handler) touch(ctx context.Context, sb hutch.Sandbox) *time.Time {
 	keep := keepFor(sb)
-	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // nil is set by its owner
+	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // without an end, the owner has set it so
 		return sb.ExpiresAt
 	}
 	limit := hutch.InSeconds(keep)

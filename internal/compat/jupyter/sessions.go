@@ -53,7 +53,7 @@ type sessionRequest struct {
 	Notebook any `json:"notebook"`
 }
 
-// env is the part of the request with the kernel's environment, which can name a user.
+// env returns the part of the request with the kernel's environment, which can name a user.
 func (q sessionRequest) env() map[string]string {
 	if q.Kernel == nil {
 		return nil
@@ -110,8 +110,8 @@ func (h *Handler) session(_ http.ResponseWriter, r *http.Request) (int, any, err
 	return http.StatusOK, h.sessionModel(k), nil
 }
 
-// startSession makes a session, with a new kernel or one that it names. If the path has a session already, that session
-// is returned.
+// startSession makes a session, with a new kernel, or with the kernel that the request names. If the path has a session
+// already, that session is returned.
 func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var q sessionRequest
 	err := compat.ReadJSON(w, r, &q)

@@ -10,7 +10,7 @@ import (
 // spec is a kind of kernel: a language that has code contexts.
 type spec struct {
 	name, title, language string
-	letters, colour       string // of its logo
+	letters, colour       string // letters and colour of its logo
 	info                  languageInfo
 }
 
@@ -42,7 +42,7 @@ func specOf(name string) (spec, error) {
 	return spec{}, hutch.Errorf(hutch.NotFound, "there is no kernel %.60q: use python3, javascript, typescript or bash", name)
 }
 
-// model is the spec as clients read it.
+// model returns the spec as clients read it.
 func (s spec) model() any {
 	return map[string]any{
 		"name": s.name,

@@ -31,9 +31,9 @@ func (c *client) newTask() *task {
 	if who := caller.From(ctx).Principal; who != nil {
 		ctx, release = who.Hold(ctx)
 	}
+	ctx, end := caller.Until(ctx, c.kernel.h.ctx)
 	ctx, t.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.kernel.h.ctx, func() { t.cancel(context.Cause(c.kernel.h.ctx)) })
-	t.ctx, t.free = ctx, sync.OnceFunc(func() { stop(); t.cancel(nil); release(); free() })
+	t.ctx, t.free = ctx, sync.OnceFunc(func() { t.cancel(nil); end(); release(); free() })
 	return t
 }
 

@@ -123,13 +123,15 @@ type ended struct {
 	Wall    int64   `json:"wall_time"` // ms
 }
 
-// answer is what exec returns: newer releases read the fields of ended, older ones those of run.
+// answer is the JSON that exec returns. Newer releases of LibreChat read the fields of ended, older releases the field
+// run.
 type answer struct {
 	Session  string   `json:"session_id"`
 	Language string   `json:"language"`
 	Version  string   `json:"version"`
 	Run      ended    `json:"run"`
 	Files    []output `json:"files"`
+	Deleted  []string `json:"deleted_files,omitempty"` // input files that the code deleted; the client sends them no more
 	ended
 }
 
@@ -163,6 +165,7 @@ type run struct {
 	out    compat.Collected
 	result hutch.ExecResult
 	files  []output
+	gone   []string // input files that the code deleted
 	notes  []string // about files, for stderr
 	unsaid int      // further notes
 }
@@ -262,7 +265,7 @@ func (r *run) answer() answer {
 	}
 	var both bytes.Buffer
 	fmt.Fprint(&both, e.Stdout, e.Stderr)
-	a := answer{Session: r.session, Language: r.Lang, Version: "*", Files: r.files, ended: e, Run: e}
+	a := answer{Session: r.session, Language: r.Lang, Version: "*", Files: r.files, Deleted: r.gone, ended: e, Run: e}
 	a.Run.Output = both.String()
 	if a.Files == nil {
 		a.Files = []output{}

@@ -34,7 +34,7 @@ func (h *Handler) found(r *http.Request) (store, file, error) {
 	return st, f, err
 }
 
-// object is the name of a file in lists: its session, its id and the end of its name.
+// object returns the name of a file in lists: its session, its id and the end of its name.
 func (f file) object() string { return f.Session + "/" + f.ID + path.Ext(f.Name) }
 
 // etag changes with the content, as far as size and time show it.
@@ -63,7 +63,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	return h.answer(w, r, http.StatusOK, list)
 }
 
-// details are the values of the parameter detail; none is simple.
+// details are the values of the parameter detail; a missing value means simple.
 var details = []string{"", "simple", "summary", "full", "normalized"}
 
 func (f file) shown(detail string) any {

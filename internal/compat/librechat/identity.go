@@ -91,7 +91,7 @@ func storeOf(p Person, o owned) store {
 // session returns the folder of a session.
 func (s store) session(id string) string { return path.Join(s.folder, id) }
 
-// conversationOf is the sandbox of executions with a hint.
+// conversationOf returns the id of the sandbox of executions with a hint.
 func conversationOf(p Person, hint string) string { return hashed("runtime", p.Tenant, p.User, hint) }
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -110,7 +110,7 @@ func newSession() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])[:21]
 }
 
-// fileID is the id of a file in a session.
+// fileID returns the id of a file in a session.
 func fileID(session, name string) string {
 	sum := sha256.Sum256([]byte(session + "/" + name))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:21]

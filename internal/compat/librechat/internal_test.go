@@ -51,7 +51,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// TestKeys: what cannot verify tokens is refused.
+// TestKeys: a text that is not a key for verifying tokens is refused.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	const bare = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE="

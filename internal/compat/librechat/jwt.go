@@ -73,8 +73,8 @@ func NewVerifier(opt VerifierOptions) (*Verifier, error) {
 	return v, err
 }
 
-// isPublic reports whether a text is a public key in another form than we read, or where keys are. Taken as a secret it
-// would let everybody sign tokens.
+// isPublic reports whether a text is a public key in a form that this server does not read, or an address of keys. If
+// such a text were used as a secret, everybody could sign tokens.
 func isPublic(text string) bool {
 	for _, begin := range []string{"[", "ssh-", "ecdsa-", "http://", "https://"} {
 		if strings.HasPrefix(text, begin) {

@@ -19,7 +19,6 @@ package librechat
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -142,13 +141,8 @@ var statuses = map[hutch.Kind]int{
 }
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has disconnected, or the server is closing
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
 	if errors.Is(err, compat.ErrTooLarge) || errors.Is(err, errLargeFile) {
 		status = http.StatusRequestEntityTooLarge

@@ -19,11 +19,11 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/compat/librechat"
 	"hutch/internal/fakeservice"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest/fakeengine"
+	"hutch/internal/hutchtest/tokens"
 )
 
 const (
@@ -44,7 +44,7 @@ func serve(t *testing.T, svc hutch.Service, opt librechat.Options) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded := guard.New(h, guard.Options{Check: auth.Only(token), Unbounded: librechat.Uploads, Open: librechat.Open, Shape: func(*http.Request) guard.Refusal { return librechat.Refuse }})
+	guarded := guard.New(h, guard.Options{Check: tokens.Only(token), Unbounded: librechat.Uploads, Open: librechat.Open, Shape: func(*http.Request) guard.Refusal { return librechat.Refuse }})
 	srv := httptest.NewServer(librechat.Front(guarded, v, token))
 	t.Cleanup(func() {
 		h.Close()
@@ -141,6 +141,7 @@ type result struct {
 			Storage string `json:"storage_session_id"`
 		} `json:"modified_from"`
 	}
+	Deleted []string `json:"deleted_files"`
 }
 
 func (r result) names() string {
@@ -283,6 +284,12 @@ func TestNewer(t *testing.T) {
 	}
 	if status, _, text := c.do("GET", "sessions/"+skill.Storage+"/objects/"+skill.Files[0].FileID+"?kind=skill&id=pptx&version=4", "", nil); status != http.StatusNotFound {
 		t.Errorf("another version: %d %s", status, text)
+	}
+	if r.Deleted != nil {
+		t.Errorf("deleted: %v", r.Deleted)
+	}
+	if r := c.exec(fields{"lang": "bash", "code": "rm same.txt; mv change.txt moved.txt; touch mine; rm mine", "files": files}); strings.Join(r.Deleted, " ") != "same.txt change.txt" || !strings.Contains(r.names(), "moved.txt") {
+		t.Errorf("after files were deleted: %v, %s", r.Deleted, r.names())
 	}
 	if r := c.exec(fields{"lang": "py", "code": "open('left.txt', 'w'); raise SystemExit(3)"}); *r.Code != 3 || len(r.Files) != 0 {
 		t.Errorf("a failed execution: %+v", r)

@@ -92,6 +92,9 @@ func (r *run) collect(ctx context.Context, sandbox string, before map[string]hut
 			names = append(names, name)
 		}
 	}
+	if err := r.deleted(ctx, sandbox, before, after); err != nil {
+		return err
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		fresh = append(fresh, after[name])
@@ -99,13 +102,31 @@ func (r *run) collect(ctx context.Context, sandbox string, before map[string]hut
 	return r.keep(ctx, sandbox, names, fresh)
 }
 
-// inherit adds an input file that did not change. Older releases, which name files by session_id, do not get them.
+// inherit adds an input file that did not change. Older releases, which name files by session_id, do not get unchanged
+// files.
 func (r *run) inherit(name string) {
 	for _, in := range r.Files {
 		if in.Name == name && in.Storage != "" {
 			r.files = append(r.files, output{ID: in.ID, Name: name, Path: name, Storage: in.Storage, Inherited: true})
 		}
 	}
+}
+
+// deleted finds the input files that the code deleted. A list of files can be incomplete, so each is looked at.
+func (r *run) deleted(ctx context.Context, sandbox string, before, after map[string]hutch.FileInfo) error {
+	for _, in := range r.Files {
+		_, was := before[in.Name]
+		if _, is := after[in.Name]; !was || is || slices.Contains(r.gone, in.Name) {
+			continue
+		}
+		_, err := r.h.svc.Stat(ctx, sandbox, in.Name)
+		if hutch.KindOf(err) == hutch.NotFound {
+			r.gone = append(r.gone, in.Name)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) keep(ctx context.Context, sandbox string, names []string, files []hutch.FileInfo) error {

@@ -38,7 +38,7 @@ func (f file) contentType() string {
 	return t
 }
 
-// maxFiles is the most files of a session.
+// maxFiles is the highest number of files in a session.
 const maxFiles = 1000
 
 var errNoFile = hutch.Errorf(hutch.NotFound, "File not found: it may have expired, or it is in another session")

@@ -167,7 +167,7 @@ func (c *call) output(p *process, offset int64) error {
 			if i := bytes.IndexByte(rest, '\n'); i >= 0 && len(p.Output) < maxEntries { // else the last entry has many lines
 				line = rest[:i+1]
 			}
-			p.Output = append(p.Output, entry{string(o.Stream), strings.ToValidUTF8(string(line), "\ufffd")})
+			p.Output = append(p.Output, entry{string(o.Stream), valid(string(line))})
 			rest = rest[len(line):]
 		}
 		return nil

@@ -84,7 +84,8 @@ func (c *call) follow(name string) (hutch.FileInfo, error) {
 	return info, err
 }
 
-// noFolder is the error for a path that does not exist or is not a folder. Other errors, such as one of a quota, stay err.
+// noFolder returns the error for a path that does not exist or is not a folder. Other errors, such as one of a quota,
+// stay err.
 func noFolder(err error) error {
 	switch hutch.KindOf(err) {
 	case hutch.Denied, hutch.Exhausted, hutch.Unavailable, hutch.Internal, hutch.Timeout:
@@ -114,7 +115,7 @@ func (c *call) list() (any, error) {
 			return errEnough
 		}
 		i := itemOf(f)
-		i.Name = strings.ToValidUTF8(f.Name, "\ufffd")
+		i.Name = valid(f.Name)
 		list = append(list, i)
 		return nil
 	})
@@ -203,6 +204,9 @@ func (c *call) view() (any, error) {
 		name, err = c.named("path")
 	}
 	if err != nil {
+		return nil, err
+	}
+	if _, err := c.flag("preview", false); err != nil { // a preview is shown if the server has one, which this server never has
 		return nil, err
 	}
 	begun := false
@@ -358,7 +362,7 @@ func (c *call) archive() (any, error) {
 		name = path.Base(inside[0])
 	}
 	c.w.Header().Set("Content-Type", "application/zip")
-	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": strings.ToValidUTF8(name, "\ufffd") + ".zip"}))
+	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": valid(name) + ".zip"}))
 	out := &started{Writer: httpio.NewWriter(c.w, c.r, c.opt.Stall)}
 	err := c.svc.Pack(c.ctx, c.sandbox, pack, out)
 	if err != nil && out.begun {

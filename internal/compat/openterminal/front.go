@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	helloTime = 10 * time.Second // for the first message to arrive
-	maxHello  = 8 << 10          // bytes of it
+	helloTime = 10 * time.Second // time limit for the first message
+	maxHello  = 8 << 10          // most bytes of the first message
 )
 
 // connection is the key of a context that has the WebSocket of a client, whose token came in its first message.
@@ -31,10 +31,11 @@ type first struct {
 
 var terminalPath = regexp.MustCompile("^" + Prefix + "/api/terminals/[^/]+$")
 
-// Front accepts the WebSockets of Open Terminal's clients, which send their token in the first message. Front reads that message, and
-// then calls the handler next as if the request had had the token. So all checks of next also apply to these clients. Before, a client
-// has only a connection, and must send its token within ten seconds. Front calls claim to count the connection for the class of clients
-// without a token yet. So these get only their share of the server's connections; claim returns false if the share is used up.
+// Front accepts the WebSockets of Open Terminal's clients, which send their token in the first message. Front reads
+// that message, and then calls the handler next as if the request had had the token. So all checks of next also apply
+// to these clients. Until then a client has only a connection, and must send its token within ten seconds. Front calls
+// claim to count the connection among those of clients without a token, which have only a share of the server's
+// connections; claim returns false if the share is used up.
 func Front(next http.Handler, claim func(ctx context.Context, class string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !wantsSocket(r) || !terminalPath.MatchString(r.URL.Path) || r.Header.Get("Authorization") != "" {
@@ -47,7 +48,7 @@ func Front(next http.Handler, claim func(ctx context.Context, class string) bool
 		}
 		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // next checks the origin, before anything is done
 		if err != nil {
-			return // it has answered
+			return // Accept has answered
 		}
 		defer conn.CloseNow()
 		f, err := hello(r.Context(), conn)
@@ -85,7 +86,7 @@ func hello(ctx context.Context, conn *websocket.Conn) (*first, error) {
 	return &first{conn: conn, token: m.Token}, nil
 }
 
-// answer is what next says about a client that has its connection already.
+// answer records the response of the next handler to a client whose connection is already open.
 type answer struct {
 	header http.Header
 	status int
@@ -108,7 +109,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// code is that with which the WebSocket is closed.
+// code returns the code with which the WebSocket is closed.
 func (a *answer) code() websocket.StatusCode {
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusForbidden:

@@ -77,6 +77,18 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
+// FuzzFrontMatter: a text without front matter stays as it is, and the rest of one with it is a part of it.
+func FuzzFrontMatter(f *testing.F) {
+	f.Add("---\nname: a\ndescription: |\n  b\n\tc\n---\nText")
+	f.Add("---\n---")
+	f.Fuzz(func(t *testing.T, text string) {
+		head, body := frontMatter(text)
+		if head == nil && strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) != body || len(body) > len(text) {
+			t.Errorf("%q became %q", text, body)
+		}
+	})
+}
+
 // TestOutputsOfACell: whatever a cell sends, what is kept of it has a limit, also if each part is empty.
 func TestOutputsOfACell(t *testing.T) {
 	t.Parallel()

@@ -160,7 +160,7 @@ func (c *call) runCell() (any, error) {
 	answer := out.result(res)
 	if text, err := nb.with(*req.Cell, cell, answer); err != nil || len(text) > maxText {
 		c.log.Warn("a notebook cannot be saved with its output", "sandbox", c.sandbox, "bytes", len(text), "err", err)
-	} else if _, err := c.store(s.path, bytes.NewReader(c.indented(text))); err != nil { // the result is the caller's even so
+	} else if _, err := c.store(s.path, bytes.NewReader(c.indented(text))); err != nil { // the caller gets the result even so
 		c.log.Warn("save a notebook", "sandbox", c.sandbox, "err", err)
 	}
 	return answer, nil
@@ -211,7 +211,7 @@ func (o *cellOutput) addResult(r *hutch.CodeResult) {
 	o.put(size, map[string]any{"output_type": kind, "data": data, "metadata": map[string]any{}})
 }
 
-// addError adds an error of the cell. One for which there is no room is shown without its text, once.
+// addError adds an error of the cell. If there is no room for the error, it is shown once, without its text.
 func (o *cellOutput) addError(name, message, traceback string) {
 	lines := strings.Count(traceback, "\n") + 1
 	switch {
@@ -250,7 +250,7 @@ func (o *cellOutput) take(n int) bool {
 // flush completes the newest output, if it is a stream.
 func (o *cellOutput) flush() {
 	if o.text != nil {
-		o.list[len(o.list)-1]["text"] = strings.ToValidUTF8(string(o.text), "\ufffd")
+		o.list[len(o.list)-1]["text"] = valid(string(o.text))
 		o.text = nil
 	}
 }
@@ -337,14 +337,14 @@ func (c *call) notebook(path string) (nb notebook, err error) {
 	return nb, nil
 }
 
-// kernel is the name of the kernel that a notebook wants; it can be empty.
+// kernel returns the name of the kernel that a notebook wants; it can be empty.
 func (nb notebook) kernel() string {
 	var meta struct {
 		Kernel struct {
 			Name string `json:"name"`
 		} `json:"kernelspec"`
 	}
-	json.Unmarshal(nb.fields["metadata"], &meta) // without a kernel it is Python
+	json.Unmarshal(nb.fields["metadata"], &meta) // without metadata it is Python
 	return meta.Kernel.Name
 }
 
@@ -359,7 +359,7 @@ func (nb notebook) cell(i int) (c cell, err error) {
 	return c, err
 }
 
-// with is the text of a notebook in which a cell has run.
+// with returns the text of a notebook in which a cell has run.
 func (nb notebook) with(i int, c cell, res cellResult) ([]byte, error) {
 	fields := maps.Clone(c.fields)
 	for name, v := range map[string]any{"source": c.source, "execution_count": res.Count, "outputs": res.Outputs} {
@@ -397,8 +397,8 @@ func (c *call) indented(text []byte) []byte {
 	return b.Bytes()
 }
 
-// indentedSize is the size of JSON that is indented by one space for each level, in bytes. The text has no spaces between
-// its values.
+// indentedSize returns the size of JSON that is indented by one space for each level, in bytes. The text has no spaces
+// between its values.
 func indentedSize(text []byte) (size int) {
 	depth, quoted, begun := 0, false, false // begun: a list or an object has begun, and has no value yet
 	for i := 0; i < len(text); i++ {

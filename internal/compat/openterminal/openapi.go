@@ -48,6 +48,18 @@ var tools = []tool{
 		{"pattern", "string", "The pattern, such as *.py.", true}, {"path", "string", "The folder to search in; default the working folder.", false}, {"exclude", "array", "Patterns of names to leave out.", false},
 		{"type", "string", "file, directory or any.", false}, {"max_results", "integer", "The most results, 1 to 500; default 50.", false},
 	}, nil},
+	{"search_files", "GET /files/search", "Search files and folders by a part of their names. Those that fit best come first.", []parameter{
+		{"query", "string", "A part of the name.", false}, {"path", "string", "The folder to search in; default the working folder.", false}, {"limit", "integer", "The most results, 1 to 100; default 20.", false},
+		{"type", "string", "file, directory or any.", false}, {"show_hidden", "boolean", "Also files and folders whose names begin with a dot.", false},
+	}, nil},
+	{"match_files", "GET /files/matches", "Search files and folders by a text in their names, paths and content. Those that fit best come first.", []parameter{
+		{"query", "string", "The text.", true}, {"path", "string", "The folder to search in; default the working folder.", false}, {"show_hidden", "boolean", "Also files and folders whose names begin with a dot.", false},
+		{"offset", "integer", "The next_offset of the answer before, for further results.", false}, {"limit", "integer", "The most results, 1 to 100; default 100.", false},
+	}, nil},
+	{"read_user_terminal", "GET /api/terminals/user/output", "Read the newest output of the terminal that the user has open. Read it before you type: a program may be running there. This opens no terminal.", nil, nil},
+	{"send_user_terminal_input", "POST /api/terminals/user/input", "Type a text into the terminal that the user has open, as it is. End a command with a line feed. This waits for no command, and opens no terminal.", nil, []parameter{
+		{"input", "string", "The text.", true},
+	}},
 }
 
 // document describes the tools to models.
@@ -66,11 +78,11 @@ func describe() []byte {
 	}
 	b, err := json.Marshal(object{
 		"openapi": "3.1.0", "paths": paths,
-		"info":       object{"title": "Open Terminal", "description": "A computer of the user's own: a sandbox that keeps its files.", "version": "0.11.34"},
+		"info":       object{"title": "Open Terminal", "description": "A computer of the user's own: a sandbox that keeps its files.", "version": "0.14.5"},
 		"components": object{"securitySchemes": object{"HTTPBearer": object{"type": "http", "scheme": "bearer"}}},
 	})
 	if err != nil {
-		panic(err) // texts only
+		panic(err) // cannot happen: all values are texts
 	}
 	return b
 }

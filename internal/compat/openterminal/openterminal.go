@@ -8,8 +8,9 @@
 //
 // Terminals are for people, on Open WebUI's page. Their WebSockets bring the token in their first message: see [Front].
 //
-// A port of the sandbox is at proxy/PORT/, for the preview in Open WebUI; see proxy.go. The tools that read and type into
-// the user's terminal are not supported; their routes are refused with status 501.
+// Models can read the terminal that the user has open, and type into it; see shell.go.
+//
+// A port of the sandbox is at proxy/PORT/, for the preview in Open WebUI; see proxy.go.
 package openterminal
 
 import (
@@ -41,7 +42,8 @@ func Open(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == Prefix+"/health" || r.URL.Path == Prefix+"/api/config")
 }
 
-// Uploads reports whether a request's body is a file, or for a program in a sandbox. It is never held in memory.
+// Uploads reports whether a request's body is a file, or goes to a program in a sandbox. Such a body is never held in
+// memory.
 func Uploads(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/files/upload" || strings.HasPrefix(r.URL.Path, Prefix+"/proxy/")
 }
@@ -94,6 +96,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"GET /ports": (*call).ports, "POST /api/terminals": (*call).createTerminal, "GET /api/terminals": (*call).listTerminals,
 		"DELETE /api/terminals/{id}": (*call).deleteTerminal,
 		"POST /notebooks":            (*call).openNotebook, "POST /notebooks/{session}/execute": (*call).runCell,
+		"GET /api/terminals/user/output": (*call).readShell, "POST /api/terminals/user/input": (*call).typeShell,
+		"GET /files/search": (*call).search, "GET /files/matches": (*call).matches, "GET /skills": (*call).skills, "GET /skills/read": (*call).readSkill,
 		"GET /notebooks/{session}": (*call).notebookStatus, "DELETE /notebooks/{session}": (*call).closeNotebook,
 	} {
 		h.handle(route, h.serve(f, parameters[route]...))
@@ -142,11 +146,13 @@ func (h *Handler) Close() {
 
 // parameters are the parameters of the routes that have some.
 var parameters = map[string][]string{
-	"GET /files/list": {"directory"}, "GET /files/read": {"path", "start_line", "end_line"}, "GET /files/display": {"path"}, "GET /files/view": {"path"},
+	"GET /files/list": {"directory"}, "GET /files/read": {"path", "start_line", "end_line"}, "GET /files/display": {"path"}, "GET /files/view": {"path", "preview"},
 	"DELETE /files/delete": {"path"}, "POST /files/upload": {"directory"},
-	"GET /files/grep": {"query", "path", "regex", "case_insensitive", "include", "match_per_line", "max_results"},
-	"GET /files/glob": {"pattern", "path", "exclude", "type", "max_results"},
-	"POST /execute":   {"wait", "tail"}, "GET /execute/{process}/status": {"wait", "offset", "tail"}, "DELETE /execute/{process}": {"force"},
+	"GET /files/grep":    {"query", "path", "regex", "case_insensitive", "include", "match_per_line", "max_results"},
+	"GET /files/glob":    {"pattern", "path", "exclude", "type", "max_results"},
+	"GET /files/search":  {"query", "path", "limit", "type", "show_hidden"},
+	"GET /files/matches": {"query", "path", "show_hidden", "offset", "limit"}, "GET /skills/read": {"name"},
+	"POST /execute": {"wait", "tail"}, "GET /execute/{process}/status": {"wait", "offset", "tail"}, "DELETE /execute/{process}": {"force"},
 }
 
 // system answers without a sandbox: Open WebUI asks once for all users.
@@ -174,9 +180,8 @@ func promptOf(text string) []byte {
 
 // lacks are the routes that are not translated, and what to use in their place.
 var lacks = map[string]error{
-	"GET /info":                      lack("the info", "write it into the prompt in Open WebUI"),
-	"GET /api/terminals/user/output": lack("the tool read_user_terminal", "use run_command, which has the same files"),
-	"POST /api/terminals/user/input": lack("the tool send_user_terminal_input", "use run_command, which has the same files"),
+	"GET /info":           lack("the info", "write it into the prompt in Open WebUI"),
+	"POST /files/compare": lack("the comparison of files", "use run_command with diff"),
 }
 
 func lack(what, instead string) error {
@@ -228,6 +233,9 @@ func (h *Handler) serve(f func(*call) (any, error), known ...string) http.Handle
 	}
 }
 
+// lists are the parameters that can be given several times.
+var lists = []string{"include", "exclude"}
+
 // checkQuery refuses unknown parameters, unless their value is null: models write that for parameters that they leave out.
 func checkQuery(r *http.Request, known []string) error {
 	for name, values := range r.URL.Query() {
@@ -235,7 +243,7 @@ func checkQuery(r *http.Request, known []string) error {
 			known = append(slices.Clip(known), name)
 		}
 	}
-	return compat.CheckQuery(r, known...)
+	return compat.CheckQueryWithLists(r, lists, known...)
 }
 
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request, f func(*call) (any, error)) (any, error) {
@@ -273,7 +281,7 @@ func (c *call) resolve(name string) (string, error) {
 	return name, hutch.CheckPath(name)
 }
 
-// dir is the working folder of the chat.
+// dir returns the working folder of the chat.
 func (c *call) dir() string { return cmp.Or(c.dirs.get(compat.Owner(c.ctx), c.chat), c.home) }
 
 // dirs are the working folders of the chats of each owner. A restart of the server forgets them.
@@ -282,7 +290,8 @@ type dirs struct {
 	byOwner map[string]map[string]string
 }
 
-// maxChats is how many chats of an owner have a folder. A new one then takes the place of any other of that owner.
+// maxChats is how many chats of an owner can have a working folder. Beyond it, the folder of a new chat replaces that
+// of any other chat of the owner.
 const maxChats = 2000
 
 func (d *dirs) get(owner, chat string) string {
@@ -358,13 +367,8 @@ var statuses = map[hutch.Kind]int{
 var errBinary = hutch.Errorf(hutch.Invalid, "Unsupported binary file type: read it with a command")
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has disconnected, or the server is closing
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
 	switch {
 	case errors.Is(err, compat.ErrTooLarge), errors.Is(err, compat.ErrTooLong):

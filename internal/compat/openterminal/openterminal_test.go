@@ -247,6 +247,97 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestRankedSearches: what fits a search best comes first, by name and by content.
+func TestRankedSearches(t *testing.T) {
+	t.Parallel()
+	u := user{serve(t, fakeengine.Start(t)), "ada", "chat"}
+	for name, content := range map[string]string{
+		"w/todo": "x", "w/todo.md": "x", "w/my-todo": "x", "w/todos/list.txt": "x", "w/other.txt": "one\n\u00fc\U0001f600 ToDo\ntodo\ntodo\ntodo\n", "w/.hidden/todo": "x", "w/none": "x", "w/blob": "todo\x00",
+	} {
+		u.ask("POST /files/write", nil, fields{"path": name, "content": content})
+	}
+	var got struct {
+		Results []struct {
+			Path, Name, Type string
+			Relative         string `json:"relative_path"`
+			ByName           bool   `json:"name_match"`
+			Lines            []struct {
+				Line, Column int
+				Text         string
+			} `json:"content_matches"`
+		}
+		Next *int `json:"next_offset"`
+	}
+	names := func() (list string) {
+		for _, r := range got.Results {
+			list += " " + r.Path[strings.Index(r.Path, "/w/")+3:]
+		}
+		return list
+	}
+	for _, c := range []struct {
+		params fields
+		want   string
+	}{
+		{fields{"query": "TODO", "path": "w"}, " todo todos todo.md my-todo"}, {fields{"query": "todo", "path": "w", "limit": 1}, " todo"}, {fields{"query": "todo", "path": "w", "type": "directory"}, " todos"},
+		{fields{"query": "todo", "path": "w", "show_hidden": true, "limit": 2}, " .hidden/todo todo"}, {fields{"query": "list", "path": "w/todos"}, " todos/list.txt"},
+	} {
+		if u.ask("GET /files/search", &got, c.params); names() != c.want {
+			t.Errorf("%v: %s", c.params, names())
+		}
+	}
+	got.Results = nil
+	u.ask("GET /files/matches", &got, fields{"query": "todo", "path": "w"})
+	if want := " todo todos todo.md my-todo todos/list.txt other.txt"; names() != want || got.Next != nil {
+		t.Fatalf("%s, %v", names(), got.Next)
+	}
+	if last := got.Results[5]; last.ByName || len(last.Lines) != 3 || last.Lines[0].Line != 2 || last.Lines[0].Column != 5 || last.Lines[0].Text != "\u00fc\U0001f600 ToDo" || last.Relative != "other.txt" {
+		t.Errorf("%+v", last)
+	}
+	if first := got.Results[0]; !first.ByName || first.Type != "file" || first.Lines == nil {
+		t.Errorf("%+v", first)
+	}
+	got.Results = nil
+	if u.ask("GET /files/matches", &got, fields{"query": "todo", "path": "w", "offset": 4, "limit": 1}); names() != " todos/list.txt" || got.Next == nil || *got.Next != 5 {
+		t.Errorf("a page: %s, %v", names(), got.Next)
+	}
+	for _, path := range []string{"/files/search?query=x&path=nowhere", "/files/matches?query=x&path=nowhere"} {
+		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}
+
+// TestSkills: the skills in the user's home, and their texts.
+func TestSkills(t *testing.T) {
+	t.Parallel()
+	u := user{serve(t, fakeengine.Start(t)), "ada", "chat"}
+	if text := u.ask("GET /skills", nil, nil); strings.TrimSpace(text) != "[]" {
+		t.Errorf("a user without skills has %s", text)
+	}
+	for name, content := range map[string]string{
+		".claude/skills/first/SKILL.md": "---\nname: make a list\ndescription: >-\n  Makes\n  lists: quickly\nother: x\n---\n\nDo this.\n", ".claude/skills/first/data/table.csv": "1",
+		".agents/skills/plain/SKILL.md": "---\ndescription: \"says why\"\n---\nText", ".codex/skills/again/SKILL.md": "---\nname: plain\ndescription: a second one\n---\nNo",
+		".codex/skills/silent/SKILL.md": "no front matter", ".claude/skills/file": "x", ".claude/skills/binary/SKILL.md": "---\nname: b\ndescription: \x00\n---\n",
+	} {
+		u.ask("POST /files/write", nil, fields{"path": "~/" + name, "content": content})
+	}
+	var list []struct{ ID, Name, Description, Location, Scope, Source string }
+	u.ask("GET /skills", &list, nil)
+	if len(list) != 3 || list[0].Name != "plain" || list[0].Description != "says why" || list[2].ID != "terminal:make%20a%20list" || list[2].Description != "Makes lists: quickly" || !strings.HasSuffix(list[2].Location, "/.claude/skills/first/SKILL.md") {
+		t.Fatalf("%+v", list)
+	}
+	var one struct {
+		Name, Content string
+		Resources     []string
+	}
+	if u.ask("GET /skills/read", &one, fields{"name": "make a list"}); one.Name != "make a list" || one.Content != "Do this." || len(one.Resources) != 1 || one.Resources[0] != "data/table.csv" {
+		t.Errorf("%+v", one)
+	}
+	if status, _, text := u.do("GET", "/skills/read?name=none", "", ""); status != http.StatusNotFound || !strings.Contains(text, "Skill not found") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
 // TestUsersAreApart: each user of each owner has a sandbox, which ends by itself.
 func TestUsersAreApart(t *testing.T) {
 	t.Parallel()
@@ -297,6 +388,7 @@ func TestDocument(t *testing.T) {
 	}
 	for _, id := range []string{
 		"run_command", "get_process_status", "send_process_input", "kill_process", "list_processes", "list_files", "read_file", "display_file", "write_file", "replace_file_content", "grep_search", "glob_search",
+		"search_files", "match_files", "read_user_terminal", "send_user_terminal_input",
 	} {
 		if !ids[id] {
 			t.Errorf("there is no tool %s", id)
@@ -321,6 +413,7 @@ func TestRefused(t *testing.T) {
 		"GET /files/grep?query=(": "", "GET /files/grep": "", "GET /files/glob?pattern=[": "", "GET /files/glob?pattern=x&type=y": "", "POST /files/archive": `{"paths":[]}`, "POST /files/upload?directory=x": "x",
 		"POST /files/archive?": `{"paths":["x"` + strings.Repeat(`,"x"`, 1000) + `]}`, "POST /files/replace?": `{"path":"x","replacements":[{}` + strings.Repeat(`,{}`, 100) + `]}`,
 		"POST /files/mkdir": `{"path":"a\u0000b"}`, "GET /files/glob?pattern=x&max_results=501": "",
+		"GET /files/search?limit=101": "", "GET /files/search?type=y": "", "GET /files/matches": "", "GET /files/matches?query=+": "", "GET /files/matches?query=x&offset=-1": "", "GET /files/view?path=x&preview=perhaps": "",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		if status, _, text := u.do(method, path, "application/json", body); status != 400 || !strings.HasPrefix(text, `{"detail":"`) {
@@ -344,9 +437,10 @@ func TestRefused(t *testing.T) {
 	if status, _, text := u.do("POST", "/files/upload?directory=x", "multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"mode\"\r\n\r\n0755\r\n--B--\r\n"); status != 501 || !strings.Contains(text, "mode") {
 		t.Errorf("an upload with an unknown field: %d %s", status, text)
 	}
-	for _, path := range []string{"/info", "/api/terminals/user/output"} {
-		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotImplemented {
-			t.Errorf("%s: %d %s", path, status, text)
+	for _, route := range []string{"GET /info", "POST /files/compare"} {
+		method, path, _ := strings.Cut(route, " ")
+		if status, _, text := u.do(method, path, "", ""); status != http.StatusNotImplemented {
+			t.Errorf("%s: %d %s", route, status, text)
 		}
 	}
 	long := user{u.bench, strings.Repeat("u", 600), ""}

@@ -38,7 +38,7 @@ func (c *call) ports() (any, error) {
 	return map[string][]port{"ports": list}, nil
 }
 
-// listening reads such lists: number, local address, remote address, state.
+// listening reads the kernel's lists of sockets: number, local address, remote address, state.
 func listening(text []byte) []int {
 	const listen = "0A"
 	var list []int

@@ -22,7 +22,7 @@ type visit struct {
 	requests int
 }
 
-// visits are these servers, by label. Package preview finds and dials them here.
+// visits are the servers with requests in progress, by label. Package preview finds and dials them here.
 type visits struct {
 	svc     hutch.Service
 	mu      sync.Mutex
@@ -30,14 +30,14 @@ type visits struct {
 }
 
 // Preview implements preview.Sandboxes.
-func (v *visits) Preview(label string) (hutch.Preview, bool) {
+func (v *visits) Preview(label string) (hutch.Preview, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	found, ok := v.byLabel[label]
 	if !ok {
-		return hutch.Preview{}, false
+		return hutch.Preview{}, hutch.ErrNoPreview
 	}
-	return found.Preview, true
+	return found.Preview, nil
 }
 
 // DialPort implements preview.Sandboxes.
@@ -91,7 +91,7 @@ func (c *call) visit() (any, error) {
 	if err != nil || hutch.CheckPort(port) != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "Port must be between 1 and 65535")
 	}
-	// As with the original, the server gets its own name as the Host: many refuse others.
+	// As with the original, the server gets its own name as the Host: many servers refuse other names.
 	host := "localhost:" + strconv.Itoa(port)
 	p := hutch.Preview{
 		Port:  hutch.Port{SandboxID: c.sandbox, Port: port, URL: "http://" + host, Access: hutch.PublicPort, Protocol: hutch.HTTPPort},

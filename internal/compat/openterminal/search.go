@@ -24,7 +24,7 @@ type chunk struct {
 	All         bool   `json:"allow_multiple"`
 }
 
-// maxReplacements is the most of one request. Each reads the whole text.
+// maxReplacements is the highest number of replacements in one request. Each reads the whole text.
 const maxReplacements = 100
 
 // replace makes all replacements in a file, or none.
@@ -210,7 +210,7 @@ func (c *call) glob() (any, error) {
 	spent := work(0)
 	err = c.svc.ListFiles(c.ctx, c.sandbox, hutch.ListRequest{Path: target, Recursive: true, Hidden: true}, func(f hutch.FileInfo) error {
 		i := itemOf(f)
-		i.Path = strings.ToValidUTF8(strings.TrimPrefix(f.Path, strings.TrimSuffix(target, "/")+"/"), "\ufffd")
+		i.Path = valid(strings.TrimPrefix(f.Path, strings.TrimSuffix(target, "/")+"/"))
 		names := []string{f.Name, i.Path}
 		if err := errors.Join(spent.add(wanted, names...), spent.add(unwanted, names...)); err != nil {
 			return err
@@ -228,7 +228,7 @@ func (c *call) glob() (any, error) {
 const (
 	maxPatterns = 50
 	maxPattern  = 1 << 10 // bytes
-	maxSteps    = 1000    // of the patterns of one parameter together
+	maxSteps    = 1000    // most steps of all patterns of one parameter
 	maxWork     = 1 << 30
 )
 
@@ -247,7 +247,7 @@ func patterns(list []string) (set patternSet, err error) {
 		if len(set.all) == maxPatterns || len(text) > maxPattern {
 			return set, hutch.Errorf(hutch.Invalid, "there are more than %d patterns, or one of more than %d bytes", maxPatterns, maxPattern)
 		}
-		quoted := regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd"))
+		quoted := regexp.QuoteMeta(valid(text))
 		quoted = "^(?:" + strings.NewReplacer(`\*`, "(?s:.*)", `\?`, "(?s:.)", `\[!`, "[^", `\[`, "[", `\]`, "]").Replace(quoted) + ")$"
 		tree, err := syntax.Parse(quoted, syntax.Perl)
 		if err != nil {

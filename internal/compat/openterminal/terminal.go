@@ -54,7 +54,7 @@ func describeTerminal(p hutch.Process) terminal {
 // isTerminal reports whether a process is a terminal, of whichever chat.
 func isTerminal(p hutch.Process) bool { return strings.HasPrefix(p.Name, terminalName) }
 
-// terminalOf is the name of the terminals of the chat.
+// terminalOf returns the name of the terminals of the chat.
 func (c *call) terminalOf() string {
 	chat := c.r.Header.Get("X-Session-Id")
 	if chat == "" {
@@ -63,7 +63,7 @@ func (c *call) terminalOf() string {
 	return terminalName + hashed(chat)
 }
 
-// terminals are the live terminals of the user, oldest first.
+// terminals returns the live terminals of the user, oldest first.
 func (c *call) terminals() ([]hutch.Process, error) {
 	list, err := c.svc.Processes(c.ctx, c.sandbox)
 	return slices.DeleteFunc(list, func(p hutch.Process) bool { return !isTerminal(p) || !p.Status.Live() }), err
@@ -90,7 +90,8 @@ func (c *call) createTerminal() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Several callers can each have found room for one. The processes are in the sandbox's list in one order.
+	// Several callers can each have found room for a terminal. All of them see the processes in the same order, which
+	// decides whose terminal is kept.
 	if list, err = c.terminals(); err == nil && slices.IndexFunc(list, func(o hutch.Process) bool { return o.ID == p.ID }) >= maxTerminals {
 		err = errTerminals
 	}
@@ -178,7 +179,7 @@ func (a *attachments) has(key string) bool {
 	return a.all[key]
 }
 
-// take reports whether the terminal had no client. It has one then, until leave.
+// take reports whether the terminal had no client. If so, the caller is its client until leave.
 func (a *attachments) take(key string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +207,7 @@ func wantsSocket(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// terminalRoute answers a GET of a terminal: with what it is, or by attaching the client.
+// terminalRoute answers a GET of a terminal: it describes the terminal, or attaches the client.
 func (h *Handler) terminalRoute() http.HandlerFunc {
 	describe, attach := h.serve((*call).getTerminal, "user_id"), h.serve((*call).attach, "user_id")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -280,7 +281,7 @@ func (c *call) relay(v *viewer) {
 	}
 }
 
-// reason is a message for people that fits into a closing frame.
+// reason returns a message for people that fits into a closing frame.
 func reason(err error) string {
 	m := hutch.AsError(err).Message
 	return strings.ToValidUTF8(m[:min(len(m), 120)], "")
@@ -301,7 +302,7 @@ const (
 	pingTime  = 15 * time.Second // between two pings; proxies end connections that carry nothing for a minute
 )
 
-// ping keeps the connection of a quiet terminal open, and finds out when the client has gone without a word.
+// ping keeps the connection of a quiet terminal open, and detects that the client has gone without closing it.
 func (v *viewer) ping(ctx context.Context) error {
 	for {
 		select {
@@ -346,7 +347,7 @@ func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	})
 	waiting := make(chan []byte, maxFrames)
 	var size atomic.Int64
-	var charged int64 // to the caller's memory budget: the most that has waited
+	var charged int64 // bytes charged to the caller's memory budget: the most that has waited at a time
 	tasks.Go(func() {
 		defer typed.Close()
 		for b := range waiting {

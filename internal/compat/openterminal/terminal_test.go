@@ -65,12 +65,18 @@ type person struct {
 
 func (p person) call(method, path string, v any) (int, string) {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), method, p.URL+"/openterminal"+path, nil)
+	return p.send(method, path, "", v)
+}
+
+func (p person) send(method, path, body string, v any) (int, string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.URL+"/openterminal"+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+p.token)
 	req.Header.Set("X-User-Id", p.id)
+	req.Header.Set("Content-Type", "application/json")
 	if p.chat != "" {
 		req.Header.Set("X-Session-Id", p.chat)
 	}
@@ -280,6 +286,66 @@ func TestWhoseTerminals(t *testing.T) {
 	if _, _, err := websocket.Dial(t.Context(), b.URL+"/openterminal/api/terminals/"+one.ID, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer of ada"}}}); err == nil {
 		t.Error("a page of another site opens a connection")
 	}
+}
+
+// TestShellOfTheUser: a model reads the terminal that the user has open in the chat, and types into it.
+func TestShellOfTheUser(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, fakeengine.Start(t), t.Context(), 2*time.Second)
+	ada := person{b, "of ada", "u1", "chat one"}
+	none := func(who person, when string) {
+		t.Helper()
+		for method, path := range map[string]string{"GET": "/api/terminals/user/output", "POST": "/api/terminals/user/input"} {
+			if status, text := who.send(method, path, `{"input":"x"}`, nil); status != http.StatusNotFound || !strings.Contains(text, "No connected user shell") {
+				t.Errorf("%s: %s: %d %s", when, method, status, text)
+			}
+		}
+	}
+	none(ada, "no terminal")
+	one := ada.create()
+	none(ada, "no client is attached")
+	conn := ada.attachIn(one.ID)
+	send(t, conn, websocket.MessageBinary, "echo by-the-user-$((6*7))\n")
+	until(t, conn, "by-the-user-42")
+	if status, text := ada.send("POST", "/api/terminals/user/input", `{"input":"echo 'a\\x41' $((6*7))\n"}`, nil); status != http.StatusOK || !strings.Contains(text, `"status":"ok"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	until(t, conn, `a\x41 42`) // what is typed is not changed
+	var read struct{ Output string }
+	if status, text := ada.call("GET", "/api/terminals/user/output", &read); status != http.StatusOK || !strings.Contains(read.Output, "by-the-user-42") || !strings.Contains(read.Output, `a\x41 42`) {
+		t.Errorf("%d %s", status, text)
+	}
+	for name, other := range map[string]person{"another user": {b, "of ada", "u2", "chat one"}, "another owner": {b, "of bob", "u1", "chat one"}, "another chat": {b, "of ada", "u1", "chat two"}} {
+		none(other, name)
+	}
+	send(t, conn, websocket.MessageBinary, "seq 100000; echo end-$((6*7))\n")
+	until(t, conn, "end-42")
+	if _, text := ada.call("GET", "/api/terminals/user/output", &read); len(read.Output) < 50<<10 || len(read.Output) > 128<<10 || !strings.Contains(read.Output, "end-42") {
+		t.Errorf("%d bytes: %.200s", len(read.Output), text)
+	}
+	send(t, conn, websocket.MessageBinary, "stty raw -echo; echo deaf-$((6*7)); sleep 1000\n")
+	until(t, conn, "deaf-42")
+	if status, text := ada.send("POST", "/api/terminals/user/input", `{"input":"`+strings.Repeat("x", 1<<20)+`"}`, nil); status != http.StatusConflict || !strings.Contains(text, "reads no input") {
+		t.Errorf("a program that does not read: %d %s", status, text)
+	}
+	conn.Close(websocket.StatusNormalClosure, "")
+	eventually(t, "the terminal ends with its client", func() bool { return len(ada.terminals()) == 0 })
+	none(ada, "the client has gone")
+}
+
+// attachIn connects as Open WebUI's backend does since 0.12: headers name the user and the chat, and the token is in the
+// first message.
+func (p person) attachIn(id string) *websocket.Conn {
+	p.t.Helper()
+	head := http.Header{"X-User-Id": {p.id}, "X-Session-Id": {p.chat}}
+	conn, _, err := websocket.Dial(p.t.Context(), p.URL+"/openterminal/api/terminals/"+id+"?user_id="+p.id, &websocket.DialOptions{HTTPHeader: head})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { conn.CloseNow() })
+	conn.SetReadLimit(1 << 20)
+	send(p.t, conn, websocket.MessageText, fmt.Sprintf(`{"type":"auth","token":%q}`, p.token))
+	return conn
 }
 
 // TestTerminalsEndWithTheToken: when the token ends, the connection does, and its shell.

@@ -121,10 +121,10 @@ func checkTimes(stage string, limit, usual, cpu float64, longest time.Duration) 
 	return nil
 }
 
-// main is the index of the file that is run: the first text file.
+// main returns the index of the file that is run: the first text file.
 func (j job) main() int { return slices.IndexFunc(j.Files, file.isText) }
 
-// name is the path of a file that is not run, in the working folder.
+// name returns the path of a file that is not run, in the working folder.
 func (j job) name(i int) string {
 	if j.Files[i].Name == "" {
 		return fmt.Sprintf("file%d.code", i)
@@ -132,7 +132,7 @@ func (j job) name(i int) string {
 	return filepath.Clean(j.Files[i].Name)
 }
 
-// input is the standard input: as with Piston, it always ends a line.
+// input returns the standard input. As with Piston, it always ends with a line feed.
 func (j job) input() string {
 	if strings.HasSuffix(j.Stdin, "\n") {
 		return j.Stdin
@@ -140,7 +140,7 @@ func (j job) input() string {
 	return j.Stdin + "\n"
 }
 
-// limit is the time limit of both stages together.
+// limit returns the time limit of both stages together.
 func (j job) limit(language string) hutch.Seconds {
 	ms := orUsual(j.RunTimeout, runTime)
 	if slices.Contains(compiled, language) {
@@ -149,7 +149,7 @@ func (j job) limit(language string) hutch.Seconds {
 	return hutch.Seconds(max(ms, 1) / 1000)
 }
 
-// memory is the sandbox's memory in MiB; 0 is the server's default.
+// memory returns the sandbox's memory in MiB; 0 is the server's default.
 func (j job) memory() int {
 	bytes := max(j.RunMemory, j.CompileMemory)
 	if bytes <= 0 {

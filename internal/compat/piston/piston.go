@@ -5,7 +5,6 @@ package piston
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -100,16 +99,11 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 		h.send(w, r, http.StatusOK, v)
 		return
 	}
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
 	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
 	if errors.Is(err, compat.ErrTooLarge) {
 		status = http.StatusRequestEntityTooLarge
-	}
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
 	}
 	compat.RetryAfter(w, err)
 	h.send(w, r, status, message{e.Message})

@@ -72,7 +72,7 @@ func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error 
 // maxNotes is how many files that are left out have a line on stderr.
 const maxNotes = 50
 
-// notes is the report on stderr about files that are left out.
+// notes returns the report on stderr about files that are left out.
 func notes(out []string) string {
 	if more := len(out) - maxNotes; more > 0 {
 		out = append(out[:maxNotes], fmt.Sprintf("and %d more are left out", more))

@@ -1,7 +1,7 @@
 // Package ragflow answers RAGFlow, whose agents send code to a sandbox executor: below /ragflow/ are "run" and
 // "healthz". A RAGFlow that uses it changes the endpoint and the token of its provider self_managed.
 //
-// Each run has a new sandbox, which is destroyed afterwards. The code defines main; a small program of ours, which gets
+// Each run has a new sandbox, which is destroyed afterwards. The code defines main; a small program of Hutch, which gets
 // the code and the arguments on standard input, calls it and prints the result after a random mark. So the result is
 // found whatever the code prints. Files that the code leaves are returned as artifacts.
 //
@@ -95,7 +95,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	compat.Send(w, r, http.StatusOK, body)
 }
 
-// statusOf is the status for a request that cannot be run.
+// statusOf returns the status for a request that cannot be run.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, compat.ErrTooLarge):
@@ -106,15 +106,10 @@ func statusOf(err error) int {
 	return http.StatusUnprocessableEntity
 }
 
-// failed is the answer for a run that could not be made.
+// failed returns the answer for a run that could not be made.
 func (h *Handler) failed(r *http.Request, err error) result {
-	if cause := context.Cause(r.Context()); cause != nil {
-		err = cause // the client has disconnected, or the server is closing
-	}
+	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)
-	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
-	}
 	res := result{Status: statusRunner, Stderr: e.Message, ExitCode: -3, Detail: text("internal_error"), Artifacts: []artifact{}}
 	if e.Kind == hutch.Exhausted {
 		res.ExitCode, res.Detail = -10, text("no_available_container")

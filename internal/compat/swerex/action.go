@@ -134,7 +134,8 @@ func (a action) patterns() (list []*regexp.Regexp, err error) {
 	return list, nil
 }
 
-// steps is at least about how many instructions a pattern has. It does not expand repetitions to count them.
+// steps estimates the number of instructions of a pattern, never much too low. It does not expand repetitions to count
+// them.
 func steps(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {

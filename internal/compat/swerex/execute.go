@@ -41,7 +41,7 @@ type command struct {
 	Merge   bool              `json:"merge_output_streams"`
 }
 
-// request turns the command into ours.
+// request turns the command into a request of Hutch.
 func (c command) request(longest hutch.Seconds) (hutch.ExecRequest, error) {
 	if len(c.Command) == 0 {
 		return hutch.ExecRequest{}, hutch.Errorf(hutch.Invalid, "command: give a string or a list of strings").Because(errBody)
@@ -98,7 +98,7 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request, sandbox string
 	err = compat.OnFirstUse(r.Context(), h.svc, sandbox, func() (err error) {
 		res, err = h.svc.Exec(r.Context(), sandbox, req, nil)
 		if err != nil && !res.Timestamp.IsZero() {
-			return throw(classOther, hutch.AsError(err).Message) // it must not run again
+			return throw(classOther, hutch.AsError(err).Message) // the command must not run again
 		}
 		return err
 	})

@@ -29,10 +29,10 @@ const leftOut = "\n[the middle of the output is left out here]\n"
 
 // match is the result of expect.
 type match struct {
-	before  string // the output before it
+	before  string // the output before the match
 	text    string
 	group   string // the first group of the pattern
-	pattern int    // its index
+	pattern int    // index of the pattern that matched
 }
 
 // expect reads output until a pattern matches, and the next call continues after the match. When the time is over it
@@ -64,7 +64,7 @@ type search struct {
 	begin, end int64 // cursors of the first byte, and after the last byte or the match
 
 	kept  []byte
-	most  int // bytes to keep
+	most  int // most bytes to keep
 	found match
 	done  bool
 }
@@ -103,7 +103,7 @@ func shorten(b []byte, n int) []byte {
 	return slices.Concat(b[:n], []byte(leftOut), b[len(b)-n:])
 }
 
-// find returns the first match of any pattern in b, from about a position on.
+// find returns the first match of any pattern in b[from:].
 func find(b []byte, from int, patterns []*regexp.Regexp) (m match, ok bool) {
 	at := len(b) + 1
 	for i, re := range patterns {

@@ -39,7 +39,7 @@ func (h *Handler) session(ctx context.Context, sandbox, name string) (p hutch.Pr
 	return list[i], true, nil
 }
 
-// existing is session for a session that must exist.
+// existing does the same as session, for a session that must exist.
 func (h *Handler) existing(ctx context.Context, sandbox, name string) (hutch.Process, error) {
 	p, found, err := h.session(ctx, sandbox, name)
 	if err != nil && !compat.Missing(err) {
@@ -81,7 +81,7 @@ func (req sessionRequest) check() error {
 	return nil
 }
 
-// commands are the first commands of a new shell. The files can set another prompt, so ours is set after them.
+// commands returns the first commands of a new shell. The files can set another prompt, so ours is set after them.
 func (req sessionRequest) commands() string {
 	var all strings.Builder
 	for _, file := range req.Source {
@@ -113,7 +113,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, sandbox 
 		return nil, err
 	}
 	output, err := h.prepare(ctx, sandbox, p.ID, req.commands(), max(limit, minStart))
-	if err != nil { // or else the client could not create it again
+	if err != nil { // otherwise the client could not create the session again
 		h.abandon(ctx, sandbox, p.ID)
 		return nil, err
 	}

@@ -22,7 +22,7 @@ const (
 	ctrlC, ctrlZ = "\x03", "\x1a"
 )
 
-// shell is one session of a sandbox. Only the action that has the turn uses it; users and used belong to shells.
+// shell is one session of a sandbox. Only the action that has the turn uses the shell; users and used belong to shells.
 type shell struct {
 	turn   chan struct{} // full while an action runs
 	cursor int64         // end of the output that was returned
@@ -51,7 +51,7 @@ func (s *shell) run(ctx context.Context, a action, patterns []*regexp.Regexp, li
 		got, err = s.expect(ctx, append(patterns[:len(patterns):len(patterns)], markOf(id)), time.Until(deadline))
 	}
 	if err != nil {
-		// A busy shell has not read the file: then it must not run the command later.
+		// A busy shell has not read the file yet. Without the file, it cannot run the command later.
 		s.discard(ctx, file)
 		return observation{}, a.late(err, limit)
 	}
@@ -157,7 +157,7 @@ func (s *shell) press(ctx context.Context, keys string, patterns []*regexp.Regex
 	return s.expect(ctx, patterns, limit)
 }
 
-// interrupted describes an interrupt that ended, with the output that follows it at once.
+// interrupted returns the observation of an interrupt that has ended, with the output that came right after it.
 func (s *shell) interrupted(ctx context.Context, output, expected string) observation {
 	rest, _ := s.expect(ctx, nil, settle) // always late
 	return observation{Output: strings.TrimSpace(output + clean(rest.before)), Code: new(int), Expect: expected, Type: "bash"}
@@ -189,5 +189,5 @@ func (s *shell) seek(ctx context.Context) (err error) {
 func (s *shell) discard(ctx context.Context, file string) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()
-	s.svc.Delete(ctx, s.sandbox, file, false) // the shell removes it, too
+	s.svc.Delete(ctx, s.sandbox, file, false) // usually the shell has removed it already
 }

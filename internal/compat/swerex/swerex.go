@@ -182,8 +182,8 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request) func(any, error)
 
 func (h *Handler) raise(w http.ResponseWriter, r *http.Request, err error) {
 	e := classOf(err)
-	if _, raised := errors.AsType[*exception](err); !raised && hutch.KindOf(err) == hutch.Internal && !errors.Is(err, context.Canceled) {
-		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", hutch.AsError(err).Cause)
+	if _, raised := errors.AsType[*exception](err); !raised {
+		compat.LogInternal(h.log, r, err)
 	}
 	extra := e.extra
 	if extra == nil {

@@ -45,7 +45,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, sandbox string)
 	f := form{temporary: "/tmp/." + hutch.NewID("upload"), fields: map[string]string{}}
 	defer func() {
 		if f.sent {
-			h.discard(r.Context(), sandbox, f.temporary) // it may have been moved
+			h.discard(r.Context(), sandbox, f.temporary) // removes nothing if the file was moved
 		}
 	}()
 	if err := h.receive(r.Context(), sandbox, parts, &f); err != nil {

@@ -55,13 +55,13 @@ func (s *server) listFolder(ctx context.Context, name string, out func(hutch.Fil
 	return s.Service.ListFiles(ctx, s.Sandbox, hutch.ListRequest{Path: info.Path, Hidden: true, Limit: maxList}, out)
 }
 
-// lister is a list in progress. A client asks for its parts in order; a client that does not, and sends requests for
-// files, has several in progress.
+// lister is a list in progress. A client asks for its parts in order. A client that sends other requests in between can
+// have several lists in progress.
 type lister struct {
 	mu     sync.Mutex
 	first  *hutch.FileInfo
 	files  chan hutch.FileInfo
-	err    error // once files is closed
+	err    error // why the list ended; set before files is closed
 	cancel func()
 }
 

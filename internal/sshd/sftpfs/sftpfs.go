@@ -79,7 +79,7 @@ var statuses = map[hutch.Kind]error{
 	hutch.NotFound: sftp.ErrSSHFxNoSuchFile, hutch.Denied: sftp.ErrSSHFxPermissionDenied, hutch.Unsupported: sftp.ErrSSHFxOpUnsupported,
 }
 
-// status is an error as the client gets it.
+// status returns an error as the client gets it.
 func status(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -225,7 +225,8 @@ type attributes struct {
 	*sftp.FileStat
 }
 
-// setAttributes changes a file. While the client writes it, that waits until the file is closed; a size does not.
+// setAttributes changes a file. Changes of a file that the client is writing wait until the file is closed, except a
+// change of its size.
 func (s *server) setAttributes(r *sftp.Request) error {
 	a := attributes{r.AttrFlags(), r.Attributes()}
 	if a.FileStat == nil {
@@ -269,10 +270,10 @@ func (s *server) apply(ctx context.Context, name string, a attributes) error {
 	return nil
 }
 
-// at is a time as touch reads it.
+// at returns a time as touch reads it.
 func at(seconds uint32) string { return "@" + strconv.FormatUint(uint64(seconds), 10) }
 
-// truncate changes the size of a file. An empty one needs no command.
+// truncate changes the size of a file. Making a file empty needs no command.
 func (s *server) truncate(ctx context.Context, name string, size uint64) error {
 	if size > 0 {
 		return s.runWith(ctx, "truncate", "-s", strconv.FormatUint(size, 10), "--", name)

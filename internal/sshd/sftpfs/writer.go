@@ -160,7 +160,7 @@ func (w *writer) put(data []byte, offset int64) error {
 	if !w.known {
 		w.known, w.next = true, offset
 		if offset > w.size && offset-w.size <= ahead {
-			w.next = w.size // an earlier one has been overtaken
+			w.next = w.size // an earlier write has been overtaken
 		}
 	}
 	switch {
@@ -238,7 +238,7 @@ func (w *writer) resize(ctx context.Context, a attributes) error {
 	return nil
 }
 
-// later notes changes to make when the file is closed. It returns false if that has happened.
+// later notes changes to make when the file is closed. It returns false if the file is closed already.
 func (w *writer) later(a attributes) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +250,7 @@ func (w *writer) later(a attributes) bool {
 	return true
 }
 
-// info is a client's view of a file that it is writing: the data can still be elsewhere, under another name.
+// info returns a client's view of a file that it is writing: the data can still be elsewhere, under another name.
 func (w *writer) info(now hutch.FileInfo, err error) (hutch.FileInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

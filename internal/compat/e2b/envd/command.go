@@ -53,8 +53,8 @@ func (c *command) expired(now time.Time) bool {
 // lateConnect is how long after its end a command can be connected to.
 const lateConnect = 30 * time.Second
 
-// maxCommands is how many commands of all sandboxes are remembered. A forgotten one that runs is found again among the
-// processes of its sandbox.
+// maxCommands is how many commands of all sandboxes are remembered. A running command that was forgotten is found again
+// among the processes of its sandbox.
 const maxCommands = 16 << 10
 
 // beyondPIDs is more than any process id of Linux.
@@ -167,8 +167,8 @@ func (h *Handler) remember(here string, p hutch.Process) *command {
 	return h.commands.add(&command{place: here, pid: p.PID, id: p.ID, config: configOf(p.Command).short(), terminal: p.Terminal != nil})
 }
 
-// maxConfig is how long a configuration can be that is remembered, in bytes. Of a longer one the process's record is
-// listed.
+// maxConfig is the longest configuration that is remembered, in bytes. Lists show the process's record in place of a
+// longer one.
 const maxConfig = 4 << 10
 
 // short returns a configuration that is short enough to be remembered, or an empty one.
@@ -187,7 +187,7 @@ func (p processConfig) short() processConfig {
 	return p
 }
 
-// configOf parses a command line that hutch.CommandLine wrote. Any other one is shown as the program.
+// configOf parses a command line that hutch.CommandLine wrote. Any other command line is shown as the program.
 func configOf(line string) processConfig {
 	words, ok := splitWords(line)
 	if !ok {

@@ -363,7 +363,7 @@ func (s *stream) keepAlive(message any, fail func()) (stop func()) {
 	}
 }
 
-// keepaliveInterval is the interval that a client asks for.
+// keepaliveInterval returns the interval that a client asks for.
 func keepaliveInterval(r *http.Request) time.Duration {
 	seconds, err := strconv.Atoi(r.Header.Get("Keepalive-Ping-Interval"))
 	if err != nil || seconds < 1 || seconds > 3600 {
@@ -372,7 +372,7 @@ func keepaliveInterval(r *http.Request) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// timeLimit is how long a call can take; 0 is no limit.
+// timeLimit returns how long a call can take; 0 is no limit.
 func timeLimit(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get("Connect-Timeout-Ms")
 	if text == "" || text == "0" {

@@ -4,7 +4,7 @@
 //
 // Two ideas keep it small. The remote procedure calls are Connect's with JSON messages only: a unary call is a POST,
 // and a stream is a sequence of frames (connect.go), so no generated code is needed. And a command of E2B is a
-// background process of ours whose output is followed (process.go): it outlives its connection, can be listed and
+// background process of Hutch whose output is followed (process.go): it outlives its connection, can be listed and
 // connected to again, and has an input and a process id.
 //
 // A user and a relative path mean the same as in E2B: "user" is the sandbox's own user, and paths begin at its home
@@ -77,9 +77,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.calls.Add(1)
 	defer h.calls.Done()
-	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "e2b"))
-	defer cancel(nil)
-	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	ctx, end := caller.Until(caller.WithSurface(r.Context(), "e2b"), h.ctx)
+	defer end()
 	r = r.WithContext(ctx)
 	if answerCORS(w, r) || h.refusesUnverified(w, r, t) || refusesParameters(w, r) {
 		return
@@ -87,17 +86,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(httpio.NewWriter(w, r, h.stall), r)
 }
 
-// refusesParameters answers a request with a parameter that its path does not have.
+// refusesParameters answers a request with a parameter that its path does not have, or that is given twice.
 func refusesParameters(w http.ResponseWriter, r *http.Request) bool {
 	var known []string
 	if r.URL.Path == "/files" {
 		known = []string{"path", "username", "signature", "signature_expiration"}
 	}
-	name, unknown := seam.UnknownParameter(r, known...)
-	if unknown {
+	if name, unknown := seam.UnknownParameter(r, known...); unknown {
 		seam.Refuse(w, http.StatusNotImplemented, fmt.Sprintf("this server does not have the parameter %.100q: leave it out", name))
+		return true
 	}
-	return unknown
+	name, repeated := seam.RepeatedParameter(r)
+	if repeated {
+		seam.Refuse(w, http.StatusBadRequest, fmt.Sprintf("the parameter %.100q is given several times: give it once", name))
+	}
+	return repeated
 }
 
 // Close ends the open calls and the watchers, and waits until they have ended.
@@ -132,12 +135,12 @@ func gone(err error) bool {
 	return hutch.KindOf(err) == hutch.NotFound && subject == hutch.AboutSandbox
 }
 
-// refuseGone answers for a sandbox that does not run. Clients take this status, and no other, for that.
+// refuseGone answers for a sandbox that does not run. Clients recognise such a sandbox only by this status.
 func refuseGone(w http.ResponseWriter, t seam.Target) {
 	writeJSON(w, http.StatusBadGateway, map[string]any{"sandboxId": t.Sandbox, "message": "The sandbox was not found", "code": http.StatusBadGateway})
 }
 
-// unmetered is the context of the later calls of a request: one request counts once.
+// unmetered returns the context of the later calls of a request: one request counts once.
 func unmetered(ctx context.Context) context.Context { return caller.Unmetered(ctx) }
 
 // place identifies a sandbox among those of all owners.

@@ -52,6 +52,15 @@ func (w *world) content(name string) string {
 	return string(b)
 }
 
+// A path that is given twice would be another file for code that reads the last one.
+func TestRepeatedParameter(t *testing.T) {
+	w := newWorld(t, Options{})
+	kind, body := form(`; filename="a.txt"`, "one")
+	if resp, answer := w.post("/files?path=a.txt&path=b.txt", kind, body); resp.StatusCode != 400 || !strings.Contains(string(answer), "path") {
+		t.Errorf("%d %s, want a refusal of the parameter path", resp.StatusCode, answer)
+	}
+}
+
 func TestUpload(t *testing.T) {
 	w := newWorld(t, Options{})
 	kind, body := form(`; filename="a.txt"`, "one")

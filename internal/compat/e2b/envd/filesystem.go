@@ -91,7 +91,7 @@ func (h *Handler) stat(q request, m pathRequest) (entryResponse, error) {
 	return h.described(q, info, err)
 }
 
-// described answers with a file, or with the error of the call that gave it.
+// described answers with the record of a file, or with the error of the call that should have returned it.
 func (h *Handler) described(q request, info hutch.FileInfo, err error) (entryResponse, error) {
 	if err != nil {
 		return entryResponse{}, err

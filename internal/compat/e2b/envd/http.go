@@ -106,7 +106,7 @@ func (h *Handler) envs(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, env)
 }
 
-// compose is in E2B's description, and no client of E2B calls it.
+// compose answers a call that is in E2B's description, although no client of E2B makes it.
 func (h *Handler) compose(w http.ResponseWriter, r *http.Request) {
 	seam.Refuse(w, http.StatusNotImplemented, "this server does not have /files/compose: upload the whole file, or join the parts by a command")
 }

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// A command of E2B is a background process of ours. Its tag is the process's name, so that it is known after a restart
+// A command of E2B is a background process of Hutch. Its tag is the process's name, so that it is known after a restart
 // of the server too.
 
 func (h *Handler) routeProcess() {
@@ -131,7 +131,7 @@ func (h *Handler) killAfter(q request, c *command, limit time.Duration) {
 		sb, err := svc.Sandbox(ctx, sandbox)
 		switch {
 		case err != nil || ctx.Err() != nil:
-		case sb.Status != hutch.Running: // a signal would wake it
+		case sb.Status != hutch.Running: // a signal would wake the sandbox
 			c.after(asleep, kill)
 		default:
 			svc.Signal(ctx, sandbox, c.id, int(syscall.SIGKILL))

@@ -68,11 +68,11 @@ type accounts struct {
 const (
 	maxPeople = 1024             // sandboxes whose people are remembered
 	newPeople = 30 * time.Second // after that, /etc/passwd is read again
-	maxPasswd = 64 << 10         // bytes of it
-	maxNames  = 1000             // users of it, and groups
+	maxPasswd = 64 << 10         // most bytes of /etc/passwd that are read
+	maxNames  = 1000             // most users, and most groups, that are read
 )
 
-// basicUser is the user that a client asks for; empty for the default.
+// basicUser returns the user that a client asks for; empty for the default.
 func basicUser(r *http.Request) string {
 	name, _, _ := r.BasicAuth()
 	return name
@@ -106,7 +106,8 @@ func (h *Handler) account(q request, name string) (account, error) {
 	return account{user: name, home: u.home, alias: own.alias}, nil
 }
 
-// filesAccount is account, for file operations. Later calls of the request have the rights of that user.
+// filesAccount does the same as account, and gives later calls of the request the rights of the user, for file
+// operations.
 func (h *Handler) filesAccount(q *request, name string) (account, error) {
 	a, err := h.account(*q, name)
 	if err == nil && a.user != "" {
@@ -218,7 +219,7 @@ func ownUser(q request, ps *people) (person, error) {
 	return p, nil
 }
 
-// nameOf is the name of a user or group, or its number.
+// nameOf returns the name of a user or group, or its number.
 func nameOf(names map[int]string, id int) string {
 	if name, ok := names[id]; ok {
 		return name

@@ -178,8 +178,8 @@ type watcher struct {
 	events []filesystemEvent
 	size   int            // estimated size of the events, in bytes
 	take   func(int) bool // takes memory for the events, until the client has them
-	free   func()         // gives that back; nil if there are no events
-	gone   bool           // it was removed
+	free   func()         // gives that memory back; nil if there are no events
+	gone   bool           // the watcher was removed
 	err    error          // why it ended
 }
 

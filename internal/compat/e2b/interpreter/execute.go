@@ -68,7 +68,7 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request) {
 	h.run(w, r, req)
 }
 
-// contextFor returns the context of a run, which exists.
+// contextFor returns the id of the context for a run, and creates the context if it is missing.
 func (h *Handler) contextFor(ctx context.Context, id, language string) (string, error) {
 	ctx = caller.Unmetered(ctx)
 	if id == "" {

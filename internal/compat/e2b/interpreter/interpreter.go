@@ -1,7 +1,7 @@
 // Package interpreter provides the service that clients of E2B's code interpreter expect on port 49999 of a sandbox. It
 // translates to the code contexts of [hutch.Service]; package seam gives it the sandbox of a request.
 //
-// A context of E2B is one of ours, with the same id. The default context of a language is called "e2b-" and the
+// A context of E2B is a context of Hutch, with the same id. The default context of a language is called "e2b-" and the
 // language, and is created by its first run, in the home folder that E2B's clients expect. Python, JavaScript,
 // TypeScript and bash are supported; other languages are refused by name with 501.
 package interpreter
@@ -79,9 +79,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.calls.Add(1)
 	defer h.calls.Done()
-	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "e2b"))
-	defer cancel(nil)
-	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	ctx, end := caller.Until(caller.WithSurface(r.Context(), "e2b"), h.ctx)
+	defer end()
 	if answerCORS(w, r) {
 		return
 	}
@@ -212,14 +211,14 @@ func languageOf(name string) string {
 
 var languages = []string{"python", "javascript", "typescript", "bash"}
 
-// errLanguage is the error for a language that no context has.
+// errLanguage returns the error for a language that no context has.
 func errLanguage(name string) error {
 	return hutch.Errorf(hutch.Unsupported, "this server has no code contexts in %.40q: use python, javascript, typescript or bash", name)
 }
 
 func defaultID(language string) string { return "e2b-" + language }
 
-// defaultLanguage is the language of a default context; empty for any other context.
+// defaultLanguage returns the language of a default context; empty for any other context.
 func defaultLanguage(id string) string {
 	language, ok := strings.CutPrefix(id, "e2b-")
 	if !ok || !slices.Contains(languages, language) {

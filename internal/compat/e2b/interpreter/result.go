@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/jsoncount"
 )
 
 // fields are the names that E2B has for the forms of a value, by MIME type.
@@ -19,7 +20,7 @@ const (
 	tableType = "application/vnd.hutch.table+json"
 )
 
-// resultLine is the line of a value. Forms that E2B has no name for are in its field "extra".
+// resultLine returns the line of a value. Forms that E2B has no name for are in its field "extra".
 func resultLine(r hutch.CodeResult) map[string]any {
 	line := map[string]any{"type": "result", "is_main_result": r.Main}
 	extra := map[string]json.RawMessage{}
@@ -63,6 +64,9 @@ const maxCells = 100_000
 // columnsOf returns a table in E2B's form: an object with a list of values for each column, in the order of the
 // columns. It has the rows that we show, which are the first 100. For other values it returns nil.
 func columnsOf(form json.RawMessage) json.RawMessage {
+	if jsoncount.Values(form) > 2*maxCells { // decoded, its values could take twenty times the memory of the text
+		return nil
+	}
 	var table struct {
 		Columns []string            `json:"columns"`
 		Rows    [][]json.RawMessage `json:"rows"`

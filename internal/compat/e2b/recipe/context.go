@@ -80,7 +80,7 @@ func (c *copied) place(name string) (string, bool) {
 	return path.Join(c.folder, strings.TrimPrefix(name, c.base)), true
 }
 
-// clean is a path relative to the root of an archive, which it never leaves.
+// clean returns a path relative to the root of an archive, which it never leaves.
 func clean(name string) string {
 	if name = path.Clean("/" + name)[1:]; name == "" {
 		return "."
@@ -188,7 +188,7 @@ func (u unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// broken is the error for an archive that cannot be read, unless err already has a message.
+// broken returns the error for an archive that cannot be read, unless err already has a message.
 func broken(err error) error {
 	if _, known := errors.AsType[*hutch.Error](err); known || errors.Is(err, context.Canceled) {
 		return err

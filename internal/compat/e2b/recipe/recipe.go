@@ -41,7 +41,7 @@ type Step struct {
 type Base struct {
 	Image string
 	User  string // the default user of the steps; empty for root
-	// Fresh says that the image is not one of ours: it gets E2B's user and folder.
+	// Fresh says that the image was not made for E2B here: it gets E2B's user and folder.
 	Fresh bool
 }
 
@@ -119,7 +119,7 @@ type writer struct {
 	archives *archives
 	step     string
 	user     string
-	known    []string // users that there are
+	known    []string // users that exist already
 }
 
 // say adds an instruction. Builds do not report an instruction without a kind.
@@ -200,7 +200,8 @@ func root(user string) string {
 	return user
 }
 
-// addUser makes a user that the image does not have. An image without a program for that gets a line in its files.
+// addUser makes a user that the image does not have. If the image has no useradd, it adds a line to /etc/passwd and to
+// /etc/group.
 const addUser = `id -u "$1" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$1" 2>/dev/null || {
 u=1000; while id "$u" >/dev/null 2>&1 || grep -q "^[^:]*:[^:]*:$u:" /etc/passwd; do u=$((u+1)); done
 echo "$1:x:$u:$u::/home/$1:/bin/bash" >>/etc/passwd && echo "$1:x:$u:" >>/etc/group && mkdir -p "/home/$1" && chown "$u:$u" "/home/$1"; }
@@ -304,7 +305,7 @@ func escapeWord(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(text)
 }
 
-// list is the JSON form of an instruction's arguments.
+// list returns the JSON form of an instruction's arguments.
 func list(args ...string) string {
 	text, _ := json.Marshal(args) // strings always have a form
 	return string(text)

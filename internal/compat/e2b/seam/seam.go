@@ -44,9 +44,9 @@ type Target struct {
 	Template string
 	// Domain is the parent of the host names of the sandbox's ports; empty for none.
 	Domain string
-	// OnPause registers end, to be called when a client pauses the sandbox, for work that outlives its request: a
-	// sandbox in use cannot be paused. The returned function removes it. The context of a request ends by itself then,
-	// with ErrPaused; a nil OnPause registers nothing.
+	// OnPause registers a function that ends work when a client pauses the sandbox, because a sandbox in use cannot be
+	// paused. It is for work that outlives its request: the context of a request ends by itself then, with ErrPaused.
+	// The returned function removes the registration. If OnPause is nil, nothing is registered.
 	OnPause func(end func()) (forget func())
 }
 
@@ -109,6 +109,18 @@ func UnknownParameter(r *http.Request, known ...string) (name string, unknown bo
 	return "", false
 }
 
+// RepeatedParameter returns the name of a parameter that a request has more than once, if there is one, apart from those
+// that are lists. A service refuses it by this name, because only one of its values would count.
+func RepeatedParameter(r *http.Request, lists ...string) (name string, repeated bool) {
+	q := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if len(q[name]) > 1 && !slices.Contains(lists, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // Refusal is the body of an error, in the shape that E2B's clients turn into their own errors.
 type Refusal struct {
 	Code    int    `json:"code"`
@@ -123,7 +135,7 @@ func Refuse(w http.ResponseWriter, status int, message string) {
 	json.NewEncoder(w).Encode(Refusal{status, message}) // an error means that the client has disconnected
 }
 
-// Status is the HTTP status that E2B's clients expect for a kind of error.
+// Status returns the HTTP status that E2B's clients expect for a kind of error.
 func Status(k hutch.Kind) int {
 	if status, ok := statuses[k]; ok {
 		return status
