@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Backups are copies of folders. The server keeps them apart from the sandboxes
-// that they came from, and they outlive those. Each owner has its own. A backup
-// holds files only; a snapshot also holds memory and processes.
+// Backups are copies of folders. The server keeps them apart from their sandboxes, and they outlive the sandboxes. Each
+// owner has its own. A backup holds files only; a snapshot also holds memory and processes.
 //
 // Errors: NotFound for a backup that does not exist or has expired; Exhausted
 // when the owner's backups fill the space that the server gives them;
@@ -38,7 +37,7 @@ type BackupRequest struct {
 // MaxBackupName is the longest name of a backup, in bytes.
 const MaxBackupName = 256
 
-// maxBackupTTL keeps the end of a backup among the years that JSON can write.
+// maxBackupTTL limits the lifetime so that JSON can write the year in which a backup expires.
 const maxBackupTTL = Seconds(100 * 365 * 24 * 3600)
 
 // Check refuses a request that no server can answer.

@@ -5,9 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// BuildRequest asks for an image of a Dockerfile.
+// BuildRequest asks for an image built from a Dockerfile.
 type BuildRequest struct {
 	Name string `json:"name,omitempty"` // name of the image; the name moves if another image has it
 	// File is the path of the Dockerfile in the context; default Dockerfile. Dockerfile is its text, if it is not in
@@ -25,13 +26,17 @@ type BuildRequest struct {
 	Limits  Limits            `json:"limits,omitzero"`  // limits of the sandbox of a RUN
 	Runtime string            `json:"runtime,omitempty"`
 	Timeout Seconds           `json:"timeout,omitempty"` // time limit of the whole build; default 3600
+	// Detach makes the build continue on a server when the connection of its caller ends, if all of the context has
+	// arrived before. BuildLogs returns its record and output.
+	Detach bool `json:"detach,omitempty"`
 }
 
-// Bounds of a request for a build, in bytes.
+// Bounds of a request for a build, in bytes, and the number of its secrets.
 const (
 	MaxDockerfile   = 1 << 20
 	maxBuildArgs    = 64 << 10
 	maxBuildSecrets = 1 << 20
+	mostSecrets     = 1000        // secrets of one build: each is searched for in the output, in several forms
 	maxBuildTime    = 6 * 60 * 60 // seconds
 )
 
@@ -58,6 +63,8 @@ func (r BuildRequest) Check() error {
 		return Errorf(Exhausted, "the build arguments have more than %d KiB together: put large values into files", maxBuildArgs>>10).With("limit", "build arguments")
 	case secrets > maxBuildSecrets:
 		return Errorf(Exhausted, "the build secrets have more than %d KiB together: give fewer", maxBuildSecrets>>10).With("limit", "build secrets")
+	case len(r.Secrets) > mostSecrets:
+		return Errorf(Exhausted, "the build has %d secrets, and can have %d: put several values into one", len(r.Secrets), mostSecrets).With("limit", "build secrets")
 	case slices.Contains(slices.Collect(maps.Keys(r.Args)), "") || strings.Contains(r.Target, "\n"):
 		return Errorf(Invalid, "a build argument has no name: write NAME=VALUE").Naming(AboutField, "args")
 	case !(r.Timeout >= 0 && r.Timeout <= maxBuildTime):
@@ -70,6 +77,7 @@ func (r BuildRequest) Check() error {
 type BuildState string
 
 const (
+	BuildQueued  BuildState = "queued" // the first event: Build is its id; it waits for earlier builds of its owner
 	BuildStarted BuildState = "started"
 	BuildLog     BuildState = "log"     // Text is output of the command
 	BuildCached  BuildState = "cached"  // the cache has the step's result
@@ -85,4 +93,35 @@ type BuildEvent struct {
 	State   BuildState `json:"state"`
 	Text    string     `json:"text,omitempty"`
 	Seconds Seconds    `json:"seconds,omitempty"` // time since the step began
+	Build   string     `json:"build,omitempty"`   // id of the build, in the event queued
+}
+
+// BuildStatus is how far a build is.
+type BuildStatus string
+
+const (
+	BuildRunning   BuildStatus = "running" // also while it waits for an earlier build of its owner
+	BuildBuilt     BuildStatus = "built"
+	BuildBroken    BuildStatus = "failed"
+	BuildCancelled BuildStatus = "cancelled"
+)
+
+// Build is the record of a build that runs, or has ended.
+type Build struct {
+	ID        string      `json:"buildId"`
+	Name      string      `json:"name,omitempty"` // name of the image, as in the request
+	Owner     string      `json:"owner,omitempty"`
+	Status    BuildStatus `json:"status"`
+	StartedAt time.Time   `json:"startedAt"`
+	EndedAt   *time.Time  `json:"endedAt,omitempty"`
+	Steps     int         `json:"steps"`           // number of steps that have begun
+	Step      string      `json:"step,omitempty"`  // name of the newest step
+	Image     string      `json:"image,omitempty"` // id of the built image
+	Error     string      `json:"error,omitempty"` // why it failed
+}
+
+// BuildOutput is the output of a build.
+type BuildOutput struct {
+	Build  Build        `json:"build"`
+	Events []BuildEvent `json:"events"`
 }

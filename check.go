@@ -16,7 +16,7 @@ const (
 	maxLabel    = 1 << 10 // bytes of a name and its value
 	maxEnv      = 1 << 20 // bytes; the kernel gives a program not many more
 
-	// MaxUser is the most bytes of the user of a request.
+	// MaxUser is the longest name of the user of a request, in bytes.
 	MaxUser = 200
 
 	// MaxSecretUses is how many secrets one request can ask for.
@@ -127,7 +127,7 @@ func checkSecretUses(env map[string]string, uses []string) error {
 	return nil
 }
 
-// SetTwice is the error for a variable that is set both by a secret and by another setting.
+// SetTwice returns the error for a variable that is set both by a secret and by another setting.
 func SetTwice(variable string) error {
 	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).Naming(AboutField, "secrets")
 }

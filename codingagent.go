@@ -18,10 +18,11 @@ type AgentRequest struct {
 	// Archive has the files, in place of a repository to clone: a tar archive, plain or compressed with gzip, or a zip archive. Its
 	// settings of git and its hooks are left out. It is read once.
 	Archive io.Reader `json:"-"`
-	// Tries is how many agents do the same at once, each in a copy: 1 to MaxTries for several tries, 0 for the one of RunAgent.
+	// Tries is how many agents get the same prompt at once, each in its own copy of the files: 1 to MaxTries. It is 0
+	// in a request for one session.
 	Tries int `json:"tries,omitempty"`
 
-	// The following are as in CreateRequest. Missing ones come from the definition.
+	// The following fields are as in CreateRequest. The agent's definition supplies those that are empty.
 
 	Image   string            `json:"image,omitempty"` // or the name of a template
 	Runtime string            `json:"runtime,omitempty"`
@@ -36,7 +37,7 @@ type AgentRequest struct {
 
 // AgentPrompt is the next task of an agent in a session.
 type AgentPrompt struct {
-	Definition string  `json:"definition,omitempty"` // definition of an agent without a definition in the server
+	Definition string  `json:"definition,omitempty"` // definition of the agent, if the server does not have one
 	Prompt     string  `json:"prompt"`
 	Timeout    Seconds `json:"timeout,omitempty"`
 	Detach     bool    `json:"detach,omitempty"`
@@ -70,7 +71,7 @@ func (r AgentRequest) Check() error {
 	return checkLife(0, r.Keep, "")
 }
 
-// CheckTries is Check for a request of several tries.
+// CheckTries does the same as Check, for a request of several tries.
 func (r AgentRequest) CheckTries() error {
 	if r.Tries == 0 {
 		return errTries(0)
@@ -82,7 +83,7 @@ func errTries(n int) error {
 	return Errorf(Invalid, "tries is %d: give 1 to %d", n, MaxTries).Naming(AboutField, "tries")
 }
 
-// CheckOne is Check for a request of one session.
+// CheckOne does the same as Check, for a request of one session.
 func (r AgentRequest) CheckOne() error {
 	if r.Tries != 0 {
 		return Errorf(Invalid, "tries asks for several sessions: send the request to POST /agents/tries, or leave tries out").Naming(AboutField, "tries")
@@ -116,15 +117,15 @@ type AgentEvent struct {
 	Text      string         `json:"text,omitempty"`
 	Tool      string         `json:"tool,omitempty"`
 	Failed    bool           `json:"failed,omitempty"`
-	Continues bool           `json:"continues,omitempty"` // Text continues that of the event before
-	Usage     *AgentUsage    `json:"usage,omitempty"`     // of AgentEnded
-	Try       int            `json:"try,omitempty"`       // which of several tries, from 1
+	Continues bool           `json:"continues,omitempty"` // Text continues the Text of the previous event
+	Usage     *AgentUsage    `json:"usage,omitempty"`     // only for AgentEnded
+	Try       int            `json:"try,omitempty"`       // number among several tries, from 1
 }
 
 // AgentUsage is the usage that an agent reports; 0 for values that it does not report.
 type AgentUsage struct {
 	Turns        int     `json:"turns"`
-	InputTokens  int     `json:"inputTokens"` // including those of a cache
+	InputTokens  int     `json:"inputTokens"` // including tokens from a cache
 	OutputTokens int     `json:"outputTokens"`
 	Cost         float64 `json:"cost"` // US dollars
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,7 @@ var layers = []layer{
 	{"hutch/internal/image", []string{"hutch", "hutch/internal/account", "hutch/internal/linux/names", "hutch/internal/linux/subid", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/tarball", []string{sys}},
+	{"hutch/internal/tarfile", nil},
 	{"hutch/internal/flowcontrol", nil},
 	{"hutch/internal/pipe", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
@@ -93,7 +95,7 @@ var layers = []layer{
 	{"hutch/internal/driver/gvisor/contract", nil},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
 	{"hutch/internal/driver/gvisor/...", []string{
-		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/memguard", "hutch/internal/driver/gvisor/...",
+		"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/driver/memguard", "hutch/internal/driver/gvisor/...", "hutch/internal/tarfile",
 		"hutch/internal/durable", "hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/linux/...", sys,
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
@@ -110,11 +112,12 @@ var layers = []layer{
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
 	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/ctxlock", "hutch/internal/wire"}},
-	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/saved", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/travel", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/compare", []string{"hutch"}},
 	{"hutch/internal/instance", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
+	{"hutch/internal/mount", []string{"hutch", "hutch/internal/wire"}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/ledger", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/bucket", []string{"hutch", "hutch/internal/netaddr", "github.com/minio/minio-go/v7/..."}},
@@ -125,7 +128,7 @@ var layers = []layer{
 	{"hutch/internal/screen", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/headtail", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/ctxlock",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/compare", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/fairqueue", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/ledger", "hutch/internal/mount", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/headtail", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pipe", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/screen", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/travel", "hutch/internal/ctxlock",
 	}},
 
 	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/klauspost/compress/zstd"}},
@@ -156,19 +159,20 @@ var layers = []layer{
 	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/membudget", "github.com/pkg/sftp"}},
 	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/netaddr", "hutch/internal/membudget", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "hutch/internal/tunnel", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
-	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/ctxlock"}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/ctxlock"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/objects", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/headtail", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "hutch/internal/pipe", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/mikelolasagasti/xz"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/oci", []string{"hutch", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/jsoncount", "hutch/internal/linux/subid", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/google/go-containerregistry/pkg/...", "github.com/klauspost/compress/gzip"}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{
 		"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci/...", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
 		"github.com/moby/buildkit/...", "github.com/moby/patternmatcher/...", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", "github.com/tonistiigi/dchapes-mode", sys,
 	}},
-	{"hutch/internal/images", []string{"hutch", sys, "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
+	{"hutch/internal/buildlog", []string{"hutch", "hutch/internal/caller", "hutch/internal/secret"}},
+	{"hutch/internal/images", []string{"hutch", sys, "hutch/internal/buildlog", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci", "hutch/internal/pipe", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "hutch/internal/delay", "github.com/moby/moby/client"}},
 	{"hutch/internal/authority", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/authority", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
@@ -183,7 +187,7 @@ var layers = []layer{
 	// The APIs of others, translated.
 	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
 	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
-	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/text"}},
+	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsoncount", "hutch/internal/jsonfault", "hutch/internal/text"}},
 	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
 	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/coder/websocket"}},
@@ -211,14 +215,14 @@ var layers = []layer{
 	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/ctxlock", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
 
 	// Backups of a whole data folder.
-	{"hutch/internal/installation", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
+	{"hutch/internal/installation", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
 
 	// The data folder and the machine, for whatever runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/kubernetes", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
-	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/flow", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
@@ -260,7 +264,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that are in no program.
-var testOnly = []string{"hutch/internal/fakeservice", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server"}
+var testOnly = []string{"hutch/internal/fakeservice", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server", "hutch/internal/hutchtest/tokens"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {
@@ -311,6 +315,55 @@ func TestPackageNames(t *testing.T) {
 			t.Errorf("%s is more than %d folders deep: move it up", p.path, deepest)
 		}
 	}
+}
+
+// large are the types with more than 100 methods. ARCHITECTURE.md says why.
+var large = []string{"client.Client", "internal/compat/e2b.Server", "internal/daemon.Daemon", "internal/rest.Handler"}
+
+func TestSizeOfTypes(t *testing.T) {
+	const most = 100
+	var found []string
+	for name, n := range methods(t) {
+		if n <= most {
+			continue
+		}
+		if found = append(found, name); !slices.Contains(large, name) {
+			t.Errorf("%s has %d methods, more than %d: find the part of it that needs the least of its fields, and make that a type or a package", name, n, most)
+		}
+	}
+	for _, name := range large {
+		if !slices.Contains(found, name) {
+			t.Errorf("%s has at most %d methods now: remove it from the list of large types, here and in ARCHITECTURE.md", name, most)
+		}
+	}
+}
+
+var methodOf = regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)(?:\[[^]]*\])?\) `)
+
+// methods counts the methods that are declared on each type, without those of tests.
+func methods(t *testing.T) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skip(file)
+		}
+		if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		for _, m := range methodOf.FindAllSubmatch(text, -1) {
+			count[filepath.ToSlash(filepath.Dir(file))+"."+string(m[1])]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
 }
 
 // goPackage is one folder of Go source.

@@ -78,14 +78,15 @@ const (
 	AboutSandbox Subject = "sandboxId"
 )
 
-// subjects are in the order in which they count: a part before the whole.
+// subjects are in the order in which About looks for them: a part comes before the whole.
 var subjects = []Subject{AboutFile, AboutProcess, AboutPort, AboutField, AboutSandbox}
 
 // Naming returns e as an error about a thing, whose name is shown with the message.
 func (e *Error) Naming(s Subject, name any) *Error { return e.With(string(s), name) }
 
-// About is what the error is about, and its name: for a process in a sandbox it is the process. Both are empty for an
-// error about nothing that has a name. Surfaces use it to choose their answer; they do not look at Data.
+// About returns the kind of thing that the error is about, and the name of the thing. An error about a process in a
+// sandbox is about the process. Both are empty if the error names nothing. Surfaces use it to choose their answer; they
+// do not look at Data.
 func (e *Error) About() (Subject, string) {
 	for _, s := range subjects {
 		if name, ok := e.Data[string(s)]; ok && name != nil {
@@ -101,14 +102,13 @@ func (e *Error) Limit() string {
 	return name
 }
 
-// RetryAfter is when to try again, in seconds; ok is false if the error does not say.
+// RetryAfter returns after how many seconds to try again; ok is false if the error does not say.
 func (e *Error) RetryAfter() (seconds int, ok bool) {
 	seconds, ok = e.Data["retryAfter"].(int)
 	return seconds, ok
 }
 
-// KindOf is the kind of the first [Error] in err's chain, and Internal when
-// there is none.
+// KindOf returns the kind of the first [Error] in err's chain, and Internal when there is none.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -2,7 +2,7 @@ package hutch
 
 import "context"
 
-// Examiner looks at a server itself. Both need the scope admin.
+// Examiner looks at a server itself. Both methods need the scope admin.
 type Examiner interface {
 	// Examine reports what works on the server's machine, what does not, and how to fix it, as `hutch doctor` does.
 	Examine(ctx context.Context) (Examination, error)

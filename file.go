@@ -215,7 +215,7 @@ func (r ListRequest) Check() error {
 	return CheckPath(r.Path)
 }
 
-// Most is how many entries the list can have: Limit, or the default.
+// Most returns how many entries the list can have: Limit, or the default.
 func (r ListRequest) Most() int { return cmp.Or(r.Limit, 10_000) }
 
 // SearchRequest asks for lines.
@@ -238,7 +238,7 @@ func (r SearchRequest) Check() error {
 	return CheckPath(r.Path)
 }
 
-// Most is how many matches the list can have: Limit, or the default.
+// Most returns how many matches the list can have: Limit, or the default.
 func (r SearchRequest) Most() int {
 	if r.Limit > 0 {
 		return r.Limit
@@ -295,7 +295,7 @@ const (
 	Zip   ArchiveFormat = "zip"
 )
 
-// Check refuses an unknown format. The empty one is [Tar].
+// Check refuses an unknown format. The empty format is [Tar].
 func (f ArchiveFormat) Check() error {
 	switch f {
 	case "", Tar, TarGz, Zip:

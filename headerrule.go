@@ -20,8 +20,8 @@ type HeaderRule struct {
 	Headers map[string]HiddenValue `json:"headers"`
 }
 
-// HeaderRules are the header rules of a sandbox. For a request the rule with its exact host counts, or else the longest
-// that matches. Rules are not merged.
+// HeaderRules are the header rules of a sandbox. If a rule names the exact host of a request, that rule applies;
+// otherwise the longest matching rule does. Rules are not merged.
 type HeaderRules []HeaderRule
 
 // Limits of the header rules of a sandbox.
@@ -29,7 +29,7 @@ const (
 	MaxHeaderRules = 32
 	// MaxRuleHeaders is the highest number of headers of a rule.
 	MaxRuleHeaders = 20
-	// MaxHeaderValue is the longest value, in bytes; MaxHeaderValues are those of a sandbox together.
+	// MaxHeaderValue is the longest value, in bytes; MaxHeaderValues limits all values of a sandbox together.
 	MaxHeaderValue  = 4 << 10
 	MaxHeaderValues = 32 << 10
 )
@@ -71,8 +71,8 @@ func (rules HeaderRules) names() HeaderRules {
 	return names
 }
 
-// completed returns the rules with the values that a sandbox has already in place of empty ones. Values that are kept
-// count towards the limit of all values, too.
+// completed returns the rules with empty values replaced by the values that the sandbox has already. These values count
+// towards the limit of all values, too.
 func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 	whole := slices.Clone(rules)
 	for i, r := range rules {
@@ -158,7 +158,7 @@ func (r HeaderRule) canonical() (HeaderRule, error) {
 	return HeaderRule{Host: host, Headers: headers}, nil
 }
 
-// ruleHost is the canonical form of the host of a rule.
+// ruleHost returns the canonical form of the host of a rule.
 func ruleHost(text string) (string, error) {
 	below, wild := strings.CutPrefix(text, "*.")
 	if wild {
@@ -200,7 +200,7 @@ func checkHeader(host, name, value string) error {
 type valuePart struct {
 	text   string
 	secret string
-	broken bool // it looks like a reference, and has no valid name
+	broken bool // text that looks like a reference but has no valid name
 }
 
 // secretReference begins a reference to a secret in the value of a header; a brace ends it.
@@ -209,7 +209,7 @@ const secretReference = "${secrets."
 // SecretReference refers to a secret in the value of a header.
 func SecretReference(name string) string { return secretReference + name + "}" }
 
-// parts are the parts of a header's value.
+// parts returns the parts of a header's value.
 func (v HiddenValue) parts() iter.Seq[valuePart] {
 	return func(yield func(valuePart) bool) {
 		for rest := string(v); rest != ""; {

@@ -40,7 +40,8 @@ func (c HealthCheck) Check() error {
 	return nil
 }
 
-// WithDefaults fills in missing values of the check. Values out of range, as images can have them, are moved into it.
+// WithDefaults fills in missing values of the check. Values out of range, as images can have them, are moved into the
+// range.
 func (c HealthCheck) WithDefaults() HealthCheck {
 	within := func(t, usual, least Seconds) Seconds {
 		if t == 0 {
@@ -76,7 +77,7 @@ const MaxHealthOutput = 1 << 10
 type ProcessHealth struct {
 	Status   HealthStatus `json:"status"`
 	Failures int          `json:"failures"` // failures in a row that count
-	// The rest is about the last check, and left out before it.
+	// The other fields describe the last check. They are left out before the first check.
 	ExitCode  *int       `json:"exitCode,omitempty"` // 124 for a check that took too long
 	Output    string     `json:"output,omitempty"`   // the beginning of the check's output
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`

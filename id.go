@@ -33,15 +33,16 @@ func CheckID(id string) error {
 	return nil
 }
 
-// foreign is the first character of an id that no id can have, in any case. It can be a byte that is not UTF-8.
+// foreign returns the first character of an id that is not allowed there in upper or lower case. It can be a byte that
+// is not UTF-8.
 func foreign(id string) string {
 	return firstOutside(id, func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
 	})
 }
 
-// firstOutside is the first character of s that is not allowed, or the first byte that is not UTF-8; empty if there is
-// none.
+// firstOutside returns the first character of s that is not allowed, or the first byte that is not UTF-8; empty if
+// there is none.
 func firstOutside(s string, allowed func(rune) bool) string {
 	for i, c := range s {
 		if _, size := utf8.DecodeRuneInString(s[i:]); !allowed(c) {
@@ -51,8 +52,8 @@ func firstOutside(s string, allowed func(rune) bool) string {
 	return ""
 }
 
-// suggestID ends the error about an id with an id like it, if there is one: letters in lower case, and hyphens for what
-// is between words. Letters of other scripts have no replacement that everyone would choose.
+// suggestID returns the end of the error about an id, which suggests a similar id if there is one: letters in lower
+// case, and hyphens for what is between words. Letters of other scripts have no replacement that everyone would choose.
 func suggestID(id string) string {
 	for _, c := range id {
 		if c >= utf8.RuneSelf || c < ' ' {

@@ -30,10 +30,15 @@ type Images interface {
 	// gzip or zstd. If name is not empty, the image gets that name too.
 	LoadImages(ctx context.Context, name string, r io.Reader) ([]Image, error)
 
-	// CommitImage makes an image of the files that were written in a sandbox, over the sandbox's image, whose
-	// configuration it keeps. A sleeping sandbox wakes. Files that were deleted from the image are in the new one
-	// again. A sandbox of the image host is Unsupported.
+	// CommitImage makes an image of the changes in a sandbox: the files that were written in it, over the sandbox's
+	// image, whose configuration it keeps, without the files that were deleted. A sleeping sandbox wakes. A sandbox of
+	// the image host is Unsupported.
 	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
+
+	// CommitSnapshot does the same with the files of a snapshot or template, by its id or name. No sandbox starts. A
+	// snapshot does not record which files of the image were deleted: they are in the new image again. The image
+	// belongs to the caller, who must be able to use the image that the snapshot began with.
+	CommitSnapshot(ctx context.Context, snapshot string, req CommitRequest) (Image, error)
 
 	// BuildImage builds an image from a Dockerfile and the files of a context: a tar archive, plain or compressed with
 	// gzip or zstd. Files that its .dockerignore names are left out. Each RUN is a command in a sandbox of the caller;
@@ -42,6 +47,19 @@ type Images interface {
 	// and no sandbox; completed steps are kept, and the next build continues after them. A command that fails is
 	// Invalid, a missing file NotFound, and a feature that Hutch cannot build Unsupported.
 	BuildImage(ctx context.Context, req BuildRequest, files io.Reader, progress func(BuildEvent) error) (Image, error)
+
+	// Builds lists the caller's builds that run, and the newest of those that have ended, oldest first. A server keeps
+	// them in memory, with a limit for each owner.
+	Builds(ctx context.Context) ([]Build, error)
+
+	// BuildLogs passes the output of a build to out and returns its record; with follow, only after the build has
+	// ended. Of long output, the beginning and the end are kept. Secrets of the build are replaced. An error from out
+	// ends the call. A missing build is NotFound.
+	BuildLogs(ctx context.Context, build string, follow bool, out func(BuildEvent) error) (Build, error)
+
+	// DeleteBuild ends a build that runs, waits for its end and keeps its record; it removes the record of a build that
+	// has ended. A missing build is NotFound.
+	DeleteBuild(ctx context.Context, build string) error
 
 	// SaveImage writes an image as an archive that docker load and LoadImages read.
 	SaveImage(ctx context.Context, image string, w io.Writer) error
@@ -159,7 +177,7 @@ func (r TagRequest) Check() error {
 	return CheckImage(r.Name)
 }
 
-// CommitRequest asks for an image of a sandbox's files.
+// CommitRequest asks for an image of the files of a sandbox or snapshot.
 type CommitRequest struct {
 	Name string `json:"name"` // name of the new image; the name moves if another image has it
 }
@@ -167,7 +185,7 @@ type CommitRequest struct {
 // Check refuses a request that no server can answer.
 func (r CommitRequest) Check() error { return CheckImage(r.Name) }
 
-// PruneRequest says which images go.
+// PruneRequest says which images to remove.
 type PruneRequest struct {
 	// Unused is for how long an image was not used; 0 selects every image that is not in use now.
 	Unused Seconds `json:"unused,omitempty"`
@@ -224,13 +242,13 @@ type ImageConfig struct {
 	Healthcheck  *HealthCheck      `json:"healthcheck,omitempty"`
 }
 
-// Program is the command line that starts the image's program: its ENTRYPOINT, and CMD after it. It is empty if the
-// image names none.
+// Program returns the command line that starts the image's program: its ENTRYPOINT, and CMD after it. It is empty if
+// the image names none.
 func (c ImageConfig) Program() string {
 	return CommandLine(slices.Concat(c.Entrypoint, c.Command)...)
 }
 
-// TCPPorts are the ports that the image names for TCP, in order.
+// TCPPorts returns the ports that the image names for TCP, in order.
 func (c ImageConfig) TCPPorts() []int {
 	var ports []int
 	for _, text := range c.ExposedPorts {
@@ -252,6 +270,9 @@ var imageName = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 // CheckImage refuses text that cannot be a reference of an image. The server
 // reads it fully.
 func CheckImage(ref string) error {
+	if err := refuseImageFile(ref); err != nil {
+		return err
+	}
 	switch {
 	case ref == "":
 		return Errorf(Invalid, "the image has no name: give one, such as python:3.12-slim").Naming(AboutField, "image")
@@ -261,6 +282,22 @@ func CheckImage(ref string) error {
 	return nil
 }
 
+// ImageFile returns the path in the name of an image that is a file or a folder of the client: oci:DIR,
+// docker-archive:FILE or oci-archive:FILE. A server knows no such image. A client sends the file with LoadImages, and
+// uses the id of the image.
+func ImageFile(image string) (path string, ok bool) {
+	kind, path, ok := strings.Cut(image, ":")
+	return path, ok && slices.Contains([]string{"oci", "docker-archive", "oci-archive"}, kind)
+}
+
+func refuseImageFile(ref string) error {
+	path, ok := ImageFile(ref)
+	if !ok {
+		return nil
+	}
+	return Errorf(Invalid, "the image %.200q is a file of the client: `hutch create --image` and `hutch run --image` send such a file, and a program loads it first (`hutch image load %.200s`, PUT /v1/images/archive) and names the image by the id in the answer", ref, path).Naming(AboutField, "image")
+}
+
 func checkOptionalImage(ref string) error {
 	if ref == "" {
 		return nil
@@ -268,7 +305,7 @@ func checkOptionalImage(ref string) error {
 	return CheckImage(ref)
 }
 
-// RegistrySecret is the name of the secret that holds an owner's login for a registry, as USERNAME:PASSWORD:
+// RegistrySecret returns the name of the secret that holds an owner's login for a registry, as USERNAME:PASSWORD:
 // REGISTRY_GHCR_IO for ghcr.io. Two registries never have the same name, so neither can get the other's login.
 func RegistrySecret(registry string) string {
 	return "REGISTRY_" + registrySecretParts.Replace(strings.ToUpper(registry))

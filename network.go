@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -43,7 +44,7 @@ type Network struct {
 	Block NetworkRules `json:"block,omitempty"`
 	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
 	Links NetworkLinks `json:"links,omitempty"`
-	// Headers set headers of requests to some hosts. They give access to none.
+	// Headers set headers of requests to some hosts. They do not give access to these hosts.
 	Headers HeaderRules `json:"headers,omitempty"`
 	// Proxy is the way out for TCP connections; nil for the host's own.
 	Proxy  *NetworkProxy `json:"proxy,omitempty"`
@@ -98,8 +99,9 @@ func (n Network) Canonical() (Network, error) {
 	return n, err
 }
 
-// HiddenValue is the value of a header or the password of a proxy. It is empty in every answer. In a request, an empty value
-// stands for the one that the sandbox has already, so that a network that was read can be changed and sent back.
+// HiddenValue is the value of a header or the password of a proxy. It is empty in every answer. In a request, an empty
+// value stands for the value that the sandbox has already, so that a network that was read can be changed and sent
+// back.
 type HiddenValue string
 
 // String returns no value, so that none is in a log or an error.
@@ -116,7 +118,7 @@ func (n Network) Shown() Network {
 	return n
 }
 
-// Completed returns n with the hidden values that a sandbox has already in place of empty ones. Both networks are
+// Completed returns n with empty hidden values replaced by the values that the sandbox has already. Both networks are
 // canonical.
 func (n Network) Completed(have Network) (Network, error) {
 	var err error
@@ -198,6 +200,12 @@ func (c Connection) MissingRule() NetworkRule {
 	return readNetworkRule(net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 }
 
+// Allowable reports whether a rule would allow a denied connection. No rule allows addresses that are never reachable,
+// or requests that contradict their connection. The reason of such a connection names no command.
+func (c Connection) Allowable() bool {
+	return strings.Contains(c.Reason, "hutch network ") && !strings.Contains(c.Reason, " --unset-proxy") && !strings.Contains(c.Reason, " --link ")
+}
+
 // Allows reports whether the rules of n allow everything that the given rule allows.
 func (n Network) Allows(rule NetworkRule) bool {
 	return n.Mode == NetworkAllowList && slices.ContainsFunc(n.Allow, func(have NetworkRule) bool { return have.Covers(rule) })
@@ -206,7 +214,7 @@ func (n Network) Allows(rule NetworkRule) bool {
 // ConnectionQuery chooses lines of the log.
 type ConnectionQuery struct {
 	After   int64   `json:"after,omitempty"`   // a cursor: only newer lines
-	Verdict Verdict `json:"verdict,omitempty"` // only these
+	Verdict Verdict `json:"verdict,omitempty"` // only lines with this verdict
 	// Limit is the highest number of lines: the newest ones, or the first ones after After; default 100.
 	Limit int `json:"limit,omitempty"`
 	// Wait is how long to wait when no line is there yet; at most 60.

@@ -189,7 +189,7 @@ func TestRulesAsJSON(t *testing.T) {
 	if n.Allows(n.Allow[1]) {
 		t.Error("a text that is not a rule is allowed")
 	}
-	long := `{"allow":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1<<20), ",") + `]}`
+	long := `{"allow":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1<<17), ",") + `]}`
 	if err := json.Unmarshal([]byte(long), &n); err != nil || len(n.Allow) != hutch.MaxNetworkRules+1 {
 		t.Errorf("%d rules are kept, %v", len(n.Allow), err)
 	}
@@ -198,5 +198,24 @@ func TestRulesAsJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"allow":[1]}`), &n); err == nil {
 		t.Error("a number is read as a rule")
+	}
+}
+
+// No rule allows what is never reachable, or a sandbox without a link, so none is proposed.
+func TestAllowable(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]bool{
+		"no rule is about pypi.org: hutch network box --allow pypi.org":                                               true,
+		"203.0.113.7 is blocked: hutch network box --unblock 203.0.113.0/24":                                          true,
+		"the network of the sandbox is none: hutch network box --mode allow-list":                                     true,
+		"169.254.169.254 is never reachable: it is the host's own, link-local, metadata or reserved":                  false,
+		"only TCP goes through the proxy of the sandbox (network.proxy): use TCP, or hutch network box --unset-proxy": false,
+		"example.com was asked of 203.0.113.7, which is not its address":                                              false,
+		"no link has the name db: hutch network box --link db":                                                        false,
+		"no rule allows *.com at port 443, and none can: it is not the name of a machine":                             false,
+	} {
+		if got := (hutch.Connection{Verdict: hutch.Refused, Reason: reason}).Allowable(); got != want {
+			t.Errorf("%s: %v", reason, got)
+		}
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 var linkName = pattern(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ParseNetworkLink reads NAME=ID, or only an ID, whose name is then the id.
+// ParseNetworkLink reads NAME=ID, or only an ID, which is then also the name.
 func ParseNetworkLink(text string) (NetworkLink, error) {
 	name, id, named := strings.Cut(text, "=")
 	if !named {
@@ -82,7 +82,8 @@ func Links(texts ...string) NetworkLinks { return readAll(texts, readNetworkLink
 // String returns the links as texts, with spaces between them.
 func (links NetworkLinks) String() string { return joinTexts(links) }
 
-// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused.
+// UnmarshalJSON implements json.Unmarshaler. It keeps only the beginning of a list that is too long, which is enough to
+// refuse the request.
 func (links *NetworkLinks) UnmarshalJSON(b []byte) (err error) {
 	*links, err = readList(b, MaxNetworkLinks, readNetworkLink)
 	return err

@@ -13,8 +13,8 @@ type NetworkProxy struct {
 	Address string `json:"address"`
 	// Username is empty for a proxy that wants no credentials.
 	Username string `json:"username,omitempty"`
-	// Password is empty in every answer. In a request, an empty password stands for the one that the sandbox has already
-	// for the same address and user name.
+	// Password is empty in every answer. In a request, an empty password stands for the password that the sandbox has
+	// already for the same address and user name.
 	Password HiddenValue `json:"password,omitempty"`
 }
 

@@ -47,7 +47,8 @@ func (rules NetworkRules) canonical(field string) (NetworkRules, error) {
 // String returns the rules in their canonical form, with spaces between them.
 func (rules NetworkRules) String() string { return joinTexts(rules) }
 
-// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused.
+// UnmarshalJSON implements json.Unmarshaler. It keeps only the beginning of a list that is too long, which is enough to
+// refuse the request.
 func (rules *NetworkRules) UnmarshalJSON(b []byte) (err error) {
 	*rules, err = readList(b, MaxNetworkRules, readNetworkRule)
 	return err

@@ -16,8 +16,8 @@ type Nodes interface {
 	CordonNode(ctx context.Context, node string) (Node, error)
 	// UncordonNode gives a node new sandboxes again, and ends a drain.
 	UncordonNode(ctx context.Context, node string) (Node, error)
-	// DrainNode makes a node move its sandboxes to other nodes, and does not wait for that: Held of the node is how
-	// many are left, and Stuck how many of them cannot leave. The node continues until it is empty, or until
+	// DrainNode makes a node move its sandboxes to other nodes, and does not wait for that: the node's Held counts the
+	// sandboxes that are left, and Stuck those that cannot leave. The node continues until it is empty, or until
 	// UncordonNode; the caller's end has no effect.
 	DrainNode(ctx context.Context, node string) (Node, error)
 	// RemoveNode removes a node, and frees the ids of its sandboxes. Unless it is forced, it is Conflict for a live
@@ -54,8 +54,9 @@ type Node struct {
 	Address   string            `json:"address"` // where the other nodes reach it; empty if there are none
 	Version   string            `json:"version"`
 	State     NodeState         `json:"state"`
-	Alive     bool              `json:"alive"` // its lease is valid
-	Labels    map[string]string `json:"labels,omitempty"`
+	Alive     bool              `json:"alive"`            // its lease is valid
+	Labels    map[string]string `json:"labels,omitempty"` // for node selectors
+	Taints    map[string]string `json:"taints,omitempty"` // only sandboxes that tolerate all of these are placed there
 	Joined    time.Time         `json:"joined,omitzero"`
 	Started   *time.Time        `json:"started,omitempty"`   // when its server began; nil for a node that never began
 	SeenUntil *time.Time        `json:"seenUntil,omitempty"` // the end of its lease; nil for a node that was never started
@@ -64,6 +65,8 @@ type Node struct {
 	Promised  NodeRoom          `json:"promised"` // reserved for running sandboxes
 	Held      int64             `json:"held"`     // sandboxes, awake or asleep
 	Stuck     int64             `json:"stuck"`    // sandboxes that cannot leave the node, which is draining
+	// Snapshots counts the snapshots and templates on the node. An old copy of one that another node has does not count.
+	Snapshots int64 `json:"snapshots"`
 
 	// Sandboxes lists the node's sandboxes, at most MaxNodeSandboxes: first those that cannot leave it, then the
 	// oldest. Lists of nodes leave it empty.
@@ -73,14 +76,14 @@ type Node struct {
 // MaxNodeSandboxes bounds the sandboxes of a node that is read.
 const MaxNodeSandboxes = 1000
 
-// NodeSandbox is a sandbox as the node knows it that holds it.
+// NodeSandbox is a sandbox on a node, as that node knows it.
 type NodeSandbox struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`
 	Image     string    `json:"image,omitempty"`
 	Placed    time.Time `json:"placed"` // when the sandbox arrived at this node or, if it arrived with its server, in the fleet
 	Awake     bool      `json:"awake"`
-	InBucket  bool      `json:"inBucket"` // it outlives its node
+	InBucket  bool      `json:"inBucket"` // the bucket has it too, so it outlives its node
 	// Stays is why the sandbox cannot leave a node that is draining.
 	Stays string `json:"stays,omitempty"`
 }

@@ -5,7 +5,7 @@ import "context"
 // Owners is the administration of what owners have. An owner is a token, or a person of the server's issuer; their data
 // is kept when the token ends. Owners needs the scope admin.
 type Owners interface {
-	// Owners lists the owners that have anything, or a token, by their ids. The server's own is not among them.
+	// Owners lists the owners that have anything, or a token, by their ids. The server's own owner is not in the list.
 	Owners(ctx context.Context) ([]Owned, error)
 	// DeleteOwner deletes all data of an owner: sandboxes, even busy ones, then snapshots, images, volumes, backups and
 	// secrets. It returns what is left, which is nothing unless there was an error. It is Conflict while a token of the

@@ -22,8 +22,8 @@ import (
 // daemon, and ends with the sandbox. A port can be exposed before a program listens on it.
 type Ports interface {
 	// Expose gives a port a URL. For an exposed port, it returns the present record with the requested changes; a new
-	// token replaces the old one, whose URL then opens nothing. A token that would produce the URL of another sandbox
-	// is Conflict.
+	// token replaces the old one, and the old URL no longer works. A token that would produce the URL of another
+	// sandbox is Conflict.
 	Expose(ctx context.Context, sandbox string, req ExposeRequest) (Port, error)
 
 	// Unexpose removes the URL and cuts the connections made through it. It is idempotent.
@@ -36,7 +36,7 @@ type Ports interface {
 	ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error)
 
 	// LinkPort signs a URL that shows an exposed port, public or private, to every visitor for a while.
-	// Unexposing the port ends it.
+	// Unexposing the port ends it, and so does the end of the owner's token: revoked, rotated or expired.
 	LinkPort(ctx context.Context, sandbox string, port int, lifetime Seconds) (PortLink, error)
 
 	// DialPort connects to a server by TCP: on 127.0.0.1, on ::1 or on the sandbox's own address. The port need not
@@ -152,8 +152,8 @@ type Port struct {
 	CreatedAt time.Time    `json:"createdAt"`
 }
 
-// Label is the first part of the URL's host name; no two ports share one. It is PORT-ID-TOKEN. If the id is too long
-// for a host name, a hash replaces its end.
+// Label returns the first part of the URL's host name; no two ports share one. It is PORT-ID-TOKEN. If the id is too
+// long for a host name, a hash replaces its end.
 func (p Port) Label() string { return fmt.Sprintf("%d-%s-%s", p.Port, short(p.SandboxID), p.Token) }
 
 // longestID is the longest id that fits into a label of 63 bytes together with the largest port and the longest token.
@@ -222,8 +222,8 @@ const PortLinkParameter = "hutch-link"
 // Sign returns a signature that opens the preview until end.
 func (p Preview) Sign(end time.Time) string { return p.SignFor(end, "", nil) }
 
-// SignFor returns a signature that opens the preview until end, as long as the proof of a holder is the same. The name of
-// the holder is in the signature, and has no dot; the proof is not.
+// SignFor returns a signature that opens the preview until end, as long as the proof of a holder is the same. The
+// signature contains the name of the holder, which has no dot, but not the proof.
 func (p Preview) SignFor(end time.Time, holder string, proof []byte) string {
 	unix := strconv.FormatInt(end.Unix(), 10)
 	signature := unix + "." + base64.RawURLEncoding.EncodeToString(p.mac(unix, holder, proof))
@@ -270,6 +270,10 @@ func (p Preview) mac(unix, holder string, proof []byte) []byte {
 // Previews finds exposed ports. It is not part of [Service]: the token in the label is the only credential that it
 // asks for.
 type Previews interface {
-	// Preview returns the target of a label. Its duration does not reveal whether a label exists.
-	Preview(label string) (Preview, bool)
+	// Preview returns the target of a label. The error is ErrNoPreview if no exposed port has the label, and Unavailable if
+	// that cannot be found out now. Its duration does not reveal whether a label exists.
+	Preview(label string) (Preview, error)
 }
+
+// ErrNoPreview is the error for a label that no exposed port has.
+var ErrNoPreview = Errorf(NotFound, "there is no such preview: the port is no longer exposed, it has another token, or its sandbox is gone; expose it again for a new link")

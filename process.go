@@ -114,8 +114,8 @@ type Output struct {
 type ExecResult struct {
 	SandboxID string
 	Command   string
-	// ExitCode is the exit code from the kernel; 128+n for death by signal n. After a time limit it is 137, in a session
-	// too, also when the session goes on.
+	// ExitCode is the exit code from the kernel; 128+n for death by signal n. After a time limit it is 137, also in a
+	// session that continues.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte
@@ -133,7 +133,8 @@ type ExecResult struct {
 	// ran, such as "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the
 	// sandbox.
 	Denied []string
-	// Cuts is where the middle of Stdout and of Stderr is missing, when Truncated. It is not on the wire.
+	// Cuts are the positions in Stdout and in Stderr at which the middle is missing, if Truncated. They are not on the
+	// wire.
 	Cuts [2]int
 }
 

@@ -126,7 +126,7 @@ func CheckLocalName(name string) error {
 	return nil
 }
 
-// SandboxID is the id of the sandbox that a conversation keeps; empty for a question without a conversation.
+// SandboxID returns the id of the sandbox that a conversation keeps; empty for a question without a conversation.
 func (q Question) SandboxID() string {
 	if q.ConversationID == "" {
 		return ""
@@ -176,7 +176,8 @@ type ModelUsage struct {
 	Cost *float64 `json:"cost,omitempty"`
 }
 
-// Add returns the sum. Its cost is known if both are, or the other has no tokens.
+// Add returns the sum. The sum has a cost if u and v have one, or if one of them counts no tokens and the other has a
+// cost.
 func (u ModelUsage) Add(v ModelUsage) ModelUsage {
 	sum := ModelUsage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
 	switch {
@@ -191,7 +192,7 @@ func (u ModelUsage) Add(v ModelUsage) ModelUsage {
 	return sum
 }
 
-// String is the usage for people.
+// String returns the usage for people.
 func (u ModelUsage) String() string {
 	text := fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens)
 	if u.Cost != nil {

@@ -117,6 +117,11 @@ type CreateRequest struct {
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`     // default hibernate
 	Timeout    Seconds           `json:"timeout,omitempty"`    // hard lifetime, after which it is destroyed; default none
 	Labels     map[string]string `json:"labels,omitempty"`
+	// NodeSelector are labels that the sandbox's node must have, in a fleet: see [Node]. They are also those of nodes that
+	// it moves to.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Tolerations are taints of nodes, with their values, that do not keep the sandbox away.
+	Tolerations map[string]string `json:"tolerations,omitempty"`
 }
 
 // Check refuses a request that no server can answer.
@@ -128,6 +133,7 @@ func (r CreateRequest) Check() error {
 	return cmp.Or(
 		about("sandboxId", checkOptionalID(id)), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), r.checkTemplate(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle), checkVolumes(r.Volumes),
+		about("nodeSelector", CheckNodeLabels(r.NodeSelector)), about("tolerations", CheckNodeLabels(r.Tolerations)),
 	)
 }
 
@@ -188,6 +194,7 @@ type Sandbox struct {
 	Template     string            `json:"template,omitempty"`     // name of the template that it started from
 	Snapshot     string            `json:"snapshot,omitempty"`     // id of the snapshot that it started from
 	Parent       string            `json:"parent,omitempty"`       // the sandbox that it is a copy of: through a snapshot, or as a fork
+	FilesOnly    bool              `json:"filesOnly,omitempty"`    // it began with only the files of that sandbox, without its memory
 	CreatedAt    time.Time         `json:"createdAt"`
 	LastUsedAt   time.Time         `json:"lastUsedAt"`
 	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
@@ -201,6 +208,8 @@ type Sandbox struct {
 	Limits       Limits            `json:"limits"`
 	Network      Network           `json:"network"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"` // labels that its node must have
+	Tolerations  map[string]string `json:"tolerations,omitempty"`  // taints that its node can have
 	Volumes      []VolumeMount     `json:"volumes,omitempty"`
 	Processes    []Process         `json:"processes"` // never null in JSON
 }

@@ -63,7 +63,8 @@ const (
 
 // ScreenRequest asks for a screen.
 type ScreenRequest struct {
-	// Width and Height are in pixels. Set both, or none to keep the present size or else 1280 × 800.
+	// Width and Height are in pixels. Set both or neither. Without a size, a screen that exists keeps its size, and a
+	// new one gets 1280 × 800.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
 }
@@ -140,7 +141,7 @@ const (
 	LeftMouseDown  ScreenAct = "left_mouse_down" // Coordinate
 	LeftMouseUp    ScreenAct = "left_mouse_up"   // Coordinate
 	Scroll         ScreenAct = "scroll"          // Coordinate, ScrollDirection, ScrollAmount, Text
-	PressKey       ScreenAct = "key"             // Text: keys pressed together, such as "ctrl+shift+t"; a list with blanks
+	PressKey       ScreenAct = "key"             // Text: keys pressed together, such as "ctrl+shift+t", or several such with blanks between
 	HoldKey        ScreenAct = "hold_key"        // Text, Duration
 	TypeText       ScreenAct = "type"            // Text
 	WaitAct        ScreenAct = "wait"            // Duration
@@ -219,7 +220,7 @@ func (r ControlRequest) Check() error {
 	return nil
 }
 
-// Names are the actions of the request without their content, which can be a password.
+// Names returns the actions of the request without their content, which can be a password.
 func (r ControlRequest) Names() string {
 	names := make([]string, len(r.Actions))
 	for i, a := range r.Actions {
@@ -292,7 +293,7 @@ func (a ScreenAction) checkValues() error {
 	return nil
 }
 
-// Part is the region of a ZoomIn, which has been checked.
+// Part returns the region of a ZoomIn, which has been checked.
 func (a ScreenAction) Part() Region {
 	region, _ := regionOf(a.Region)
 	return region

@@ -2,8 +2,8 @@ package hutch
 
 import "path"
 
-// SnapshotDiffRequest asks what differs between a snapshot and another one, or a sandbox as it is now. With neither, the other side is the
-// sandbox that the snapshot was made of.
+// SnapshotDiffRequest asks what differs between a snapshot and another one, or a sandbox as it is now. If the request
+// names neither, the other side is the sandbox that the snapshot was made of.
 type SnapshotDiffRequest struct {
 	To        string `json:"to,omitempty"`        // the id or a name of another snapshot
 	SandboxID string `json:"sandboxId,omitempty"` // a sandbox, as it is now
@@ -70,7 +70,7 @@ type FileChange struct {
 	NoPatch PatchOmission `json:"noPatch,omitempty"`
 }
 
-// Path is where the file is.
+// Path returns the path at which the file is.
 func (c FileChange) Path() string {
 	switch {
 	case c.After != nil:
@@ -96,7 +96,7 @@ type PatchOmission string
 const (
 	BinaryFile PatchOmission = "binary" // one side is not UTF-8
 	LargeFile  PatchOmission = "large"  // one side has more than MaxPatchedFile bytes
-	LinkedFile PatchOmission = "link"   // it is one of several names of a file, and its content is under another one
+	LinkedFile PatchOmission = "link"   // the file has several names, and its content is listed under another name
 	PatchLimit PatchOmission = "limit"  // the text of the answer has reached its limit
 )
 

@@ -61,7 +61,7 @@ type SSHKeyRequest struct {
 	Name string `json:"name,omitempty"` // for people; default: the comment of the key
 }
 
-// Check refuses an invalid request. Whether the key is one is found by the server.
+// Check refuses an invalid request. Only the server finds out whether the key is valid.
 func (r SSHKeyRequest) Check() error {
 	if len(r.Name) > maxSSHKeyName || !utf8.ValidString(r.Name) || strings.ContainsFunc(r.Name, steers) {
 		return Errorf(Invalid, "the name %.40q cannot be used: give at most %d bytes, no control characters", r.Name, maxSSHKeyName).Naming(AboutField, "name")
@@ -75,7 +75,7 @@ type SSHSignRequest struct {
 	Lifetime Seconds `json:"lifetime,omitempty"` // default an hour, at most 30 days
 }
 
-// Check refuses an invalid request. Whether the key is one is found by the server.
+// Check refuses an invalid request. Only the server finds out whether the key is valid.
 func (r SSHSignRequest) Check() error {
 	if r.Lifetime < 0 || r.Lifetime > MaxSSHLifetime {
 		return Errorf(Invalid, "the lifetime is %v seconds: give at most %v, which is 30 days", r.Lifetime, MaxSSHLifetime).Naming(AboutField, "lifetime")

@@ -2,6 +2,7 @@ package hutch
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ type Template struct {
 	Ready *WaitRequest `json:"ready,omitempty"`
 	// Care is the health check and stop signal of the process of Start; with Entrypoint, the default is the image's.
 	Care
-	// Warm are the interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
+	// Warm are the interpreters that are started in advance and wait for code: LANGUAGE or LANGUAGE=MODULE,MODULE.
 	Warm []string `json:"warm,omitempty"`
 	// Labels are labels of the sandboxes, in addition to their own.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -33,7 +34,7 @@ type TemplateRequest struct {
 	Name string `json:"name"`
 	// Replace lets the new template take the name of an older one, which is deleted once the new one exists.
 	Replace bool `json:"replace,omitempty"`
-	// From is an existing sandbox, of whose present state the template is made.
+	// From is an existing sandbox. The template is made from its present state.
 	From string `json:"from,omitempty"`
 
 	// The following are as in CreateRequest, for the sandbox that the template is made from and all sandboxes made from
@@ -131,3 +132,12 @@ func CheckTemplateName(name string) error {
 
 // TemplateName returns the canonical form of a template's name: NAME:latest is NAME.
 func TemplateName(name string) string { return strings.TrimSuffix(name, ":latest") }
+
+// WithVolumes returns the volumes of a sandbox that is made of the template with more volumes, which replace the
+// template's with the same name or path.
+func (t Template) WithVolumes(more []VolumeMount) []VolumeMount {
+	kept := slices.DeleteFunc(slices.Clone(t.Volumes), func(m VolumeMount) bool {
+		return slices.ContainsFunc(more, func(o VolumeMount) bool { return o.Name == m.Name || o.Path == m.Path })
+	})
+	return append(kept, more...)
+}

@@ -8,7 +8,7 @@ import (
 )
 
 // Lists of values that are written as text. A text that cannot be parsed is kept in the list: the JSON of a request is
-// read before its scope is checked, so it is too early to refuse it.
+// read before the caller's scope is checked, and no request may be refused before that.
 
 // readList reads a JSON list of texts. It keeps at most one value more than the maximum: that is enough to refuse the
 // list, and a value takes more memory than its text.

@@ -46,10 +46,10 @@ type TimelineEntry struct {
 	Duration Seconds      `json:"duration"` // 0 while it is running
 	Kind     TimelineKind `json:"kind"`
 	// Event is the verb, as in the audit log, such as "Exec"; for events that no caller requested, it is "Created",
-	// "Forked", "Woken", "Hibernated", "Stopped", "MemoryLimit", "Failed", "Destroyed"; for the network, "Allowed" or
-	// "Denied".
+	// "Forked", "Woken", "Hibernated", "Stopped", "MemoryLimit", "Failed", "Destroyed"; for a background process,
+	// "ProcessEnded", whose time is that of the end; for the network, "Allowed" or "Denied".
 	Event string `json:"event"`
-	// Target is a path, the head of a command or of code, an address, or why it happened.
+	// Target is a path, the head of a command or of code, an address, or the reason for the event.
 	Target string `json:"target,omitempty"`
 	// Result is "ok", "running", "interrupted" (the server ended meanwhile), "failed" (the program did), "canceled", or
 	// the kind of the error.
@@ -76,13 +76,13 @@ type TimelineEntry struct {
 	Request string `json:"request,omitempty"` // id of the HTTP request, as in the audit log
 }
 
-// TimelinePage is a part of a timeline, as a client gets it that does not follow.
+// TimelinePage is a part of a timeline, for a client that does not follow the timeline.
 type TimelinePage struct {
 	Entries []TimelineEntry `json:"entries"` // never null in JSON
 	Next    int64           `json:"next"`    // the cursor to continue from
 }
 
-// Results of entries that no error has.
+// The results of entries that are not the kind of an error.
 const (
 	TimelineOK          = "ok"
 	TimelineRunning     = "running"

@@ -41,7 +41,8 @@ type Token struct {
 	Name       string      `json:"name"` // unique among live tokens
 	Scopes     []Scope     `json:"scopes"`
 	Limits     TokenLimits `json:"limits"`
-	Network    *Network    `json:"network,omitempty"` // the most that its sandboxes can reach; nil means the server's
+	Network    *Network    `json:"network,omitempty"`    // the most that its sandboxes can reach; nil means the server's
+	Registries []string    `json:"registries,omitempty"` // registries of its images, among the server's; none means all of these
 	CreatedAt  time.Time   `json:"createdAt"`
 	ExpiresAt  *time.Time  `json:"expiresAt,omitempty"`
 	LastUsedAt *time.Time  `json:"lastUsedAt,omitempty"` // accurate to ten minutes
@@ -61,6 +62,9 @@ type TokenRequest struct {
 	// Network is the most that the token's sandboxes can reach, whatever their own rules are. If it is nil, and the
 	// token lacks the scope admin, it is the server's default.
 	Network *Network `json:"network,omitempty"`
+	// Registries are the registries that the token can pull images from and push them to, such as ghcr.io or
+	// *.example.com, among those of the server. If it is empty, the token can use all of these.
+	Registries []string `json:"registries,omitempty"`
 	// Lifetime ends the token after this many seconds; 0 means never.
 	Lifetime Seconds `json:"lifetime,omitempty"`
 }
@@ -79,6 +83,9 @@ func (r TokenRequest) Check() error {
 		return Errorf(Invalid, "a limit is below %d: give a number, 0 for the default or %d for none", Unlimited, Unlimited).Naming(AboutField, "limits")
 	}
 	if err := r.checkNetwork(); err != nil {
+		return err
+	}
+	if err := r.checkRegistries(); err != nil {
 		return err
 	}
 	const century = 100 * 365 * 24 * 3600
@@ -104,6 +111,28 @@ func (r TokenRequest) checkNetwork() error {
 	}
 	_, err := r.Network.Canonical()
 	return err
+}
+
+// MaxRegistries is how many registries a token can name.
+const MaxRegistries = 100
+
+var registryName = pattern(`^(\*\.)?[a-z0-9]+([.-]+[a-z0-9]+)*(:[0-9]{1,5})?$|^\[[0-9a-f:]+\](:[0-9]{1,5})?$`)
+
+func (r TokenRequest) checkRegistries() error {
+	switch {
+	case len(r.Registries) == 0:
+		return nil
+	case slices.Contains(r.Scopes, ScopeAdmin):
+		return Errorf(Invalid, "a token with the scope admin can have no registries of its own, as it may make tokens without them: leave out one of them").Naming(AboutField, "registries")
+	case len(r.Registries) > MaxRegistries:
+		return Errorf(Invalid, "there are %d registries: name at most %d, or several at once as *.example.com", len(r.Registries), MaxRegistries).Naming(AboutField, "registries")
+	}
+	for _, name := range r.Registries {
+		if len(name) > 260 || !registryName().MatchString(name) {
+			return Errorf(Invalid, "%.100q is not the name of a registry: write a host in lower case, such as ghcr.io, *.example.com or registry.example.com:5000", name).Naming(AboutField, "registries")
+		}
+	}
+	return nil
 }
 
 // MintedToken is a token with its secret. The secret is shown only this once: the server keeps a hash.
@@ -150,7 +179,7 @@ type Grant struct {
 }
 
 // Sharing lets other tokens use a sandbox of the caller's. A grant ends with the sandbox and with the token. If the
-// grantee has a sandbox of the same id, the id means that one.
+// grantee has a sandbox of the same id, the id means the grantee's own sandbox.
 type Sharing interface {
 	// Share grants access, or changes a grant.
 	Share(ctx context.Context, sandbox, token string, access Access) (Grant, error)

@@ -45,7 +45,7 @@ func (r StatsRequest) Check() error {
 	return Errorf(Invalid, "interval is %v: give %v to %v seconds, or leave it out for %v", r.Interval, minInterval, maxInterval, statsInterval).Naming(AboutField, "interval")
 }
 
-// Every is the interval, or its default.
+// Every returns the interval, or its default.
 func (r StatsRequest) Every() time.Duration { return cmp.Or(r.Interval, statsInterval).Duration() }
 
 // StatsReport is the use of sandboxes at one moment.
@@ -99,7 +99,7 @@ type Usage struct {
 	NetworkReceived int64 `json:"networkReceived"`
 
 	Executions int64   `json:"executions"` // commands, runs of code and processes that were started
-	WallTime   Seconds `json:"wallTime"`   // while it ran
+	WallTime   Seconds `json:"wallTime"`   // time during which it ran
 	Cost       float64 `json:"cost"`       // with the server's prices, in their currency
 }
 
@@ -162,8 +162,8 @@ const (
 
 // UsageQuery asks for the use on past days.
 type UsageQuery struct {
-	// From and To are the first and the last day, in UTC and in the form "2026-11-28"; default the last 30 days. To
-	// alone means the 30 days that end with it.
+	// From and To are the first and the last day, in UTC and in the form "2026-11-28"; default the last 30 days. With
+	// only To, the range is the 30 days that end with it.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// By are the groups that each get a sum; default day. All of them together give a sum for each day, owner and image.
@@ -201,7 +201,7 @@ func (q UsageQuery) Check() error {
 	return nil
 }
 
-// Days are the first and the last day of a checked query.
+// Days returns the first and the last day of a checked query.
 func (q UsageQuery) Days(now time.Time) (from, to time.Time) {
 	to, err := time.Parse(time.DateOnly, q.To)
 	if err != nil {

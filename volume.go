@@ -47,7 +47,8 @@ type Volumes interface {
 	SaveVolumes(ctx context.Context, sandbox string) ([]Volume, error)
 
 	// SyncVolume writes the changes of a volume to its bucket, and those of the bucket to the volume, if no sandbox can
-	// write to it. The server does the former soon after each save, and both when a sandbox is created with the volume.
+	// write to it. The server writes changes to the bucket soon after each save, and exchanges them in both directions
+	// when a sandbox is created with the volume.
 	SyncVolume(ctx context.Context, name string) (Volume, error)
 }
 
@@ -127,7 +128,7 @@ func CheckVolumePath(p string) error {
 type Volume struct {
 	Name      string      `json:"name"`
 	Quota     int         `json:"quota"`   // MiB
-	Size      int64       `json:"size"`    // bytes of its files, and at least 512 more for each entry; the quota is the most
+	Size      int64       `json:"size"`    // bytes of its files, and at least 512 more for each entry; at most the quota
 	Entries   int         `json:"entries"` // files, folders and links
 	Version   int         `json:"version"` // grows by one whenever the content changes
 	CreatedAt time.Time   `json:"createdAt"`

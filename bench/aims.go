@@ -43,7 +43,7 @@ func measured(v float64) float64 {
 	return v
 }
 
-// best is the largest rate; NaN when none was measured.
+// best returns the largest rate; NaN when none was measured.
 func best(rates []float64) float64 {
 	if len(rates) == 0 {
 		return math.NaN()
@@ -115,6 +115,15 @@ func (f *figures) aims(b bare) []aim {
 			limit = 15
 		}
 		all = append(all, aim{what: "first code that uses pandas, warm, p50", value: f.first[1].at(0.5), limit: limit, unit: "ms"})
+	}
+	if f.questions > 0 {
+		all = append(all, aim{what: "POST /execute in a conversation adds, p50", value: f.questions, limit: 30, unit: "ms"})
+	}
+	if f.runtime == "native" && len(f.cell) > 0 {
+		all = append(all,
+			aim{what: "a cell of a Jupyter kernel, p50", value: f.cell.at(0.5), limit: 5, unit: "ms"},
+			aim{what: "a Jupyter kernel from the pool, p50", value: f.kernel.at(0.5), limit: 20, unit: "ms"},
+		)
 	}
 	if f.runtime == "native" {
 		all = append(all, aim{what: "a log followed over REST", value: measured(f.log.followed), limit: 200, atLeast: true, unit: "MB/s"})

@@ -12,8 +12,8 @@ import (
 	"hutch"
 )
 
-// byHand measures a sandbox for one command, created and destroyed by Hutch and by other programs as people call them,
-// if this machine has them.
+// byHand measures a sandbox that is created for one command and then destroyed. It compares Hutch with other programs,
+// called as people call them, if this machine has them.
 func (l *lab) byHand(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)
 	subjects := []subject{namespaces}
@@ -52,7 +52,7 @@ func (l *lab) byHand(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// command is a subject that is a program with arguments.
+// command returns a subject that is a program with arguments.
 func command(name string, args ...string) (subject, error) {
 	path, err := exec.LookPath(args[0])
 	return subject{name, func(ctx context.Context, _ int) error {
@@ -68,7 +68,7 @@ func bubblewrap() (subject, error) {
 	return command("bwrap, all namespaces", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", program)
 }
 
-// runsc is gVisor's own short way.
+// runsc runs the command with gVisor's own short form.
 func runsc() (subject, error) {
 	return command("runsc do, systrap", "runsc", "--ignore-cgroups", "--network", "none", "do", program)
 }

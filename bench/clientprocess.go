@@ -26,14 +26,14 @@ var e2bProgram string
 //go:embed clients/python.py
 var pythonProgram string
 
-// goClient is our Go client.
+// goClient returns our Go client.
 func goClient(s *server, name, command string) measuredClient {
 	return measuredClient{name: name, round: func(ctx context.Context, n int) ([]time.Duration, error) {
 		return timed(n, func() error { return runIn(ctx, s.rest, clientsBox, command) })
 	}}
 }
 
-// bridgeClient is a client of Cloudflare's bridge that writes the protocol itself.
+// bridgeClient returns a client of Cloudflare's bridge that writes the protocol itself.
 func bridgeClient(s *server) measuredClient {
 	return webClient("Cloudflare's bridge, over HTTP", s.url+"/v1/sandbox/"+clientsBox+"/exec", map[string]any{"argv": []string{program}}, `"exit_code":0`)
 }

@@ -66,7 +66,7 @@ func (l *lab) clientsOf(ctx context.Context, f *figures, s *server, t *table) (e
 			}
 		}
 	}()
-	for _, c := range all { // it opens their connections
+	for _, c := range all { // so that their connections are open
 		if _, err := c.round(ctx, 1); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

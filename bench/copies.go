@@ -120,7 +120,7 @@ func (l *lab) taken() (taken, error) {
 	return taken{float64(int64(st.Blocks-st.Bfree)*st.Bsize) / 1e6, shmem / 1e6}, err
 }
 
-// shared is the memory that file systems in memory take, in bytes.
+// shared returns the memory that file systems in memory take, in bytes.
 func shared() (float64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

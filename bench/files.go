@@ -65,14 +65,15 @@ func (l *lab) eachWay(do func(name, id string, svc hutch.Service) error) error {
 	return nil
 }
 
-// repeat is how often a file of that size is copied in a round: a single copy that takes a millisecond says little.
+// repeat returns how often a file of that size is copied in a round: a single copy that takes a millisecond says
+// little.
 func repeat(size int64) int { return int(max(1, 32<<20/size)) }
 
 func rate(size int64, n int, took time.Duration) float64 {
 	return float64(size) * float64(n) / 1e6 / took.Seconds()
 }
 
-// copyRate is how fast cp is, in MB/s.
+// copyRate returns how fast cp is, in MB/s.
 func copyRate(ctx context.Context, size int64) (float64, error) {
 	dir, err := os.MkdirTemp("/dev/shm", "hutch-bench-")
 	if err != nil {
@@ -151,7 +152,7 @@ func (l *lab) reads(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// smallReads is the median of reading 4 kB, in ms.
+// smallReads returns the median of reading 4 kB, in ms.
 func (l *lab) smallReads(ctx context.Context, svc hutch.Service, id string) (float64, error) {
 	if _, err := svc.WriteFile(ctx, id, hutch.WriteRequest{Path: "bench-small"}, strings.NewReader(strings.Repeat("x", 4096))); err != nil {
 		return 0, err
@@ -167,7 +168,7 @@ func (l *lab) smallReads(ctx context.Context, svc hutch.Service, id string) (flo
 	return median(all), nil
 }
 
-// busyReads is that while a command runs.
+// busyReads measures the same while a command runs.
 func (l *lab) busyReads(ctx context.Context, svc hutch.Service, id string) (float64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

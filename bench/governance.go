@@ -72,7 +72,7 @@ func openLayers(ctx context.Context, dir string) (h *layers, err error) {
 // plenty is counted, and enough.
 var plenty = hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30, Sandboxes: 1 << 30}
 
-// observers are the same as in `hutch serve`, on disk.
+// observers returns the same observers as `hutch serve`, on disk.
 func (h *layers) observers() audit.Observers {
 	return audit.Observers{metrics.New(metrics.Options{}), h.record}
 }

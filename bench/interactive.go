@@ -76,7 +76,7 @@ func (l *lab) lives(ctx context.Context, svc hutch.Service, runtime string, ever
 	return took
 }
 
-// life is one sandbox; the time ends with its first command, before its destruction.
+// life creates and destroys one sandbox. It returns the time from the creation to the end of the first command.
 func life(ctx context.Context, svc hutch.Service, runtime string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -91,14 +91,14 @@ func life(ctx context.Context, svc hutch.Service, runtime string) (time.Duration
 	return took, errors.Join(err, end)
 }
 
-// trimmed is times without the best and the worst of them.
+// trimmed returns times without the best and the worst of them.
 func trimmed(d []time.Duration) []time.Duration {
 	slices.SortFunc(d, cmp.Compare)
 	cut := len(d) / 20
 	return d[cut : len(d)-cut]
 }
 
-// score is the score of the public method, from milliseconds.
+// score returns the score of the public method, from milliseconds.
 func score(median, p95, p99, success float64) float64 {
 	of := func(t float64) float64 { return max(0, 100*(1-t/10_000)) }
 	return (0.60*of(median) + 0.25*of(p95) + 0.15*of(p99)) * success

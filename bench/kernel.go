@@ -65,7 +65,7 @@ func reap(pid int) error {
 	}
 }
 
-// zeros is the command whose output measures throughput.
+// zeros returns the command whose output measures throughput.
 func zeros(n int64) string { return fmt.Sprintf("head -c %d /dev/zero", n) }
 
 // pipeRate reads a command's output from a pipe: bytes a second, in MB.
@@ -107,7 +107,7 @@ func (discard) ReadFrom(r io.Reader) (n int64, err error) {
 
 func megabytes(n int64, d time.Duration) float64 { return float64(n) / 1e6 / d.Seconds() }
 
-// spent is the CPU time of this process and of its children that have ended.
+// spent returns the CPU time of this process and of its children that have ended.
 func spent() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

@@ -35,7 +35,7 @@ type lab struct {
 	bare     bare
 }
 
-// box is the sandbox of a caller; each has one of each runtime in each Hutch.
+// box returns the id of the sandbox of a caller; each has one of each runtime in each Hutch.
 func box(runtime string, caller int) string { return fmt.Sprintf("bench-%s-%d", runtime, caller) }
 
 func newLab(ctx context.Context, p plan) (_ *lab, err error) {
@@ -84,7 +84,7 @@ func (l *lab) createSandboxes(ctx context.Context, svc hutch.Service) error {
 	return nil
 }
 
-// most is the largest number of callers at once.
+// most returns the largest number of callers at once.
 func (l *lab) most() int { return slices.Max(l.callers[:]) }
 
 func (l *lab) close() {
@@ -136,7 +136,7 @@ func (l *lab) newEngine(dir string, drivers []driver.Driver, p engine.Pool, env 
 	})
 }
 
-// driver is a driver of a runtime with its state below dir.
+// driver returns a driver of a runtime with its state below dir.
 func (l *lab) driver(dir, name string) (driver.Driver, error) {
 	opt := driver.Options{Dir: filepath.Join(dir, name), Agent: filepath.Join(l.dir, "hutch-agent")}
 	switch name {

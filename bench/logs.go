@@ -72,7 +72,7 @@ func (l *lab) logs(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// bareTicks is how long lines take through two pipes of this machine.
+// bareTicks returns how long lines take through two pipes of this machine.
 func bareTicks(ctx context.Context, n int) ([]time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", fmt.Sprintf(ticker, n)+" | cat")
 	out, err := cmd.StdoutPipe()
@@ -95,7 +95,7 @@ func bareTicks(ctx context.Context, n int) ([]time.Duration, error) {
 	}
 }
 
-// since is how long ago the last line of data was written.
+// since returns how long ago the last line of data was written.
 func since(data []byte) time.Duration {
 	data = bytes.TrimSuffix(data, []byte("\n"))
 	ns, _ := strconv.ParseInt(string(data[bytes.LastIndexByte(data, '\n')+1:]), 10, 64)
@@ -115,8 +115,8 @@ func followTicks(ctx context.Context, svc hutch.Service, id string, n int) ([]ti
 	return all, err
 }
 
-// logRate is how fast a process writes n bytes, and the share of them that reached a follower; for slower followers,
-// the log keeps only the newest.
+// logRate returns how fast a process writes n bytes, and the share of them that reached a follower; for slower
+// followers, the log keeps only the newest.
 func logRate(ctx context.Context, svc hutch.Service, id string, n int64) (rate, share float64, err error) {
 	began := time.Now()
 	p, err := svc.StartProcess(ctx, id, hutch.ProcessRequest{Command: zeros(n)})

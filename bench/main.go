@@ -37,11 +37,11 @@ type plan struct {
 	bin      string
 	profile  string
 	only     string
-	page     string // serve a page there instead
+	page     string // address to serve a page at, instead of a measurement
 	rounds   int
 	calls    int           // calls of each subject in a round
 	creates  int           // creates of each runtime in a round
-	loadTime time.Duration // load time of one number of callers in a round
+	loadTime time.Duration // how long a number of callers loads the server in a round
 	callers  [3]int        // under load
 	alive    int           // sandboxes, for memory
 	burst    int           // creates at once
@@ -116,7 +116,7 @@ type step struct {
 
 type steps []step
 
-// steps are all tables, in the order in which they are measured.
+// steps returns all tables, in the order in which they are measured.
 func (l *lab) steps() steps {
 	return steps{
 		{"Create and destroy, ms", l.creation},

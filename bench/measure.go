@@ -22,23 +22,26 @@ type figures struct {
 	runtime   string
 	create    series
 	ready     series               // creates from the pool
-	together  series               // many of them at once
+	together  series               // many creates from the pool at once
 	first     []series             // code in a sandbox with an interpreter that waits: Python, pandas
-	wake      series               // and the first result, from hibernation
+	wake      series               // a wake from hibernation, up to the first result
 	forked    series               // and the first result
 	template  series               // a sandbox that begins with pandas, and uses it
 	exec      map[string]series    // by path
-	rate      map[string][]float64 // calls a second by way, for each number of callers
+	rate      map[string][]float64 // calls a second, by the way of the call, for each number of callers
 	governed  float64              // calls a second over MCP, with all layers in front
 	success   float64              // share of the calls under load
 	inside    []float64            // ms for a fork and exec by a shell inside, by round
 	insideCPU []float64
 	cpu       map[string]float64 // ms by way
-	crowd     series             // exec over MCP while all of them are running
+	crowd     series             // exec over MCP while many sandboxes are running
 	memory    memory             // memory of one sandbox
 	log       figure             // over REST
 	page      view               // through a preview
 	clients   []clientFigure
+	questions float64 // ms that POST /execute adds to its model, in a conversation
+	cell      series  // a cell of a Jupyter kernel
+	kernel    series  // the start of a Jupyter kernel from the pool
 }
 
 // creation measures how long a sandbox takes from the create call until a command has run in it, and how long its
@@ -71,8 +74,8 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// settle is the kernel's time to tear down the network namespaces of earlier sandboxes: it does so in the background,
-// and a caller that makes one meanwhile waits for it.
+// settle is the time that the kernel needs to tear down the network namespaces of earlier sandboxes. It does so in the
+// background, and a new network namespace has to wait for that.
 const settle = 500 * time.Millisecond
 
 // lives are the times of sandboxes that were made and destroyed.
@@ -144,7 +147,7 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// box is the sandbox of a caller.
+// box returns the id of the sandbox of a caller.
 func (f *figures) box(caller int) string { return box(f.runtime, caller) }
 
 // lookInside measures a fork and exec inside, without Hutch's own part: a shell
@@ -239,7 +242,7 @@ func (f *figures) press(p *pressed) {
 	f.success = min(f.success, p.success())
 }
 
-// sandboxes are the processes of all sandboxes.
+// sandboxes returns the processes of all sandboxes.
 func (l *lab) sandboxes() []int {
 	return l.programs.running(ours[1:]...)
 }
@@ -280,6 +283,9 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 			if f.cpu[s.name], err = cost(s, meter); err != nil {
 				return t, err
 			}
+			if f.cpu[s.name] < median(f.insideCPU)/4 {
+				return t, fmt.Errorf("%s: %s took %s ms, so the processes of its sandboxes were not found", f.runtime, s.name, number(f.cpu[s.name]))
+			}
 			t.row(f.runtime+": "+s.name, number(f.cpu[s.name]), number(f.beyond(s.name)))
 		}
 	}
@@ -287,7 +293,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-// beyond is the CPU time of a call minus the CPU time of the program itself.
+// beyond returns the CPU time of a call minus the CPU time of the program itself.
 func (f *figures) beyond(way string) float64 { return measured(f.cpu[way]) - median(f.insideCPU) }
 
 // output measures the latency and the rate of output.
@@ -366,8 +372,7 @@ func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (flo
 	return megabytes(got, time.Since(began)), nil
 }
 
-// rest is how long after its start a sandbox gives back the memory that only
-// that needed, and a second.
+// rest is one second more than the time after which a started sandbox gives back the memory that only its start needed.
 const rest = 3 * time.Second
 
 // manySandboxes measures many sandboxes at once: the memory of each while idle, and calls that go to all of them in turn.

@@ -19,7 +19,7 @@ import (
 func (l *lab) notebooks(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× the REST call before it")
 	for _, f := range l.runtimes {
-		if err := l.notebooksOn(ctx, f.runtime, &t); err != nil {
+		if err := l.notebooksOn(ctx, f, &t); err != nil {
 			return t, err
 		}
 	}
@@ -27,7 +27,8 @@ func (l *lab) notebooks(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-func (l *lab) notebooksOn(ctx context.Context, runtime string, t *table) (err error) {
+func (l *lab) notebooksOn(ctx context.Context, f *figures, t *table) (err error) {
+	runtime := f.runtime
 	s, err := serve(ctx, l.dir, "notebooks-"+runtime, "--runtime", runtime)
 	if err != nil {
 		return err
@@ -53,9 +54,10 @@ func (l *lab) notebooksOn(ctx context.Context, runtime string, t *table) (err er
 	for _, pair := range []struct {
 		n        int
 		subjects []subject
+		notebook *series
 	}{
-		{l.calls, []subject{{runtime + ": 42 over REST", run}, {runtime + ": 42 as a cell", n.cell}}},
-		{l.creates, []subject{{runtime + ": create and context over REST", create}, {runtime + ": start a kernel", start}}},
+		{l.calls, []subject{{runtime + ": 42 over REST", run}, {runtime + ": 42 as a cell", n.cell}}, &f.cell},
+		{l.creates, []subject{{runtime + ": create and context over REST", create}, {runtime + ": start a kernel", start}}, &f.kernel},
 	} {
 		all, err := interleave(ctx, l.rounds, pair.n, pair.subjects)
 		if err != nil {
@@ -64,6 +66,7 @@ func (l *lab) notebooksOn(ctx context.Context, runtime string, t *table) (err er
 		for i, s := range pair.subjects {
 			t.quantiles(s.name, all[i], all[0])
 		}
+		*pair.notebook = all[1]
 	}
 	return nil
 }

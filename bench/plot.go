@@ -60,7 +60,7 @@ func (c chart) svg() string {
 	return b.String() + "</svg>\n"
 }
 
-// most is the end of the vertical axis: round, and above all lines.
+// most returns the end of the vertical axis: round, and above all lines.
 func (c chart) most() float64 {
 	top := 1.0
 	for _, l := range c.lines {

@@ -62,7 +62,7 @@ func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b c
 	}
 	err = l.withEngine(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
 		template, err := template(ctx, e)
-		if err == nil { // so that this many are wanted
+		if err == nil { // so that the pool wants this many instances
 			_, err = createMany(ctx, e, template, l.creates, 1)
 		}
 		for range l.rounds {
@@ -122,7 +122,7 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 	return hutch.CreateRequest{Snapshot: snap.ID}, err
 }
 
-// createMany creates n sandboxes, a number at once, when as many as are wanted are ready.
+// createMany creates n sandboxes, some at a time, each time after the pool has all wanted instances ready.
 func createMany(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
 	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err

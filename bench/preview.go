@@ -187,7 +187,7 @@ func (l *lab) pageOutside() (*pageRoute, func(), error) {
 	return l.newPageRoute(nil, "without Hutch", strings.TrimSpace(addr), "localhost"), stop, nil
 }
 
-// pageInside serves it in a sandbox of the server.
+// pageInside serves the page in a sandbox of the server.
 func (l *lab) pageInside(ctx context.Context, f *figures) (*pageRoute, func(), error) {
 	self, err := os.Executable()
 	if err != nil {

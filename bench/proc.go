@@ -28,8 +28,7 @@ type programs struct {
 	keepers []int
 }
 
-// ours are the names of the programs: of the server's, and then of what runs
-// for each sandbox.
+// ours are the names of the programs: first the server's, then those that run for each sandbox.
 var ours = []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"}
 
 func copyPrograms(from, to string) (programs, error) {
@@ -65,7 +64,7 @@ func copyProgram(from, to string) error {
 func (p programs) running(names ...string) []int {
 	var files []os.FileInfo
 	for _, name := range names {
-		files = append(append(files, p.files[name]), p.inMemory(name)...)
+		files = slices.Concat(files, []os.FileInfo{p.files[name]}, p.inMemory(name), p.kept(name))
 	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
@@ -80,6 +79,18 @@ func (p programs) running(names ...string) []int {
 		}
 	}
 	return pids
+}
+
+// kept lists the copies of a program that servers keep for sandboxes that sleep.
+func (p programs) kept(name string) []os.FileInfo {
+	var files []os.FileInfo
+	paths, _ := filepath.Glob(filepath.Join(p.dir, "*", "server", "builds", "*", name))
+	for _, path := range paths {
+		if f, err := os.Stat(path); err == nil {
+			files = append(files, f)
+		}
+	}
+	return files
 }
 
 // inMemory lists the keepers' copies of a program in memory.
@@ -102,14 +113,17 @@ func (p programs) inMemory(name string) []os.FileInfo {
 // memory is the memory of a set of processes, in MiB.
 type memory struct {
 	private float64 // memory that would be free without them, except files
-	pss     float64 // that, and a fair share of programs and libraries
-	anon    float64 // resident and of no file
+	pss     float64 // private, and a fair share of the shared programs and libraries
+	anon    float64 // resident memory that belongs to no file
 }
 
 // memoryOf counts memory that several of the processes share only once. The processes must not share memory with
 // others.
 func memoryOf(pids []int) (memory, error) {
 	var m memory
+	if len(pids) == 0 {
+		return m, errors.New("no process of a sandbox was found")
+	}
 	for _, pid := range spaces(pids) {
 		roll, err := kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
@@ -164,7 +178,7 @@ func kilobytes(path string) (map[string]float64, error) {
 // whatever its own tick is.
 const tick = 10 * time.Millisecond
 
-// cpuOf is the CPU time of processes and of their children that have ended.
+// cpuOf returns the CPU time of processes and of their children that have ended.
 func cpuOf(pids []int) time.Duration {
 	var sum time.Duration
 	for _, pid := range pids {

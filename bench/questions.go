@@ -56,6 +56,7 @@ func (l *lab) questions(ctx context.Context) (table, error) {
 			last := len(t.rows) - 1
 			t.rows[last] = append(t.rows[last], number(took.at(0.5)-all[0].at(0.5)))
 		}
+		f.questions = all[2].at(0.5) - all[0].at(0.5)
 		if err := s.close(ctx); err != nil {
 			return t, err
 		}

@@ -19,8 +19,7 @@ type subject struct {
 // series holds the measurements of one subject, round by round.
 type series [][]time.Duration
 
-// at is the median of the rounds' quantiles, in milliseconds; NaN when nothing
-// was measured.
+// at returns the median of the rounds' quantiles, in milliseconds; NaN when nothing was measured.
 func (s series) at(q float64) float64 {
 	var each []float64
 	for _, round := range s {
@@ -72,7 +71,7 @@ func interleave(ctx context.Context, rounds, n int, subjects []subject) ([]serie
 type tally struct {
 	rates         []float64 // calls a second, by round
 	calls, failed int64
-	failure       error // one of them
+	failure       error // the error of one of the failed calls
 }
 
 // press makes a number of callers call a subject for a time.

@@ -48,7 +48,7 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 // climb measures one runtime with more and more sandboxes.
 func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t *table) (c chart, err error) {
 	c = chart{name: "scaling-" + runtime, title: runtime + ": exec of /bin/true over MCP, calls a second by callers", x: l.scale.callers}
-	bare := []float64{} // from the same minute
+	bare := []float64{} // measured just before the sandboxes, for comparison
 	for _, k := range l.scale.callers {
 		var b tally
 		b.press(ctx, fork, k, l.loadTime)

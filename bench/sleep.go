@@ -16,7 +16,7 @@ func (l *lab) sleep(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× awake")
 	for _, f := range l.runtimes {
 		if f.runtime != "gvisor" {
-			continue // keeps no memory
+			continue // this runtime keeps no memory
 		}
 		var awake, wake series
 		for _, w := range resumeModes {

@@ -25,7 +25,7 @@ func (l *lab) snapshots(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× create")
 	for _, f := range l.runtimes {
 		if f.runtime != "gvisor" {
-			continue // keeps no memory
+			continue // this runtime keeps no memory
 		}
 		var first copies
 		for _, w := range resumeModes {

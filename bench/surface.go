@@ -18,8 +18,8 @@ const (
 	overMCP   = "MCP"
 )
 
-// ways are the subjects that run a program in the sandbox that choose names,
-// whose baseline is bareFork.
+// ways returns the ways to run a program in a sandbox, as subjects; choose names the sandbox. Their baseline is
+// bareFork.
 func (l *lab) ways(choose func(caller int) string) []subject {
 	through := func(svc hutch.Service) func(context.Context, int) error {
 		return func(ctx context.Context, caller int) error { return runIn(ctx, svc, choose(caller), program) }

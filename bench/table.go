@@ -24,7 +24,7 @@ func (t *table) quantiles(name string, s, base series) {
 	t.row(name, number(s.at(0.5)), number(s.at(0.95)), number(s.at(0.99)), ratio(s.at(0.5), base.at(0.5)))
 }
 
-// String is the table in Markdown, with its columns in line.
+// String returns the table in Markdown, with its columns in line.
 func (t table) String() string {
 	width := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {

@@ -108,7 +108,7 @@ func (m script) python(code string) *mcp.CallToolParams {
 	return &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"sandboxId": m.sandbox, "language": "python", "command": code}}
 }
 
-// text is a result's text for a model.
+// text returns a result's text for a model.
 func text(res *mcp.CallToolResult) string {
 	var all []string
 	for _, c := range res.Content {
@@ -119,7 +119,7 @@ func text(res *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// output is the program's output, for the person at the terminal.
+// output returns the program's output, for the person at the terminal.
 func output(res *mcp.CallToolResult) string {
 	fields, _ := res.StructuredContent.(map[string]any)
 	return fmt.Sprint(fields["stdout"], fields["stderr"])

@@ -119,7 +119,7 @@ func parseID(s string) (uint32, bool) {
 // of the colon before it.
 const mostFields = 8
 
-// lines are the fields of each line of a file.
+// lines returns the fields of each line of a file.
 func lines(f io.Reader) (all [][]string) {
 	for s := bufio.NewScanner(io.LimitReader(f, most)); s.Scan() && len(all) < mostLines; {
 		if line := strings.SplitN(s.Text(), ":", mostFields); len(line) > 2 {

@@ -27,14 +27,14 @@ func (a *agent) adopt(self *conn, i wire.Identity) error {
 	return nil
 }
 
-// currentToken is the token that both sides of a new connection must know.
+// currentToken returns the token that both sides of a new connection must know.
 func (a *agent) currentToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token
 }
 
-// queueText queues a text for the interpreters of each language, after what they have not been sent yet.
+// queueText adds a text for the interpreters of each language to the text that they have not been sent yet.
 func (cs *contexts) queueText(text map[string]string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -48,7 +48,7 @@ func (cs *contexts) queueText(text map[string]string) {
 	}
 }
 
-// takeText returns the text that the interpreter has not been sent yet, once.
+// takeText returns the text that the interpreter has not been sent yet, and counts it as sent.
 func (c *codeContext) takeText() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *codeContext) takeText() string {
 	return news
 }
 
-// baseEnv is the base of every command's environment.
+// baseEnv returns the base of every command's environment.
 func (a *agent) baseEnv() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -44,8 +44,8 @@ type Options struct {
 	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
 	// other code in the process may wait for children.
 	Init bool
-	// Alone says that this process may stop all others of its pid namespace for a moment, because they are its children's
-	// or only serve it.
+	// Alone says that this process may stop all other processes of its pid namespace for a moment, because all of them
+	// come from this process or only serve it.
 	Alone bool
 	// Listen listens again after the instance was saved; nil if it cannot be saved.
 	Listen func() (net.Listener, error)
@@ -80,7 +80,7 @@ type agent struct {
 	resume          chan os.Signal
 	closed          bool
 	conns           map[*conn]struct{} // connections that have said hello
-	unauthenticated []*conn            // connections that have not, oldest first
+	unauthenticated []*conn            // connections that have not said hello, oldest first
 	procs           map[*running]struct{}
 }
 
@@ -98,7 +98,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	if ids := a.user.ids; ids != nil && !ids.KeepGroups {
-		leaveGroups() // otherwise work on files for a user would have the rights of these groups, too
+		leaveGroups() // otherwise, file operations for a user would also have the rights of these groups
 	}
 	a.files, a.readable = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)
@@ -131,7 +131,7 @@ const commandRights = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_NET_BIND_SERVICE |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
 
-// apart returns where commands live; nil is in the agent's own user namespace.
+// apart returns where commands live, or nil if they live in the agent's own user namespace.
 func apart(boot wire.Boot) *spawn.Apart {
 	if boot.Namespace == 0 {
 		return nil
@@ -235,7 +235,7 @@ func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.procs[p] = struct{}{}
-	if a.closed { // endAll may have been
+	if a.closed { // endAll may have run already
 		p.closeOuts()
 	}
 }
@@ -246,7 +246,7 @@ func (a *agent) untrack(p *running) {
 	delete(a.procs, p)
 }
 
-// endAll kills every process that still holds one of our pipes, and closes our ends of the others.
+// endAll kills every process whose output is still read, and closes the agent's ends of the pipes.
 func (a *agent) endAll() {
 	a.mu.Lock()
 	procs := slices.Collect(maps.Keys(a.procs))

@@ -16,13 +16,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// The pause between two tries of a port doubles from the first to the last of these. A refused connection on loopback
-// costs almost nothing; an HTTP request costs the server something.
+// The pause between two tries of a port doubles, from the first of these constants to the last. A refused connection on
+// loopback costs almost nothing; an HTTP request costs the server something.
 const (
 	firstLook    = 2 * time.Millisecond
 	lastLook     = 50 * time.Millisecond
 	lastLookHTTP = 250 * time.Millisecond
-	lookTime     = 5 * time.Second // for a connection and its answer
+	lookTime     = 5 * time.Second // time limit of a connection and its answer
 	maxAnswer    = 4 << 10         // bytes read of an answer's first line
 )
 
@@ -63,7 +63,7 @@ func (c *conn) startWait(w *wire.Writer, a wire.Wait) error {
 func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // await returns when the server of a answers or the job is healthy, the job has ended, or ctx is done. It returns true
-// in the first case.
+// if the server answers or the job is healthy.
 func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	last := lastLook
 	if a.Path != "" {

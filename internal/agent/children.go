@@ -20,7 +20,7 @@ type children struct {
 	waiters sync.WaitGroup
 
 	// starting is held for reading from before a fork until the child is in the table. A caller that holds it for
-	// writing finds every child there.
+	// writing finds every child in the table.
 	starting sync.RWMutex
 	mu       sync.Mutex
 	ends     map[int]child
@@ -30,7 +30,7 @@ type children struct {
 
 // child is a process that the agent has started.
 type child struct {
-	mark string // mark of the tree whose root it is
+	mark string // mark of the tree whose root the child is
 	end  chan<- syscall.WaitStatus
 }
 

@@ -199,7 +199,7 @@ func (r *codeRun) stopRun(i *interpreter, end wire.RunEnd) wire.RunEnd {
 			}
 			return end
 		case <-i.done:
-			tree.kill() // processes that only the interpreter tied to the tree
+			tree.kill() // processes that are in the tree only because of the interpreter
 			return r.lost(i, end)
 		case <-time.After(step.wait):
 		}
@@ -221,7 +221,7 @@ func (r *codeRun) lost(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	return end
 }
 
-// finishRun reports how the run ended and frees what it holds.
+// finishRun reports how the run ended and frees its resources.
 func (r *codeRun) finishRun(end wire.RunEnd) {
 	r.discard()
 	r.sendLast(func() {

@@ -69,6 +69,9 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
 	env := a.environ(s, u.home, dir)
+	if s.ReadAll && u.ids != nil { // a variable of the sandbox, such as LD_PRELOAD, would give its code the privilege
+		env = []string{wire.ProcessEnv + "=" + s.ID, "PATH=" + usualPath}
+	}
 	base := spawn.Command{
 		Env: env, Dir: dir, User: u.ids, Apart: a.apart, ReadAll: s.ReadAll, MaxFiles: commandFile,
 		Terminal: s.Terminal != nil, Pass: a.boot.Pass, Filter: a.boot.Filter, Offer: a.boot.Offer,
@@ -120,7 +123,7 @@ func (a *agent) environ(s wire.Start, home, dir string) []string {
 	if home != "" {
 		env = append(env, "HOME="+home)
 	}
-	at := make(map[string]int, cap(env)) // there may be tens of thousands
+	at := make(map[string]int, cap(env)) // the request may have tens of thousands of variables
 	for i, kv := range env {
 		at[name(kv)] = i
 	}
@@ -222,6 +225,8 @@ var shellWords = func() map[string]bool {
 	return words
 }()
 
+const usualPath = "/usr/local/bin:/usr/bin:/bin"
+
 // lookPath finds a program as execvp does. If it cannot, it returns name itself: executing that gives the error.
 func lookPath(name string, env []string) (path string, ok bool) {
 	if strings.Contains(name, "/") {
@@ -229,7 +234,7 @@ func lookPath(name string, env []string) (path string, ok bool) {
 	}
 	path = getenv(env, "PATH")
 	if path == "" {
-		path = "/usr/local/bin:/usr/bin:/bin"
+		path = usualPath
 	}
 	for dir := range strings.SplitSeq(path, ":") {
 		if !strings.HasPrefix(dir, "/") {
@@ -241,7 +246,7 @@ func lookPath(name string, env []string) (path string, ok bool) {
 			return file, true
 		}
 	}
-	return "/" + name, false // an empty or relative name must not be found in the folder
+	return "/" + name, false // so that an empty or relative name is not found in the current folder
 }
 
 // unstarted turns the error of a failed start into one for the caller.
@@ -253,7 +258,7 @@ func unstarted(err error) error {
 	switch {
 	case e.Errno == syscall.EAGAIN || e.Errno == syscall.ENOMEM:
 		return hutch.Errorf(hutch.Exhausted, "no process can be started: the sandbox is at its limit of pids or memory. End some processes, or make a sandbox with higher limits").With("limit", "pids").Because(err)
-	case e.Step == spawn.Exec && (e.Errno == syscall.E2BIG || e.Errno == syscall.ENAMETOOLONG): // the latter in gVisor
+	case e.Step == spawn.Exec && (e.Errno == syscall.E2BIG || e.Errno == syscall.ENAMETOOLONG): // gVisor returns ENAMETOOLONG
 		return hutch.Errorf(hutch.Invalid, "the command and its environment are too long for the kernel: put the text in a file, or on stdin").Because(err)
 	case e.Step == spawn.Become && e.Errno == syscall.EINVAL:
 		return hutch.Errorf(hutch.Invalid, "this sandbox has no such user or group id: on the runtime native they end at 65535. Choose another user, or use the runtime gvisor").Because(err)

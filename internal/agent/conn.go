@@ -27,7 +27,7 @@ type conn struct {
 
 // task is a request that continues while its connection is read.
 type task interface {
-	stdin(data []byte) bool // returns false if data is over the window
+	stdin(data []byte) bool // returns false if more data arrives than the window allows
 	stdinEnd()
 	signal(sig syscall.Signal)
 	hangUp() // the connection is closed; called once
@@ -91,7 +91,7 @@ func (c *conn) hello() bool {
 	return true
 }
 
-// refuse sends an error and reports false, for the caller to pass on.
+// refuse sends an error. It always returns false, so that callers can return its result.
 func refuse(w *wire.Writer, err error) bool {
 	e := hutch.AsError(err)
 	w.WriteJSON(wire.TypeError, wire.Failure{Kind: e.Kind, Message: e.Message, Limit: e.Limit()})

@@ -286,15 +286,15 @@ func (c *codeContext) close() {
 	}
 }
 
-// kill kills all processes of the context. Finding them takes long if there are many processes, so kill does it only if
-// there can be any.
+// kill kills all processes of the context. Finding them takes long if the sandbox has many processes, so kill searches
+// only if the interpreter can have started some.
 func (c *codeContext) kill() {
 	root := func() int { return 0 }
 	if c.interp != nil {
 		root = c.interp.root
 	}
 	if pid := root(); pid != 0 && !c.leftovers && !c.interp.hasChildren() {
-		syscall.Kill(pid, syscall.SIGSTOP) // it starts nothing more
+		syscall.Kill(pid, syscall.SIGSTOP) // so that it starts nothing more
 		if !c.interp.hasChildren() {
 			syscall.Kill(pid, syscall.SIGKILL)
 			<-c.interp.done

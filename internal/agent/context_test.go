@@ -58,7 +58,7 @@ func tryRun(t *testing.T, c *wire.Client, k kernel.Kernel, id string, code kerne
 	}
 	run.Context, run.TimeoutMS = id, limit.Milliseconds()
 	var b strings.Builder
-	o.begun, o.end, err = c.RunIn(t.Context(), run, stdin, func(out hutch.Output) error {
+	o.begun, o.end, err = c.RunIn(t.Context(), run, stdin, nil, func(out hutch.Output) error {
 		if out.Stream == hutch.Stderr {
 			fmt.Fprintf(&b, "«%s»", out.Data)
 		} else {
@@ -179,6 +179,26 @@ const systemPython = "PATH=/usr/bin:/bin"
 
 func TestPython(t *testing.T) {
 	checkSteps(t, "python", append(pythonSteps(), step{code: "get_ipython()", exit: 1, fault: "NameError|get_ipython"}), systemPython, "HUTCH_IPYTHON=0")
+}
+
+// TestNewPackages imports the first package that a user installs while the context runs, in the same run and in the
+// next one. A package that is not there still fails.
+func TestNewPackages(t *testing.T) {
+	install := `import os, site
+os.makedirs(site.getusersitepackages())
+for name in "first", "second":
+    open(site.getusersitepackages() + "/installed_" + name + ".py", "w").write("name = %r" % name)
+`
+	for _, ipython := range []string{"0", "1"} {
+		t.Run(ipython, func(t *testing.T) {
+			checkSteps(t, "python", []step{
+				{code: "import installed_first", exit: 1, fault: "ModuleNotFoundError"},
+				{code: install + "import installed_first\nprint(installed_first.name)", out: "first\n"},
+				{code: "import installed_second\nprint(installed_second.name)", out: "second\n"},
+				{code: "import installed_third", exit: 1, fault: "ModuleNotFoundError"},
+			}, systemPython, "HUTCH_IPYTHON="+ipython, "PYTHONUSERBASE="+t.TempDir())
+		})
+	}
 }
 
 func TestIPython(t *testing.T) {

@@ -30,7 +30,7 @@ func newFeed(w *wire.Writer) *feed {
 	return f
 }
 
-// addInput queues data; it returns false if that is over the window.
+// addInput queues data. It returns false if more data arrives than the window allows.
 func (f *feed) addInput(data []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +52,8 @@ func (f *feed) endInput() {
 	f.more.Signal()
 }
 
-// close gives up, because the program has ended. After it no report is sent: the frame that ends the request follows,
-// and a later report would be taken for the answer to the next request on the connection.
+// close gives up, because the program has ended. After close, no report is sent: the frame that ends the request
+// follows, and a later report would be taken for the answer to the next request on the connection.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true

@@ -32,7 +32,7 @@ func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	if user.UID != 0 || os.Geteuid() != wire.AgentID {
 		return f, f
 	}
-	all := *f // root can read files that are closed to others, and archives them
+	all := *f // root can read and archive files that are closed to other users
 	all.As = func(do func() error) error { return creds.DoWith(0, user.GID, 1<<unix.CAP_DAC_READ_SEARCH, do) }
 	return f, &all
 }
@@ -58,7 +58,7 @@ func (a *agent) filesFor(op, user string) (*files.FS, error) {
 // file answers a request about files, or starts one that can take long.
 func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
 	ctx, p := context.Background(), string(f.Path)
-	if op == "write" { // it reads the following frames, also of a refused request
+	if op == "write" { // a write reads the following frames, even if it is refused
 		return nil, c.upload(w, f)
 	}
 	disk, err := c.agent.filesFor(op, f.User)
@@ -110,7 +110,7 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	}
 	refuse(w, err)
 	if _, err := io.Copy(io.Discard, in); err != nil {
-		c.Close() // the position of the next frame is unknown
+		c.Close() // after a failed upload, it is unknown where the next frame begins
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ const (
 	lateCode   = 124         // exit code of a check that took too long, as of timeout(1)
 )
 
-// unknownHealth is the health of a process that was not checked yet; nil if it has no check.
+// unknownHealth returns the health of a process that was not checked yet; nil if it has no check.
 func unknownHealth(s wire.Start) *wire.Health {
 	if s.Health == nil {
 		return nil
@@ -90,7 +90,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 		<-probe.status
 	}
 	probe.awaitOutput()
-	if len(probe.tree.members()) > 0 { // remaining processes of it; with many processes, a kill briefly stops all other programs
+	if len(probe.tree.members()) > 0 { // only then: a kill can briefly stop all other programs
 		probe.tree.kill()
 	}
 	mu.Lock()
@@ -100,8 +100,8 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 
 // verdict is the combined result of the checks of a run.
 //
-// Until the first success checks are frequent, so that readiness is noticed soon, but a failure counts only once in each
-// usual interval: no process is called unhealthy earlier than Docker would.
+// Until the first success, checks are frequent, so that readiness is noticed soon, but a failure counts only once in
+// each usual interval: no process is called unhealthy earlier than Docker would.
 type verdict struct {
 	check    hutch.HealthCheck
 	began    time.Time

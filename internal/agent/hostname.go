@@ -21,19 +21,21 @@ func setHostname(name string) error {
 	return nil
 }
 
-// overwrite writes a regular file. Root inside may have put anything else there, which is not changed.
+// overwrite replaces the text of a regular file. It does not change anything else that root in the sandbox put at the
+// path. It is part of each create from the pool. So it does not empty the file first, for which gVisor frees a page and
+// takes another: it cuts only the rest of a longer text.
 func overwrite(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return errors.New("no regular file")
 	}
-	if err := f.Truncate(0); err != nil {
+	if _, err := f.WriteString(text); err != nil || info.Size() <= int64(len(text)) {
 		return err
 	}
-	_, err = f.WriteString(text)
-	return err
+	return f.Truncate(int64(len(text)))
 }

@@ -77,7 +77,7 @@ func Run(boot wire.Boot) error {
 	preferSmall()
 	catchFatalSignals()
 	if boot.Hostname != "" {
-		_ = setHostname(boot.Hostname) // if it has the right
+		_ = setHostname(boot.Hostname) // fails without the right to do it
 	}
 	ln, err := openListener(boot.Listen)
 	if err != nil {

@@ -92,8 +92,7 @@ func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File
 	w.WriteJSON(wire.TypeReply, struct{}{})
 }
 
-// lastFrame is how long the end of an input can take to arrive after the input that ended the program, such as
-// "exit".
+// lastFrame is how long the end of an input can take to arrive, after input such as "exit" has ended the program.
 const lastFrame = 100 * time.Millisecond
 
 // last decides the result of an input whose program has ended.

@@ -64,7 +64,7 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	a.track(p)
 	a.group.Go(i.readAnswers)
 	a.group.Go(i.awaitExit)
-	a.group.Go(func() { // a process that it left behind can hold its pipes for long
+	a.group.Go(func() { // a process that the interpreter left behind can hold its pipes for long
 		<-i.taps[0].end
 		<-i.taps[1].end
 		a.untrack(p)
@@ -72,7 +72,7 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	return i, nil
 }
 
-// launchControlled is launch with a socket for standard input.
+// launchControlled does the same as launch, with a socket for standard input.
 func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, err error) {
 	u, err := a.userOf(s.User)
 	if err != nil {
@@ -167,7 +167,7 @@ func (i *interpreter) hasChildren() bool {
 			return true
 		}
 	}
-	return len(lists) == 0 // no such file on this kernel
+	return len(lists) == 0 // this kernel has no such file
 }
 
 // begun lists the processes that the current run has started.

@@ -30,11 +30,11 @@ type job struct {
 	mu      sync.Mutex
 	rec     wire.Process
 	run     *running  // nil while it does not run
-	last    wire.Exit // last of the last run
+	last    wire.Exit // how the previous run ended
 	stopped bool      // stop is closed
 	sent    syscall.Signal
 	inputs  int // requests that write to it
-	// inputEnded: the input of this run has been closed
+	// inputEnded says that the input of this run has been closed.
 	inputEnded bool
 }
 
@@ -43,7 +43,7 @@ func newJob(a *agent, s wire.Start) *job {
 	return &job{agent: a, start: s, stop: make(chan struct{}), over: make(chan struct{}), rec: record(s), log: ring{room: a.jobs.room}}
 }
 
-// record is the part of a job's record that is known before its start.
+// record returns the part of a job's record that is known before its start.
 func record(s wire.Start) wire.Process {
 	command := s.Command
 	if command == "" {
@@ -87,13 +87,13 @@ func (j *job) launch() (*running, error) {
 		j.rec.Health = unknownHealth(j.start)
 		j.agent.group.Go(func() { j.watchHealth(p) })
 	}
-	if j.stopped { // after the decision to start it
+	if j.stopped { // the job was stopped after the decision to start it
 		j.agent.group.Go(p.tree.kill)
 	}
 	return p, nil
 }
 
-// exitCode returns a shell's exit code for a program that cannot be executed, and 0 for earlier errors.
+// exitCode returns a shell's exit code for a program that cannot be executed, and 0 if an earlier step failed.
 func exitCode(err error) int {
 	e, ok := errors.AsType[*spawn.Error](err)
 	switch {
@@ -139,7 +139,7 @@ func (j *job) awaitRun(p *running, err error) wire.Exit {
 	return exitOf(status)
 }
 
-// ended records how a run ended, and reports whether another is due.
+// ended records how a run ended, and reports whether the job is to run again.
 func (j *job) ended(x wire.Exit) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -183,7 +183,7 @@ func (j *job) makeFinal() {
 	j.agent.idle.touch()
 }
 
-// leftovers is the job's tree without a root.
+// leftovers returns the job's tree without a root.
 func (j *job) leftovers() tree { return j.agent.tree(j.start.ID, func() int { return 0 }) }
 
 // signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal does so
@@ -208,7 +208,7 @@ func (j *job) signal(sig syscall.Signal) {
 
 var errHungUp = errors.New("hung up")
 
-// follower is an attach.
+// follower is an attach that follows the output.
 type follower struct{ gone chan struct{} }
 
 // attach sends the output of a job.

@@ -85,7 +85,8 @@ func (js *jobs) remove(j *job) {
 	js.all = slices.DeleteFunc(js.all, func(o *job) bool { return o == j })
 }
 
-// tidy drops the oldest ended processes, and first their logs: together they can have half of the disk space.
+// tidy drops the oldest ended processes. Their logs are dropped first, because all logs together can take half of the
+// disk space.
 func (js *jobs) tidy() {
 	js.mu.Lock()
 	defer js.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 const (
 	// sentryOwn is about how much an idle sandbox's kernel uses itself.
 	sentryOwn = 32 << 20
-	// countTime bounds counting open files: there can be a million.
+	// countTime bounds the time for counting open files, because there can be a million.
 	countTime = 100 * time.Millisecond
 	// maxHandle is the most that a pipe or a socket holds.
 	maxHandle = 4 << 20
@@ -40,7 +40,7 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	if v.run != nil {
 		v.run.memory.Store(true)
 	}
-	for _, pid := range v.pids { // at once, because they grow while the tree is searched
+	for _, pid := range v.pids { // killed first, because they grow during the search of the tree
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	switch {
@@ -52,8 +52,8 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// manyProcesses is the number of processes from which they are stopped before they are examined. So many processes would grow
-// faster than the agent can examine them.
+// manyProcesses: if there are at least this many processes, they are stopped before they are examined, because they
+// could grow faster than the agent can examine them.
 const manyProcesses = 24
 
 // freezeMany stops all processes if there are many, until thaw is called.
@@ -94,8 +94,8 @@ func (v *victim) killRest(frozen bool) {
 
 // victim is something that can be ended: a tree, or a tree without its root.
 type victim struct {
-	run     *running // nil for processes of no known command
-	all     bool     // including its root
+	run     *running // nil for processes that belong to no known command
+	all     bool     // the tree includes its root
 	pids    []int
 	mapped  int64 // bytes
 	handles int   // pipes and sockets; their content belongs to no process
@@ -109,7 +109,7 @@ func (a *agent) largestVictim(r wire.Relieve) *victim {
 			v.mapped += resident(pid)
 		}
 	}
-	if used := r.Used - sentryOwn; !explains(victims, used) { // much of it is in unnamed files, pipes and sockets
+	if used := r.Used - sentryOwn; !explains(victims, used) { // much of the memory is in unnamed files, pipes and sockets
 		weighHandles(victims, used-mapped(victims))
 	}
 	return choose(victims, r)
@@ -197,7 +197,7 @@ func held(pid int, seen map[string]bool) (bytes int64, handles int) {
 	return bytes, handles
 }
 
-// resident is how many bytes of memory a process has.
+// resident returns how many bytes of memory a process has.
 func resident(pid int) int64 {
 	var buf [128]byte
 	f := strings.Fields(string(readSmall("/proc/"+strconv.Itoa(pid)+"/statm", buf[:])))
@@ -214,8 +214,8 @@ func (a *agent) victims() []*victim {
 	runs := slices.Collect(maps.Keys(a.procs))
 	a.mu.Unlock()
 	known := newFamily(runs)
-	below := map[*running]*victim{} // processes that a run has started
-	self := map[*running]*victim{}  // the root of a run that keeps state
+	below := map[*running]*victim{} // by run: the processes that it has started
+	self := map[*running]*victim{}  // by run that keeps state: its root
 	strays := map[int]*victim{}
 	for _, p := range known.all {
 		if p.dead {
@@ -265,7 +265,7 @@ func newFamily(runs []*running) *family {
 	return f
 }
 
-// of returns the run of a process, or else its topmost ancestor.
+// of returns the run of a process, or its topmost ancestor if it belongs to no run.
 func (f *family) of(p process) (*running, int) {
 	top := p
 	for range len(f.all) {

@@ -25,11 +25,11 @@ type childExit struct {
 	status syscall.WaitStatus
 }
 
-// mostLooks bounds how often one reapDead looks at the children, where they die all the time.
+// mostLooks bounds how often one call of reapDead looks at the children, on a system where processes die all the time.
 const mostLooks = 16
 
-// reapDead reaps all dead children, records whose orphans they leave, and reports the ends of those that the agent has
-// started. The caller holds starting.
+// reapDead reaps all dead children, records the trees of the orphans that they leave, and reports the ends of children
+// that the agent has started. The caller holds starting.
 func (c *children) reapDead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *children) reapDead() {
 	for n, looks := 0, 0; n != len(dead) && looks < mostLooks; looks++ {
 		n = len(dead)
 		alive = c.list.readPIDs()
-		dead = reapAll(dead) // a process that died before this look can have left the children that it found
+		dead = reapAll(dead) // such a process can be the parent that has left the children in alive
 	}
 	c.inherit(alive, c.marksOf(dead))
 	for _, d := range dead {
@@ -98,7 +98,7 @@ func (c *children) left(mark string) []int {
 	return c.leftNow(mark)
 }
 
-// leftNow is left for callers that hold starting already, from freeze to thaw.
+// leftNow does the same as left, for callers that hold starting already, from freeze to thaw.
 func (c *children) leftNow(mark string) (pids []int) {
 	c.reapDead()
 	c.mu.Lock()
@@ -144,7 +144,7 @@ func (l *list) readPIDs() (pids []int) {
 	return pids
 }
 
-// childrenByTable is for kernels that do not list children.
+// childrenByTable finds the children on kernels that do not list them.
 func childrenByTable() (pids []int) {
 	for _, p := range processes(map[int]bool{}, time.Time{}) {
 		if p.parent == os.Getpid() {

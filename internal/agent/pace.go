@@ -14,8 +14,8 @@ import (
 // The pipe fills up, and the program sleeps. This also spares the server, which reads no faster than the agent sends.
 const (
 	freeOutput   = 256 << 20
-	attachedRate = 128 << 20 // bytes a second, of output that a caller reads live
-	loggedRate   = 32 << 20  // logged rate of background processes, whose logs keep the newest megabytes
+	attachedRate = 128 << 20 // bytes a second, for output that a caller reads live
+	loggedRate   = 32 << 20  // bytes a second, for background processes, whose logs keep only the newest megabytes
 	// outputBurst is how much is read between two pauses: short pauses would wake the reader as often as the program does.
 	outputBurst = 1 << 20
 	// maxPause bounds a pause, also if the clock has been set back because the sandbox was restored.
@@ -34,7 +34,8 @@ type pace struct {
 
 func newPace(rate int) *pace { return &pace{free: freeOutput, rate: rate, sleep: time.Sleep} }
 
-// of returns a sink for one process. It passes output to out, and then makes its reader pause if the process is too fast.
+// of returns a sink for one process. The sink passes output to out, and then makes its reader pause if the process is
+// too fast.
 func (p *pace) of(out sink) sink {
 	var read atomic.Int64
 	return func(t wire.Type, data []byte) {

@@ -11,8 +11,8 @@ import (
 	"hutch"
 )
 
-// parkTime is how long a parked agent waits until its instance is saved, or the save is cancelled. After that, neither
-// will happen.
+// parkTime is how long a parked agent waits until its instance is saved, or the save is cancelled. After that time,
+// neither will happen any more.
 const parkTime = 15 * time.Minute
 
 // resumed is the signal that a parked agent waits for. No process inside can send it to the agent.
@@ -25,7 +25,7 @@ func (a *agent) park(self *conn) error {
 	if a.opt.Listen == nil {
 		return hutch.Errorf(hutch.Unsupported, "this instance cannot be saved")
 	}
-	saved, err := os.Open(a.boot.Saved) // signals the first save from now on
+	saved, err := os.Open(a.boot.Saved) // from now on, this descriptor signals the first save
 	if err != nil {
 		return err
 	}

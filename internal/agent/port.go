@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	maxPorts = 512 // most connections to servers at once; leaves some for others
+	maxPorts = 512 // most connections to servers at once, so that some remain for other requests
 	dialTime = 5 * time.Second
 )
 
-// port turns the connection into one to a server inside, until it ends.
+// port connects the caller's connection to a server inside, until it ends.
 func (c *conn) port(w *wire.Writer, port int) {
 	if c.agent.ports.Add(1) > maxPorts {
 		c.agent.ports.Add(-1)
@@ -39,7 +39,7 @@ func (c *conn) port(w *wire.Writer, port int) {
 	}
 	defer server.Close()
 	if c.in.Buffered() > 0 || w.WriteJSON(wire.TypeReply, struct{}{}) != nil {
-		return // the client must wait for the reply
+		return // the client sends nothing before it has the reply
 	}
 	defer c.agent.idle.touch()
 	relay(c.Conn, server)
@@ -68,7 +68,7 @@ func dialServer(port int) (net.Conn, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "nothing listens on port %d", port).Because(errors.Join(errs...))
 }
 
-// hosts are the addresses that a server may listen on.
+// hosts returns the addresses that a server may listen on.
 func hosts() []string {
 	list := []string{"127.0.0.1", "::1"}
 	addrs, _ := net.InterfaceAddrs()

@@ -32,8 +32,8 @@ type running struct {
 	over    chan struct{}             // closed when the root has ended
 	source  string                    // folder to remove
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
-	// keeps says that the root holds state which outlives the programs it starts: to relieve memory, it is killed only
-	// if it uses more than they do.
+	// keeps says that the root holds state which outlives the programs it starts: when memory is short, the root is
+	// killed only if it uses more memory than these programs.
 	keeps  bool
 	memory atomic.Bool // one of its processes was killed because of the memory limit
 }
@@ -75,8 +75,8 @@ func (a *agent) launchOn(s wire.Start, u user, source string) (p *running, err e
 	return p, nil
 }
 
-// source writes the source file of s, if it has one, and returns its path. A command line that is too long for an
-// argument becomes a file too.
+// source writes the source of s to a file, and returns the file's path; "" if s has no source. It also writes a command
+// line that is too long for an argument.
 func (u user) source(s wire.Start) (string, error) {
 	switch {
 	case s.Source != "" || s.SourceName != "":
@@ -193,7 +193,7 @@ func (p *running) readOutput(rate *pace, out sink) {
 func (p *running) awaitOutput() {
 	p.ended.Store(true)
 	close(p.over)
-	now := time.Unix(1, 0) // wakes the pump to drain
+	now := time.Unix(1, 0) // a time in the past wakes the pump, which then reads the rest
 	if len(p.outs) == 1 {
 		now = time.Now().Add(hangUpTime)
 	}
@@ -273,7 +273,7 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// exitOf describes the end of a root with that status.
+// exitOf describes how a process ended, from the wait status of its root.
 func exitOf(status syscall.WaitStatus) wire.Exit {
 	x := wire.Exit{State: hutch.ProcessFailed, Code: status.ExitStatus()}
 	if status.Signaled() {

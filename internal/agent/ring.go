@@ -13,14 +13,14 @@ import (
 // byte, less is kept.
 const maxRuns = 32 << 10
 
-// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond while there
-// are fewer, and later less exact: to a second for half an hour of lines without a pause.
+// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond until there
+// are maxMarks of them, and then less exact: to a second for half an hour of lines without a pause.
 const maxMarks = 4 << 10
 
 // ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older
 // output on disk. Writing never waits for readers.
 type ring struct {
-	room *spills // nil: everything is in memory
+	room *spills // nil if everything is in memory
 
 	mu      sync.Mutex
 	buf     []byte // the byte at cursor c is buf[c%len(buf)]
@@ -43,7 +43,7 @@ type run struct {
 // mark says when the output from the mark before to a cursor had been read, as a Unix time.
 type mark struct{ end, ms int64 }
 
-// add is a [sink].
+// add adds output. It is a [sink].
 func (l *ring) add(t wire.Type, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,13 +230,13 @@ func (l *ring) last() int64 {
 // look is the data at a reader's cursor.
 type look struct {
 	t       wire.Type
-	cursor  int64 // where the data begins: after the requested cursor if output was dropped
+	cursor  int64 // where the data begins: later than requested if output was dropped
 	n       int
 	ms      int64 // when it was read
 	closed  bool
-	changed <-chan struct{} // if n is 0: closed when more output comes
+	changed <-chan struct{} // if n is 0, closed when more output comes
 
-	old  *spill // not nil: the data is on disk there
+	old  *spill // if not nil, the data is on disk there
 	size int64  // size of the data in old
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"hutch/internal/wire"
@@ -14,7 +15,11 @@ func TestRing(t *testing.T) {
 	for _, disk := range []int64{0, 3 * spillStep} {
 		for _, most := range []int{10, 5_000, 300_000, 3 << 20} {
 			l := ring{room: &spills{dir: t.TempDir(), each: disk, free: disk}}
-			fill(t, &l, most, int(3*(wire.LogSize+disk)))
+			size := 3 * (wire.LogSize + disk)
+			if most == 10 {
+				size = 2 << 20 // the number of runs is the limit
+			}
+			fill(t, &l, most, int(size))
 			if kept := l.end - l.begin; most > 10 && kept != wire.LogSize+disk {
 				t.Errorf("%d bytes are kept", kept)
 			}
@@ -31,17 +36,20 @@ func TestRing(t *testing.T) {
 // fill adds n bytes, at most the given number at a time, and checks some of them.
 func fill(t *testing.T, l *ring, most, n int) {
 	t.Helper()
-	all := make([]byte, 0, n+most)
+	pattern := make([]byte, 65521) // a prime, so that bytes from a wrong place differ
+	for i := range pattern {
+		pattern[i] = byte(i * i >> 7)
+	}
+	all := slices.Repeat(pattern, (n+most)/len(pattern)+1)
 	streams := make([]wire.Type, 0, n+most)
-	for len(all) < n {
+	for len(streams) < n {
 		kind := [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[rand.IntN(2)]
-		from := len(all)
-		for range 1 + rand.IntN(most) {
-			all = append(all, byte(len(all)*len(all)>>7))
-			streams = append(streams, kind)
+		from, size := len(streams), 1+rand.IntN(most)
+		streams = append(streams, slices.Repeat([]wire.Type{kind}, size)...)
+		l.add(kind, all[from:][:size])
+		if most > 10 || rand.IntN(10) == 0 {
+			check(t, l, all[:from+size], streams, rand.Int64N(int64(from+size)))
 		}
-		l.add(kind, all[from:])
-		check(t, l, all, streams, rand.Int64N(int64(len(all))))
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 const tempDir = "/tmp"
 
 // writeSource writes text to a file in a new folder that only the user can enter, and returns the file's path. The user
-// can replace every name there, so all of it is done with the user's rights: a link can lead only to files that the
-// user can reach.
+// can replace every name there, so all steps have only the user's rights: a link can lead only to files that the user
+// can reach.
 func (u user) writeSource(text, name string) (path string, err error) {
 	if name == "" || len(name) > 100 || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", hutch.Errorf(hutch.Invalid, "a source file cannot be called %s", quote(name))
@@ -48,8 +48,8 @@ func writeNew(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// removeSource removes the folder of a source file and its content, with the rights of the user. Files that the user
-// has locked stay.
+// removeSource removes the folder of a source file and its content, with the rights of the user. Files that the user's
+// rights do not allow to remove stay.
 func (u user) removeSource(dir string) {
 	if dir != "" {
 		u.do(func() error { return os.RemoveAll(dir) })

@@ -15,8 +15,8 @@ import (
 // maxSpares is the highest number of spare interpreters.
 const maxSpares = 8
 
-// prepareTime bounds the preparation of a spare interpreter: its imports can be large. becomeTime bounds how long it
-// can leave its message unread: it runs as the user, whose programs may have stopped it.
+// prepareTime bounds the preparation of a spare interpreter: its imports can be large. becomeTime bounds how long a
+// spare interpreter can take to read its message: it runs as the user, whose programs may have stopped it.
 const (
 	prepareTime = 30 * time.Second
 	becomeTime  = time.Second
@@ -93,7 +93,7 @@ func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 		return nil
 	}
 	env[wire.ProcessEnv] = s.mark
-	text, _ := json.Marshal(env) // of texts only
+	text, _ := json.Marshal(env) // a map of texts can always be encoded
 	if s.gone() || s.sendText(s.news+strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
 		s.tree.kill()
 		return nil
@@ -121,7 +121,7 @@ func (i *interpreter) sendText(text string) error {
 	return err
 }
 
-// variables is the environment of a context.
+// variables returns the environment of a context.
 func (a *agent) variables(c wire.Context) map[string]string {
 	all := map[string]string{}
 	for _, kv := range a.environ(wire.Start{Env: c.Env}, a.user.home, filepath.Join("/", a.boot.Dir, c.Dir)) {
@@ -132,7 +132,7 @@ func (a *agent) variables(c wire.Context) map[string]string {
 	return all
 }
 
-// agree reports whether all variables that a pattern matches are the same.
+// agree reports whether a and b have the same values for all variables that a pattern matches.
 func agree(patterns []string, a, b map[string]string) bool {
 	within := func(a, b map[string]string) bool {
 		for name, value := range a {

@@ -41,7 +41,7 @@ func (a *agent) tree(id string, root func() int) tree {
 	return t
 }
 
-// frozen is t for a caller that has called freeze, and not yet thaw.
+// frozen returns t for a caller that has called freeze, and not yet thaw.
 func (t tree) frozen() tree {
 	t.left = t.leftNow
 	return t
@@ -119,7 +119,7 @@ func (t tree) members() []int {
 type treeScan struct {
 	tree
 	in    map[int]bool // the known processes of the tree
-	known map[int]bool // examined, inside or not
+	known map[int]bool // the examined processes, of the tree or not
 }
 
 func newTreeScan(t tree) *treeScan {
@@ -151,7 +151,7 @@ func (c *treeScan) stopTree(end time.Time) bool {
 func (c *treeScan) look(end time.Time) (found []process) {
 	fresh := processes(c.known, end)
 	var orphans []int
-	if c.left != nil { // after the look, so it includes processes that lost their parent since then
+	if c.left != nil { // read after the process table, so it includes processes that have lost their parent since then
 		orphans = c.left(c.mark)
 	}
 	take := func(belongs func(process) bool) {
@@ -177,7 +177,7 @@ func (c *treeScan) look(end time.Time) (found []process) {
 	buf := make([]byte, 64<<10)
 	take(func(p process) bool { return p.hasMark(c.mark, buf) })
 	take(func(p process) bool { return slices.Contains(orphans, p.pid) })
-	for _, pid := range orphans { // this look or an earlier one has missed it
+	for _, pid := range orphans { // orphans that the process table has missed, in this look or an earlier one
 		if !c.in[pid] {
 			c.in[pid] = true
 			found = append(found, process{pid: pid, parent: os.Getpid()})

@@ -79,7 +79,7 @@ func (a *agent) userOf(text string) (user, error) {
 	return user{ids, u.Home}, nil
 }
 
-// onlyUser is the user of the sandbox, if the text names that one.
+// onlyUser returns the user of the sandbox, if the text names that user.
 func (a *agent) onlyUser(text string) (user, error) {
 	passwd, group := openAsRoot("/etc/passwd"), openAsRoot("/etc/group")
 	defer passwd.Close()
@@ -91,7 +91,8 @@ func (a *agent) onlyUser(text string) (user, error) {
 	return user{}, hutch.Errorf(hutch.Unsupported, "all commands of this sandbox run as user %d: leave the user out. Sandboxes with an image other than \"host\" have other users, and root, on the runtime gvisor and, where the server is root, on native", a.boot.UID)
 }
 
-// openAsRoot opens a regular file with the rights of user 0, which programs may have replaced. Any other file is empty.
+// openAsRoot opens a regular file with the rights of user 0. Programs may have replaced the file: anything but a
+// regular file counts as empty.
 func openAsRoot(path string) io.ReadCloser {
 	var f *os.File
 	err := asRoot(func() (err error) {
@@ -110,8 +111,8 @@ func openAsRoot(path string) io.ReadCloser {
 	return f
 }
 
-// asRoot calls do with the rights of user 0, and no capability, where root is in the same sandbox with the agent;
-// elsewhere with the agent's rights.
+// asRoot calls do with the rights of user 0, but no capability, if the agent has root in its sandbox; otherwise with
+// the agent's rights.
 func asRoot(do func() error) error {
 	if os.Geteuid() != wire.AgentID {
 		return do()

@@ -124,7 +124,7 @@ func (p *programs) put(k key, answer string, cacheable bool) {
 	}
 	p.kept.change(k, func(old kept) (kept, int) {
 		if old.answer == answer && time.Since(old.since) < p.age {
-			return old, len(answer) // use does not make it younger
+			return old, len(answer) // using an entry does not make it younger
 		}
 		return kept{answer, time.Now()}, len(answer)
 	})
@@ -170,7 +170,7 @@ func talkIn(owner string, sb hutch.Sandbox) dialog {
 func (h *histories) add(owner string, sb hutch.Sandbox, t turn) {
 	t = turn{tail(t.question, maxTurnText), tail(t.answer, maxTurnText), tail(t.output, maxTurnOutput)}
 	h.kept.change(talkIn(owner, sb), func(old []turn) ([]turn, int) {
-		list := append(append([]turn(nil), old[max(0, len(old)-maxTurns+1):]...), t) // readers have the old one
+		list := append(append([]turn(nil), old[max(0, len(old)-maxTurns+1):]...), t) // readers can still have the old list
 		size := 0
 		for _, t := range list {
 			size += t.size()

@@ -35,7 +35,7 @@ type component struct {
 	MaxTokens   int    `yaml:"max-tokens"`
 
 	body string
-	err  error // why it cannot be used
+	err  error // why the component cannot be used
 }
 
 const (
@@ -232,7 +232,7 @@ func (c component) expand(args string) string {
 	return text
 }
 
-// composed is what the components of a question add to it.
+// composed is the text and the settings that the components of a question add to it.
 type composed struct {
 	question, instructions string
 	model, language        string
@@ -273,7 +273,7 @@ func (c *Components) compose(q hutch.Question) (composed, error) {
 	return t, nil
 }
 
-// take takes over the settings of a component that no earlier one set.
+// take takes over the settings of a component, except settings that an earlier component has made.
 func (t *composed) take(c component) {
 	if t.model == "" && !alias[c.Model] {
 		t.model = c.Model
@@ -286,7 +286,7 @@ func (t *composed) take(c component) {
 	}
 }
 
-// alias are the words that Claude Code has for models. Here they mean the server's model.
+// alias are Claude Code's names for models. In a component, each of them means the server's model.
 var alias = map[string]bool{"inherit": true, "sonnet": true, "opus": true, "haiku": true}
 
 func unknown(kind, name string, have map[string]component) error {

@@ -72,8 +72,8 @@ func New(opt Options) *Engine {
 // Close waits until the sandboxes of answered questions are destroyed. Call it when no question is in progress.
 func (e *Engine) Close() { e.gone.drain(context.Background()) }
 
-// ErrNoKey is the error for a question that needs a model when the server has none.
-var ErrNoKey = hutch.Errorf(hutch.Unavailable, "there is no key for the model: set ANTHROPIC_API_KEY where the server starts, or give it a file with --ask-key-file; a question with code needs no model")
+// errNoKey is the error for a question that needs a model when the server has none. A key of the client is not sent.
+var errNoKey = hutch.Errorf(hutch.Unavailable, "the server has no key for the model: set ANTHROPIC_API_KEY in the environment of `hutch serve`, or give it a file with --ask-key-file, and start it again; a question with a program (code) needs no model")
 
 // Ask implements hutch.Questions.
 func (e *Engine) Ask(ctx context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {
@@ -112,7 +112,7 @@ type asking struct {
 	answer   hutch.Answer
 }
 
-// resources is what the sandbox has used so far.
+// resources returns what the sandbox has used so far.
 func (a *asking) resources(ctx context.Context) *hutch.Consumption {
 	if !a.question.Measure || a.opt.Accounts == nil {
 		return nil
@@ -135,7 +135,7 @@ func (e *Engine) begin(ctx context.Context, q hutch.Question, out func(hutch.Ans
 		return nil, err
 	}
 	if e.opt.Model == nil && q.Code == "" {
-		return nil, ErrNoKey
+		return nil, errNoKey
 	}
 	text, err := e.opt.Components.compose(q)
 	if err != nil {
@@ -297,7 +297,7 @@ func (e *Engine) remember(ctx context.Context, a *asking) {
 	}
 }
 
-// refused is a *hutch.Error of the model's answer.
+// refused returns an error for an unusable answer of the model.
 func refused(format string, args ...any) *hutch.Error {
 	return hutch.Errorf(hutch.Unavailable, format, args...)
 }

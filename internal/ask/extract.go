@@ -109,7 +109,7 @@ func (r Reply) unusable(want runner.Language, maxTokens int) *hutch.Error {
 	return problem
 }
 
-// fenced is code as the model is to write it.
+// fenced returns code as the model is to write it.
 func fenced(code string, lang runner.Language) string {
 	mark := "```"
 	for strings.Contains(code, mark) {
@@ -127,7 +127,7 @@ func clip(said string, n int) string {
 	return text.Head(strings.Join(words, " "), n, "…")
 }
 
-// tail is the end of a text, at most n bytes.
+// tail returns the end of a text, at most n bytes.
 func tail(text string, n int) string {
 	if len(text) <= n {
 		return text

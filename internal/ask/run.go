@@ -74,7 +74,7 @@ type box struct {
 	given   map[string]fileMark // the files before the program ran
 }
 
-// fileMark tells whether a file was changed.
+// fileMark is what is known of a file before a program runs, to find out whether the program changes it.
 type fileMark struct {
 	size     int64
 	modified time.Time
@@ -97,8 +97,8 @@ func (b *box) find(ctx context.Context) (hutch.Sandbox, error) {
 	return sb, err
 }
 
-// network is the network that the question requests. Without a mode and rules it would become the server's default, but
-// it must be empty; with the mode none, links lead nowhere.
+// network returns the network that the question requests. Without a mode and rules it would become the server's
+// default, but it must be empty; with the mode none, links lead nowhere.
 func (b *box) network() hutch.Network {
 	n := b.q.Network
 	switch {
@@ -119,7 +119,7 @@ func (b *box) open(ctx context.Context) error {
 	req := hutch.CreateRequest{ID: b.q.SandboxID(), Network: b.network(), Labels: map[string]string{"hutch.ask": "true"}}
 	if req.ID == "" {
 		req.OnIdle = hutch.IdleDestroy
-		req.SleepAfter = hutch.InSeconds(defaultModelTime + spareTime)                                                                 // it waits for the model between programs
+		req.SleepAfter = hutch.InSeconds(defaultModelTime + spareTime)                                                                 // the sandbox waits for the model between programs
 		req.Timeout = hutch.InSeconds((hutch.MaxRepairs+1)*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
 	}
 	sb, err := b.svc.Create(ctx, req)
@@ -130,7 +130,7 @@ func (b *box) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // it may have been created with another network
+	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // the sandbox may have been created with another network
 		if _, err := b.svc.SetNetwork(ctx, sb.ID, req.Network); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (b *box) close(ctx context.Context) {
 	b.gone.run(func() {
 		ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), cleanTime)
 		defer cancel()
-		b.svc.Destroy(ctx, b.id, true) // if that fails, it ends with its lifetime
+		b.svc.Destroy(ctx, b.id, true) // if this fails, the sandbox ends with its lifetime
 	})
 }
 
@@ -209,7 +209,7 @@ func (o outcome) problem(timeout int64) string {
 	case o.timedOut:
 		return strings.TrimSpace(fmt.Sprintf("Execution timed out after %d ms\n%s", timeout, tail(said, maxShownError)))
 	case o.limit != "":
-		return fmt.Sprintf("The program was killed at the sandbox's %s limit", o.limit)
+		return fmt.Sprintf("The program failed at the sandbox's %s limit", o.limit)
 	case o.exitCode == 0:
 		return ""
 	case said == "":
@@ -319,7 +319,7 @@ func Hidden(name string) bool {
 	return false
 }
 
-// outputs are the files that programs wrote or changed, as far as an answer can hold them.
+// outputs returns the files that programs wrote or changed, as far as an answer can hold them.
 func (b *box) outputs(ctx context.Context) (list []hutch.QuestionFile, err error) {
 	now, err := b.files(ctx)
 	if err != nil {
@@ -341,7 +341,7 @@ func (b *box) outputs(ctx context.Context) (list []hutch.QuestionFile, err error
 		var content bytes.Buffer
 		_, err := b.svc.ReadFile(ctx, b.id, hutch.ReadRequest{Path: f.Path, Length: room}, &content)
 		if errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Conflict) || errors.Is(err, hutch.Invalid) {
-			f.Omitted = true // a process that runs on changed it
+			f.Omitted = true // a process that is still running has changed the file
 			continue
 		}
 		if err != nil {

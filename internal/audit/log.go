@@ -235,8 +235,8 @@ func (l *Log) attempt(what string, do func() error) {
 	}
 }
 
-// checkpoint is the part of the log that is known to be on disk: a start reads on from there, and a shorter log has
-// lost its end.
+// checkpoint is the part of the log that is known to be on disk: the next start reads the log from there, and a log
+// that is shorter than its checkpoint has lost its end.
 type checkpoint struct {
 	File string              `json:"file"`
 	Size int64               `json:"size"`

@@ -34,8 +34,8 @@ type Operation struct {
 // Outcome is how a call ended.
 type Outcome struct {
 	Err error // nil if it succeeded
-	// Sandbox is the sandbox of the call if only its answer showed it, such as the id that Create minted. If empty,
-	// the operation's own is kept.
+	// Sandbox is the sandbox of the call if only its answer showed it, such as the id that Create minted. If it is
+	// empty, the operation keeps the sandbox that it has.
 	Sandbox string
 }
 
@@ -50,7 +50,7 @@ type Observer interface {
 // Observers calls several observers in order, and their ends in reverse order.
 type Observers []Observer
 
-// Begin implements Observer. If one of them refuses, those before it are ended with that refusal.
+// Begin implements Observer. If an observer refuses, the observers before it are ended with that refusal.
 func (list Observers) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	ends := make([]func(Outcome), 0, len(list))
 	finish := func(o Outcome) {

@@ -19,7 +19,7 @@ type Query struct {
 	Sandbox      string
 	Verb         string // ignoring case
 	Result       string
-	After        int64 // only lines after that one
+	After        int64 // only lines after the line with this number
 	Limit        int   // 0 for no limit
 	// Running selects operations that have not ended. By default they are left out, so that each record is an ended
 	// operation or a mark.
@@ -48,7 +48,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 	defer r.Close()
 	for {
-		grown := l.growth() // before reading, or a line written meanwhile would wait for the next one
+		grown := l.growth() // taken before reading: otherwise a line that is written in between would wait for the next line
 		n, err := l.scan(ctx, q, r, out)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 }
 
-// growth is closed when the log has more lines than now.
+// growth returns a channel that is closed when the log has more lines than now.
 func (l *Log) growth() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) err
 	return n, nil
 }
 
-// words are texts that a matching line must contain: searching for them costs a tenth of decoding the line.
+// words returns texts that a matching line must contain: searching for them costs a tenth of decoding the line.
 func (q Query) words() (words [][]byte) {
 	for name, value := range map[string]string{"owner": q.Owner, "sandbox": q.Sandbox, "result": q.Result} {
 		if value != "" {

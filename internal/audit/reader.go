@@ -13,11 +13,11 @@ import (
 // may have been written.
 type reader struct {
 	dir  string
-	name string // the present file; at first, the one before the first file
+	name string // the present file; at first, the last file before those to read
 	at   int64  // offset of the next line
 	f    *os.File
 	buf  *bufio.Reader
-	last bool // this file is complete, because there is a later one
+	last bool // no more lines are added to this file, because there is a later one
 }
 
 // readFrom starts at an offset in a file or, if the file is missing, at the beginning of the next one.
@@ -113,7 +113,7 @@ func (r *reader) later() (string, error) {
 	return "", err
 }
 
-// fileOf returns the file with the line of that number: the last file whose first line is not after it.
+// fileOf returns the file with the line of a given number: the last file whose first line is not after that line.
 func fileOf(dir string, seq int64) (string, error) {
 	all, err := files(dir)
 	for _, path := range slices.Backward(all) {
@@ -139,7 +139,7 @@ func firstOf(path string) (link, error) {
 	return l, err
 }
 
-// lastOf is the last whole line of a file.
+// lastOf returns the last whole line of a file.
 func lastOf(path string) (last link, err error) {
 	f, err := os.Open(path)
 	if err != nil {

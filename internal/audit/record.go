@@ -86,7 +86,8 @@ func digestOf(b []byte) (d digest) {
 	return d
 }
 
-// content is the part of a line that is independent of the chain: everything after the number and the previous hash.
+// content returns the part of a line that is independent of the chain: everything after the number and the previous
+// hash.
 func content(phase Phase, began int64, op Operation) ([]byte, error) {
 	b, err := json.Marshal(struct {
 		Phase Phase `json:"phase"`

@@ -149,8 +149,8 @@ func (l *Log) report(torn string, known checkpoint) error {
 	return errors.Join(errs...)
 }
 
-// expire removes files after the time for which they are kept, oldest first, and each only when a mark has its last
-// line.
+// expire removes files that are older than the time for which files are kept, oldest first. It removes a file only
+// after it has written a mark with the last line of the file.
 func (l *Log) expire() error {
 	if l.opt.Keep < 0 {
 		return nil

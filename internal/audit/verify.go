@@ -39,9 +39,9 @@ const maxFindings = 100
 // Verify reads the log of a folder and finds lines that were changed, removed,
 // inserted or moved. The log can be in use.
 //
-// An attacker that can write to the folder can also write a whole new log that is
-// consistent. head protects against that: it is "SEQ:HASH" of a line, printed
-// earlier, that must be there. Empty checks no such line.
+// An attacker that can write to the folder can also write a whole new log that is consistent. head protects against
+// that: it is "SEQ:HASH" of a line, printed earlier, that must still be there. With an empty head, no such line is
+// checked.
 func Verify(ctx context.Context, dir, head string) (Report, error) {
 	v := verifier{Report: Report{Notes: []string{}, Findings: []Finding{}}, known: map[int64]string{}}
 	if known := loadCheckpoint(dir); known.Seq > 0 {
@@ -92,7 +92,7 @@ type verifier struct {
 	Report
 	at    Finding // its position
 	last  link
-	hangs string           // the target of the mark before the first line, until it is found
+	hangs string           // target of the mark that explains what was before the first line
 	known map[int64]string // hashes of lines that must be there
 }
 
@@ -134,7 +134,7 @@ func (v *verifier) check(file string, line []byte) {
 	}
 }
 
-// begin records the content before the first line: nothing, or a mark that is found later.
+// begin records what must have been before the first line: nothing, or removed lines, which a later mark must record.
 func (v *verifier) begin(l link) {
 	v.First = l.seq
 	v.last = link{seq: l.seq - 1, hash: l.prev}

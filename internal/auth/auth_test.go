@@ -144,7 +144,7 @@ func TestLimitsOfTheLocalToken(t *testing.T) {
 	}{
 		{true, hutch.TokenLimits{}, caller.Unlimited},
 		{true, hutch.TokenLimits{Requests: 5}, hutch.TokenLimits{Requests: 5, Operations: -1, Sandboxes: -1}},
-		{false, hutch.TokenLimits{}, auth.Defaults},
+		{false, hutch.TokenLimits{}, auth.Defaults()},
 		{false, hutch.TokenLimits{Requests: -1}, hutch.TokenLimits{Requests: -1, Operations: 1000, Sandboxes: 10}},
 	} {
 		r := open(t, auth.Options{Local: "mine", LocalLimits: c.set, LocalFree: c.free})

@@ -81,8 +81,8 @@ func (i *Issuer) person(subject string, c claims, limits hutch.TokenLimits, expi
 	}
 }
 
-// Person returns the principal of a person who signed in with the issuer of this registry. It is the same as for a
-// token that the issuer signs for that subject. The scope is the one that the issuer granted.
+// Person returns the principal of a person who signed in with the issuer of this registry. It is the same principal as
+// for a token that the issuer signs for that subject. scope is what the issuer granted.
 func (r *Registry) Person(subject, username, scope string, expires time.Time) *caller.Principal {
 	return r.opt.Issuer.person(subject, claims{Scope: scope, Username: username}, r.opt.Defaults, expires)
 }
@@ -92,7 +92,7 @@ const (
 	maxJWT     = 16384 // bytes
 )
 
-// isJWT distinguishes an issuer's tokens from ours by their form.
+// isJWT distinguishes an issuer's tokens from Hutch's by their form.
 func isJWT(token string) bool {
 	return len(token) <= maxJWT && strings.Count(token, ".") == 2
 }
@@ -169,7 +169,7 @@ func (i *Issuer) Metadata() map[string]any {
 // MetadataPath is the path of that document, also as a prefix of a resource's path.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
-// MetadataURL is the URL of that document.
+// MetadataURL returns the URL of the document at MetadataPath.
 func (i *Issuer) MetadataURL() string {
 	u, _ := url.Parse(i.opt.Audience) // NewIssuer has
 	return u.Scheme + "://" + u.Host + MetadataPath + strings.TrimSuffix(u.Path, "/")

@@ -105,7 +105,7 @@ func TestPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who.Owner != p.URL+"#ada" || who.Name != "ada.l" || !slices.Equal(who.Scopes, []hutch.Scope{"read", "exec"}) || who.Limits != auth.Defaults {
+	if who.Owner != p.URL+"#ada" || who.Name != "ada.l" || !slices.Equal(who.Scopes, []hutch.Scope{"read", "exec"}) || who.Limits != auth.Defaults() {
 		t.Errorf("%+v", who)
 	}
 	ctx, release := who.Hold(t.Context())

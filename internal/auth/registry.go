@@ -21,8 +21,10 @@ import (
 	"hutch/internal/store"
 )
 
-// Defaults are the limits of a token that sets none.
-var Defaults = hutch.TokenLimits{Requests: 100, Operations: 1000, Sandboxes: 10}
+// Defaults returns the limits of a token that sets none.
+func Defaults() hutch.TokenLimits {
+	return hutch.TokenLimits{Requests: 100, Operations: 1000, Sandboxes: 10}
+}
 
 var (
 	errRevoked = hutch.Errorf(hutch.Denied, "the token was revoked while this was under way: ask for a new one")
@@ -36,10 +38,12 @@ type Options struct {
 	// Local is a token with every scope that was not created here. It belongs to the server itself, and is not
 	// listed.
 	Local string
-	// LocalLimits are the limits of Local. A limit of 0 means none if LocalFree is set, otherwise that of Defaults.
+	// LocalLimits are the limits of Local. A limit of 0 means no limit if LocalFree is set, and otherwise the limit of
+	// Defaults.
 	LocalLimits hutch.TokenLimits
 	LocalFree   bool
-	// Defaults are for limits of tokens that are 0. If a limit is 0 here too, that of the package's Defaults applies.
+	// Defaults replace the limits of a token that are 0. If a limit is 0 here too, the limit of the package's Defaults
+	// applies.
 	Defaults hutch.TokenLimits
 	// Issuer identifies people; nil for none.
 	Issuer *Issuer
@@ -78,7 +82,7 @@ type record struct {
 // Open returns a registry of the tokens on its collection.
 func Open(ctx context.Context, opt Options) (*Registry, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	opt.Defaults = limits(opt.Defaults, Defaults)
+	opt.Defaults = limits(opt.Defaults, Defaults())
 	r := &Registry{opt: opt, byID: map[string]*entry{}, byHash: map[hash]*entry{}}
 	if opt.Local != "" {
 		r.addLocal()
@@ -163,7 +167,7 @@ func (r *Registry) apply(id string, doc []byte) error {
 func (r *Registry) enterLocked(e *entry) {
 	life, end := context.WithCancelCause(context.Background())
 	e.end = end
-	e.who = &caller.Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), Network: e.Network, Life: life}
+	e.who = &caller.Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), Network: e.Network, Registries: e.Registries, Life: life}
 	if e.ExpiresAt != nil {
 		e.who.Expires = *e.ExpiresAt
 	}
@@ -191,7 +195,7 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// limits returns l, with fields of other where l's are 0.
+// limits returns l with its zero fields taken from other.
 func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 	return hutch.TokenLimits{
 		Requests:   cmp.Or(l.Requests, other.Requests),
@@ -340,16 +344,4 @@ func (r *Registry) sortedLocked() []*entry {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return all
-}
-
-// Only returns a check that accepts the given tokens, each with every scope and without limits.
-func Only(tokens ...string) func(context.Context, string) (*caller.Principal, error) {
-	r := &Registry{opt: Options{LocalFree: true}, byHash: map[hash]*entry{}}
-	for _, token := range tokens {
-		if token != "" { // otherwise a missing token would match ""
-			r.opt.Local = token
-			r.addLocal()
-		}
-	}
-	return r.Check
 }

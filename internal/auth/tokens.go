@@ -38,14 +38,14 @@ func (r *Registry) CreateToken(ctx context.Context, req hutch.TokenRequest) (hut
 }
 
 func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
-	t := hutch.Token{ID: hutch.NewID("tk"), Name: req.Name, Limits: req.Limits, CreatedAt: now}
+	t := hutch.Token{ID: hutch.NewID("tk"), Name: req.Name, Limits: req.Limits, Registries: req.Registries, CreatedAt: now}
 	for _, s := range hutch.Scopes {
 		if slices.Contains(req.Scopes, s) || len(req.Scopes) == 0 && s != hutch.ScopeAdmin {
 			t.Scopes = append(t.Scopes, s)
 		}
 	}
 	if req.Network != nil {
-		n, _ := req.Network.Canonical() // it was checked
+		n, _ := req.Network.Canonical() // Check has accepted it
 		t.Network = &n
 	}
 	if req.Lifetime > 0 {
@@ -133,7 +133,7 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	defer r.mu.Unlock()
 	e, unknown := r.lookLocked(token)
 	if unknown != nil {
-		return hutch.Token{}, err // another server may know it
+		return hutch.Token{}, err // another server may know the token, so the error is returned
 	}
 	if e.RevokedAt == nil {
 		r.endLocked(e, errRevoked)

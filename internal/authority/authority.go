@@ -29,15 +29,15 @@ import (
 // Purpose is the purpose of an authority.
 type Purpose struct {
 	Name string // in its certificate
-	// Domain, when set, is the only one that the certificates can be for, with all names below it. Trusting the
-	// authority then does not affect other hosts.
+	// Domain, when set, limits the certificates to this name and all names below it. Trusting the authority then does
+	// not affect other hosts.
 	Domain string
 }
 
 // Sandboxes is the purpose of the authority that sandboxes trust: it signs for any brokered host.
 var Sandboxes = Purpose{Name: "Hutch sandbox authority"}
 
-// Own is the purpose of an authority for the server's own names.
+// Own returns the purpose of an authority for the server's own names.
 func Own(domain string) Purpose { return Purpose{Name: "Hutch server authority", Domain: domain} }
 
 // Authority signs certificates. It signs only for names, never for addresses, and its certificates cannot sign others.
@@ -71,8 +71,8 @@ func Open(path string, p Purpose) (*Authority, error) {
 	return a, nil
 }
 
-// Rotate replaces the authority in a file by a new one. Certificates of the old one stay trusted only where the old one
-// was.
+// Rotate replaces the authority in a file by a new one. Certificates of the old authority stay trusted only by clients
+// that trust the old authority.
 func Rotate(path string, p Purpose) (*Authority, error) {
 	if err := create(path, p, durable.Replace); err != nil {
 		return nil, fmt.Errorf("make a certificate authority in %s: %w", path, err)
@@ -143,7 +143,7 @@ func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Fingerprint is the SHA-256 of the certificate, as other programs show it.
+// Fingerprint returns the SHA-256 of the certificate, as other programs show it.
 func (a *Authority) Fingerprint() string { return fmt.Sprintf("%X", sha256.Sum256(a.cert.Raw)) }
 
 // Ends returns when the certificate expires.
@@ -155,7 +155,7 @@ func (a *Authority) Leaf(names ...string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.leaves[all]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
-		return c, nil // it was not created while the clock was ahead
+		return c, nil // not from the future, as certificates made by a clock that was ahead are
 	}
 	c, err := a.sign(names)
 	if err != nil {

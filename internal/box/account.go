@@ -32,14 +32,14 @@ func (b *Box) Used() hutch.Usage {
 	})
 }
 
-// Unspent returns the image of the box, and what it used that Spent has not got.
+// Unspent returns the image of the box, and the part of its use that Spent has not received yet.
 func (b *Box) Unspent() (image string, more hutch.Usage) {
 	u := b.Used()
 	b.locked(func() { image, more = b.rec.Sandbox.Image, u.Since(b.spent) })
 	return image, more
 }
 
-// spend passes what the box has used to Spent. The caller holds saving.
+// spend passes what the box has used to Spent. The caller holds the lock saving.
 func (b *Box) spend(u hutch.Usage) {
 	var image string
 	var more hutch.Usage
@@ -52,7 +52,7 @@ func (b *Box) spend(u hutch.Usage) {
 	}
 }
 
-// saveEvery is how often the record of a box that only runs is written, for its use of CPU and memory.
+// saveEvery is how often the record of a running box is written only to save its use of CPU and memory.
 const saveEvery = 10 * time.Minute
 
 // Unsaved reports whether the box ran something or had network traffic since its record was written, or has run for

@@ -30,7 +30,7 @@ type Options struct {
 	// Due is called when the box may have been idle for long enough, or has reached the end of its lifetime. Each call
 	// has its own goroutine.
 	Due func()
-	// Spent gets what the box used since its last call, when that is on disk.
+	// Spent gets what the box has used since the previous call of Spent, once that is on disk.
 	Spent func(image string, more hutch.Usage)
 	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
@@ -46,7 +46,8 @@ type Box struct {
 	lifecycle  ctxlock.Lock
 	waiting    atomic.Int32             // callers in LockToUse
 	wanted     atomic.Int32             // callers in Lock
-	waking     atomic.Bool              // it counts as running already
+	ending     atomic.Int32             // callers in LockToEnd
+	waking     atomic.Bool              // the box counts as running already
 	secrets    atomic.Pointer[[]string] // see SecretNames
 	saving     sync.Mutex
 	connecting sync.Mutex // held while the gateway is made
@@ -67,9 +68,10 @@ type Box struct {
 	dropped      *snapshots.Base    // a base to release without mu
 	cancel       context.CancelFunc // ends the work of going to sleep; nil before the first
 	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
+	giveWayToEnd context.CancelFunc // the same, for callers in LockToEnd only
 	health       hutch.Health
 	usage        reading
-	spent        hutch.Usage // what Spent got so far, and what the record had at first
+	spent        hutch.Usage // the use that Spent has received so far, or that the record had at first
 	spentAt      time.Time
 
 	gateway   Gateway // nil until OpenGateway
@@ -101,10 +103,10 @@ func (b *Box) Name() Name { return b.name }
 // ID returns the id, which is unique for its owner.
 func (b *Box) ID() string { return b.name.ID }
 
-// Owner is the id of its owner.
+// Owner returns the id of the box's owner.
 func (b *Box) Owner() string { return b.name.Owner }
 
-// Created is when it was created.
+// Created returns the time at which it was created.
 func (b *Box) Created() time.Time { return b.created }
 
 // Key returns the key of its record.
@@ -113,7 +115,7 @@ func (b *Box) Key() string { return read(b, func() string { return b.rec.Key }) 
 // Record returns a copy of the record. Its maps and lists are replaced, never changed.
 func (b *Box) Record() store.Record { return read(b, func() store.Record { return b.rec }) }
 
-// Status is the status on record.
+// Status returns the status on record.
 func (b *Box) Status() hutch.Status {
 	return read(b, func() hutch.Status { return b.rec.Sandbox.Status })
 }
@@ -122,7 +124,7 @@ func (b *Box) Status() hutch.Status {
 // instance have.
 func (b *Box) Sandbox() hutch.Sandbox { return read(b, b.sandbox) }
 
-// Look is Sandbox. For an attached box it returns instance and agent too.
+// Look returns what Sandbox returns. For an attached box it returns instance and agent, too.
 func (b *Box) Look() (v hutch.Sandbox, inst driver.Instance, agent *wire.Client) {
 	b.locked(func() {
 		v = b.sandbox()
@@ -131,7 +133,7 @@ func (b *Box) Look() (v hutch.Sandbox, inst driver.Instance, agent *wire.Client)
 	return v, inst, agent
 }
 
-// sandbox is Sandbox for a caller that holds mu.
+// sandbox does the same as Sandbox, for a caller that holds mu.
 func (b *Box) sandbox() hutch.Sandbox {
 	v := b.rec.Sandbox
 	v.Health, v.Processes = b.health, []hutch.Process{}
@@ -194,13 +196,13 @@ func (b *Box) RunsIn(inst driver.Instance) bool {
 	return read(b, func() bool { return b.inst == inst && !b.gone })
 }
 
-// Attached returns instance and agent of a box that is attached; nil for another.
+// Attached returns instance and agent of an attached box; nil for any other box.
 func (b *Box) Attached() (inst driver.Instance, agent *wire.Client) {
 	b.locked(func() { inst, agent = b.attached() })
 	return inst, agent
 }
 
-// attached is Attached for a caller that holds mu.
+// attached does the same as Attached, for a caller that holds mu.
 func (b *Box) attached() (driver.Instance, *wire.Client) {
 	if b.inst == nil || b.agent == nil {
 		return nil, nil
@@ -220,7 +222,7 @@ func (b *Box) Held() (inst driver.Instance, agent *wire.Client) {
 	return inst, agent
 }
 
-// Paused returns instance and agent of a box that is paused; nil for another.
+// Paused returns instance and agent of a paused box; nil for any other box.
 func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
 	b.locked(func() {
 		if b.paused != nil {

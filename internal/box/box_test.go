@@ -284,3 +284,41 @@ func TestLockToUse(t *testing.T) {
 		}
 	})
 }
+
+// A caller that destroys a box waits for the work of no caller: neither the holder's, nor that of others before it.
+func TestLockToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, hutch.Sandbox{})
+		b.Lock(t.Context())
+		work := func(begin func(context.CancelFunc)) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			begin(cancel)
+			<-ctx.Done()
+			b.GiveWayToEnd(nil)
+			b.Unlock()
+		}
+		sleep := func(cancel context.CancelFunc) { b.BeginSleep(cancel) }
+		for range 3 {
+			for _, begin := range []func(context.CancelFunc){sleep, b.GiveWayToEnd} {
+				go func() {
+					b.Lock(t.Context())
+					work(begin)
+				}()
+			}
+		}
+		synctest.Wait()
+		go work(b.GiveWayToEnd)
+		synctest.Wait()
+		began := time.Now()
+		if err := b.LockToEnd(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("the lock came after %v, %v", time.Since(began), err)
+		}
+		cancelled := false
+		b.GiveWayToEnd(func() { cancelled = true })
+		if cancelled {
+			t.Error("work is cancelled for a caller that has the lock")
+		}
+		b.Unlock()
+	})
+}

@@ -28,7 +28,29 @@ func (b *Box) GiveWay(end context.CancelFunc) {
 	}
 }
 
-// LockToUse is Lock for a caller that wants to use the box: it cancels a hibernation in progress.
+// LockToEnd does the same as Lock, for a caller that destroys the box in any case. Programs inside can make some work on
+// the box slow, and many callers can wait to do such work. So LockToEnd cancels it: that of the holder of the lock, and
+// that of each caller who gets the lock before.
+func (b *Box) LockToEnd(ctx context.Context) error {
+	b.ending.Add(1)
+	defer b.ending.Add(-1)
+	b.CancelSleep()
+	if end := read(b, func() context.CancelFunc { return b.giveWayToEnd }); end != nil {
+		end()
+	}
+	return b.Lock(ctx)
+}
+
+// GiveWayToEnd makes LockToEnd call end for work of the caller, who holds the lifecycle lock: at once if a caller waits
+// there already. GiveWayToEnd(nil) ends that.
+func (b *Box) GiveWayToEnd(end context.CancelFunc) {
+	b.locked(func() { b.giveWayToEnd = end })
+	if end != nil && b.ending.Load() > 0 {
+		end()
+	}
+}
+
+// LockToUse does the same as Lock, for a caller that wants to use the box: it cancels a hibernation in progress.
 func (b *Box) LockToUse(ctx context.Context) error {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)

@@ -40,12 +40,15 @@ func (b *Box) EndUse() {
 }
 
 // BeginSleep records that the work of putting the box to sleep has begun, and that
-// cancel ends it. since is when the box was last used.
+// cancel ends it, which happens at once if a caller waits in LockToEnd. since is when the box was last used.
 func (b *Box) BeginSleep(cancel context.CancelFunc) (inst driver.Instance, agent *wire.Client, since time.Time) {
 	b.locked(func() {
 		b.cancel = cancel
 		inst, agent, since = b.inst, b.agent, b.rec.Sandbox.LastUsedAt
 	})
+	if b.ending.Load() > 0 {
+		cancel()
+	}
 	return inst, agent, since
 }
 
@@ -79,7 +82,8 @@ func (b *Box) Attach(inst driver.Instance, agent *wire.Client) {
 	b.locked(func() { b.attach(inst, agent) })
 }
 
-// Reattach is Attach for work that is not a use: the box has been idle since the time that it had before.
+// Reattach does the same as Attach, for work that is not a use: the box counts as idle since the given time, as before
+// that work.
 func (b *Box) Reattach(inst driver.Instance, agent *wire.Client, since time.Time) {
 	b.locked(func() {
 		b.attach(inst, agent)

@@ -16,14 +16,14 @@ func (x *exchange) answer(res *http.Response) error {
 	if err := decode(res); err != nil {
 		return err
 	}
-	res.Header.Del("Alt-Svc") // it would announce another way to the host, which is not brokered
+	res.Header.Del("Alt-Svc") // the header announces another way to the host, on which requests would not be brokered
 	scrub(made.mask, res.Header)
 	res.Body = cover(made.mask, res)
 	x.report(made, res.StatusCode, nil)
 	return nil
 }
 
-// decode removes an encoding that was not requested.
+// decode decompresses a body that the host has compressed although the request did not ask for it.
 func decode(res *http.Response) error {
 	coding := strings.ToLower(strings.Join(res.Header.Values("Content-Encoding"), ","))
 	switch {

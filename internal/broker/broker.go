@@ -63,7 +63,7 @@ type Use struct {
 	Began   time.Time
 	Method  string
 	Path    string
-	Status  int      // status of the answer, ours or the host's
+	Status  int      // status of the answer, from the broker or the host
 	Secrets []string // the names of the secrets that were sent
 	Err     error    // why the host did not answer
 }

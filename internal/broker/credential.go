@@ -14,7 +14,7 @@ import (
 func add(c secret.Credential, out *http.Request) bool {
 	kind, name, err := hutch.ParsePlacement(c.As)
 	if err != nil {
-		return false // it was checked when it was set
+		return false // the placement was checked when the secret was set
 	}
 	switch kind {
 	case hutch.AsHeader:

@@ -27,6 +27,8 @@ type Caller struct {
 	Trace string
 	// Budget is the memory that the server holds for the request; nil for no limit.
 	Budget *membudget.Account
+	// Pulls receives the state of a layer each time that it changes, while the call pulls an image; nil if no one asks.
+	Pulls func(hutch.Transfer) error
 }
 
 // Owner has sandboxes of its own: the same id of two owners is two sandboxes, and neither owner learns of the other's.
@@ -35,6 +37,8 @@ type Owner struct {
 	MaxSandboxes int    // live sandboxes; 0 means only the server's limit
 	// Network is the most that the owner's sandboxes can reach, in canonical form; nil means no ceiling.
 	Network *hutch.Network
+	// Registries are the registries that the owner can use, among the server's; empty for all of these.
+	Registries []string
 }
 
 // Origin is where a call comes from.
@@ -106,14 +110,21 @@ func OwnerOf(ctx context.Context) (Owner, bool) {
 	return Owner{}, false
 }
 
-// WithSurface returns a context for calls that come through a surface. The first one counts: calls of the console come
-// through others.
+// WithSurface returns a context for calls that come through a surface. The first surface counts, because calls of the
+// console then come through other surfaces.
 func WithSurface(ctx context.Context, name string) context.Context {
 	c := From(ctx)
 	if c.Origin.Surface != "" {
 		return ctx
 	}
 	c.Origin.Surface = name
+	return With(ctx, c)
+}
+
+// WithPulls returns a context for calls that report the images that they pull.
+func WithPulls(ctx context.Context, report func(hutch.Transfer) error) context.Context {
+	c := From(ctx)
+	c.Pulls = report
 	return With(ctx, c)
 }
 
@@ -136,10 +147,12 @@ func (c Caller) TraceID() string {
 }
 
 // OwnBudget returns a context for work that outlives its request: its memory is charged to the same owner, and given
-// back by the returned function.
+// back by the returned function. Until then the memory of the request stays charged too, because the work still has
+// what the request has sent.
 func OwnBudget(ctx context.Context) (context.Context, func()) {
 	c := From(ctx)
+	release := c.Budget.Hold()
 	var free func()
 	c.Budget, free = c.Budget.Again()
-	return With(ctx, c), free
+	return With(ctx, c), func() { free(); release() }
 }

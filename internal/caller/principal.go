@@ -18,6 +18,8 @@ type Principal struct {
 	Limits hutch.TokenLimits // hutch.Unlimited for no limit, never 0
 	// Network is the most that its sandboxes can reach; nil for the server's.
 	Network *hutch.Network
+	// Registries are the registries that it can use, among the server's; empty for all of these.
+	Registries []string
 	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is none.
 	Metadata string
 
@@ -61,19 +63,28 @@ func scopesOf(list []hutch.Scope) string {
 
 // Self returns the principal as an owner of sandboxes.
 func (p *Principal) Self() Owner {
-	return Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network}
+	return Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network, Registries: p.Registries}
 }
 
 // Hold returns a context that ends with the principal's token; its cause then has a message for people.
 func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	life := cmp.Or(p.Life, context.Background())
-	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	ctx, end := Until(ctx, cmp.Or(p.Life, context.Background()))
 	if p.Expires.IsZero() {
-		return ctx, func() { stop(); cancel(context.Canceled) }
+		return ctx, end
 	}
 	ctx, done := context.WithDeadlineCause(ctx, p.Expires, errExpired)
-	return ctx, func() { stop(); done(); cancel(context.Canceled) }
+	return ctx, func() { done(); end() }
+}
+
+// Until returns a context that also ends when life ends, with the cause of that; with a nil life, it returns ctx. The caller
+// calls end when it does not need the context any more.
+func Until(ctx, life context.Context) (_ context.Context, end context.CancelFunc) {
+	if life == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	return ctx, func() { stop(); cancel(context.Canceled) }
 }
 
 var errExpired = hutch.Errorf(hutch.Denied, "the token expired while this was under way: ask for a new one")

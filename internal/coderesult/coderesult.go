@@ -67,7 +67,7 @@ func (r *Record) Message(m []byte) error {
 	return r.hand(e)
 }
 
-// Result is the kept result.
+// Result returns the kept result.
 func (r *Record) Result() hutch.RunResult {
 	res := hutch.RunResult{Results: r.results, Error: r.fault}
 	res.Stdout, res.Stderr, res.Truncated = r.kept.Result()

@@ -46,10 +46,10 @@ const (
 )
 
 const (
-	// DefaultTimeout ends a prompt that does not name its time.
-	DefaultTimeout = time.Hour
-	// DefaultKeep is how long a session is there at all.
-	DefaultKeep = 7 * 24 * time.Hour
+	// defaultTimeout ends a prompt that does not name its time.
+	defaultTimeout = time.Hour
+	// defaultKeep is how long a session is there at all.
+	defaultKeep = 7 * 24 * time.Hour
 	setUpTime   = 10 * time.Minute // set up time of what git does with a large repository
 )
 
@@ -106,7 +106,8 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 		return nil, err
 	}
 	if len(req.Network.Allow) != len(final.Allow) {
-		// The host of the repository was for the clone: an agent that is talked into it could send things there.
+		// The sandbox could reach the host of the repository only for the clone. A deceived agent could send data
+		// there.
 		if _, err := svc.SetNetwork(ctx, s.ID, final); err != nil {
 			return nil, err
 		}
@@ -120,10 +121,10 @@ type Task struct {
 	Sandbox    hutch.CreateRequest // overrides the definition
 	Repository Repository
 	Prompt     string
-	Timeout    time.Duration // default DefaultTimeout
+	Timeout    time.Duration // default defaultTimeout
 }
 
-// Begin opens a session and gives it a prompt. It returns the id of that process. If it fails, nothing is left.
+// Begin opens a session and gives it a prompt. It returns the id of the prompt's process. If it fails, nothing is left.
 func Begin(ctx context.Context, svc Service, t Task) (*Session, string, error) {
 	s, err := Open(ctx, svc, t.Agent, t.Sandbox, t.Repository)
 	if err != nil {
@@ -167,7 +168,7 @@ func (d Definition) request(ctx context.Context, svc Service, req hutch.CreateRe
 		req.Labels = map[string]string{}
 	}
 	req.Labels[Label] = d.Name
-	req.Timeout = cmp.Or(req.Timeout, hutch.InSeconds(DefaultKeep))
+	req.Timeout = cmp.Or(req.Timeout, hutch.InSeconds(defaultKeep))
 	return d.from(ctx, svc, req)
 }
 
@@ -233,8 +234,9 @@ func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.Creat
 	return req, nil
 }
 
-// Find returns the session of a sandbox. Without a definition it is that of the agent of its name or, for an agent of one's
-// own, one with which the session can be looked at, stopped and copied, but not prompted.
+// Find returns the session of a sandbox. Without a definition it uses the known definition with the name in the
+// sandbox's label. If there is none, because the agent is one of the caller's own, the session can be looked at,
+// stopped and copied, but not prompted.
 func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Session, error) {
 	sb, err := svc.Sandbox(ctx, id)
 	switch {
@@ -258,13 +260,13 @@ func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
 	return s.fork(ctx, count, func(int) map[string]string { return map[string]string{Label: s.definition.Name} })
 }
 
-// fork is Fork with labels for each copy.
+// fork does the same as Fork, with labels for each copy.
 func (s *Session) fork(ctx context.Context, count int, labels func(copy int) map[string]string) ([]*Session, error) {
 	sb, err := s.svc.Sandbox(ctx, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	keep := hutch.InSeconds(DefaultKeep)
+	keep := hutch.InSeconds(defaultKeep)
 	if sb.ExpiresAt != nil {
 		keep = hutch.InSeconds(sb.ExpiresAt.Sub(sb.CreatedAt))
 	}
@@ -290,7 +292,7 @@ var noSpace = regexp.MustCompile("No space left on device|Disk quota exceeded")
 // maxSaid bounds the end of the standard error that is kept, in bytes.
 const maxSaid = 4 << 10
 
-// run runs a script of ours in the sandbox, and passes on what it prints.
+// run runs a script of Hutch in the sandbox, and passes on what it prints.
 func (s *Session) run(ctx context.Context, script string, out func(hutch.Output) error, args ...string) error {
 	var said []byte // on the standard error
 	res, err := s.svc.Exec(ctx, s.ID, hutch.ExecRequest{

@@ -50,7 +50,7 @@ type Key struct {
 	BaseURL string `yaml:"baseURL,omitempty"`
 }
 
-// use is how a request asks for the secret.
+// use returns how a request asks for the secret.
 func (k Key) use() string {
 	if k.Variable == "" {
 		return k.Secret
@@ -64,7 +64,7 @@ const maxDefinition = 64 << 10
 //go:embed agents/*.yaml
 var shipped embed.FS
 
-// Names are the agents that Hutch knows without a file, in order.
+// Names returns the agents that Hutch knows without a file, in order.
 func Names() (names []string) {
 	entries, _ := shipped.ReadDir("agents")
 	for _, e := range entries {

@@ -105,7 +105,7 @@ func leftOut(name string, isDir bool) bool {
 			return !isDir
 		case below[0] == "hooks", below[0] == "commondir", strings.HasPrefix(below[0], "config"): // commondir names another folder with both
 			return true
-		case below[0] == "modules", below[0] == "worktrees": // those of submodules, whose names can have slashes, and of other trees
+		case below[0] == "modules", below[0] == "worktrees": // of submodules, whose names can have slashes, and of other working trees
 			return strings.HasPrefix(below[len(below)-1], "config") || strings.Contains(name, "/hooks/")
 		}
 		return false

@@ -90,8 +90,8 @@ func (b *blocks) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// texts is a text, or the texts of a list. Blocks in it have no content of their own: each level would read all levels
-// below it again.
+// texts is a text, or the texts of a list of blocks. Blocks inside a block are not read: with each level of nesting, the
+// same bytes would be parsed once more.
 type texts string
 
 func (t *texts) UnmarshalJSON(data []byte) error {
@@ -163,7 +163,7 @@ func claude(l claudeLine) (events []Event) {
 	return events
 }
 
-// purpose is what a tool is used for, in few words: the field that says the most, or all of them.
+// purpose returns what a tool is used for, in few words: the field that says the most, or all of them.
 func purpose(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {

@@ -83,7 +83,7 @@ func (h *handler) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// Routes are what [NewHandler] answers, each a method and a path: api/openapi.yaml is held to them.
+// Routes returns what [NewHandler] answers, each a method and a path: api/openapi.yaml is held to them.
 func Routes() []string { return slices.Sorted(maps.Keys((&handler{}).routes())) }
 
 // body reads the JSON of a request. An unknown field is an error.
@@ -108,7 +108,7 @@ func decode(b []byte, to any) error {
 	return nil
 }
 
-// asked is the request of a body in JSON, or of a form with an archive after it.
+// asked returns the request of a body in JSON, or of a form with an archive after it.
 func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err error) {
 	if !isForm(r) {
 		return req, body(w, r, &req)
@@ -220,7 +220,7 @@ func (h *handler) followTries(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// given is the definition of a request: its own, or the one of that name.
+// given returns the definition in a request, or the known definition that the request names.
 func given(name, text string) (Definition, error) {
 	switch {
 	case text != "":
@@ -294,8 +294,8 @@ type work interface {
 type begunSession struct {
 	SandboxID string `json:"sandboxId"`
 	Agent     string `json:"agent"`
-	Tries     string `json:"tries,omitempty"` // the id of several tries
-	Try       int    `json:"try,omitempty"`   // which of them
+	Tries     string `json:"tries,omitempty"` // the id of the tries
+	Try       int    `json:"try,omitempty"`   // number among them, from 1
 }
 
 type one struct {

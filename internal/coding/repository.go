@@ -97,8 +97,9 @@ done | own --literal-pathspecs add -f --ignore-errors --pathspec-from-file=- --p
 tree=$(own write-tree) && own update-ref refs/base "$tree"
 `
 
-// diffScript prints what has changed since. It has an index of its own, because several callers can ask at once, and one that
-// left can have left a lock. The copy keeps its time, by which git knows the files that it must read again.
+// diffScript prints what has changed since the session began. It works on a copy of the index, because several callers
+// can ask at once, and a caller that disconnected can have left a lock behind. The copy keeps the time of the original,
+// because git compares it with the times of files to find those that it must read again.
 const diffScript = prepare + `
 mine=$(mktemp -d "$base/diff.XXXXXX") || exit 1
 trap 'rm -rf "$mine"' EXIT

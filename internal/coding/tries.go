@@ -93,7 +93,7 @@ func findTries(ctx context.Context, svc hutch.Service, id string, d Definition) 
 		}
 		s, err := Find(ctx, svc, sb.ID, d)
 		if hutch.KindOf(err) == hutch.NotFound {
-			continue // it has ended since, or its owner has removed its label
+			continue // the session has ended since, or its owner has removed its label
 		}
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func findTries(ctx context.Context, svc hutch.Service, id string, d Definition) 
 	return t, nil
 }
 
-// Begun is the answer before any agent has ended.
+// Begun returns the answer before any agent has ended.
 func (t *Tries) Begun() hutch.AgentTries {
 	all := hutch.AgentTries{ID: t.ID}
 	for _, x := range t.list {
@@ -158,7 +158,7 @@ func (x try) follow(ctx context.Context, show func(Event) error, cancel context.
 			e.Try = x.number
 			err := show(e)
 			if err != nil {
-				cancel(err) // the others have the same reader
+				cancel(err) // ends the other tries, too: they have the same reader
 			}
 			return err
 		}

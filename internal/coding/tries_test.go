@@ -64,7 +64,7 @@ func TestTries(t *testing.T) {
 		if err != nil || len(again.Tries) != 3 || again.Tries[2].Result.Diff != all.Tries[2].Result.Diff {
 			t.Errorf("followed again: %+v, %v", again, err)
 		}
-		// One is taken up again as any session.
+		// Each try is a session, which can be continued.
 		res, err := c.PromptAgent(t.Context(), sessions[2], hutch.AgentPrompt{Definition: req.Definition, Prompt: "echo $RESUMED >b"}, nil)
 		if err != nil || !strings.Contains(res.Diff, "+yes\n") {
 			t.Errorf("%+v, %v", res, err)

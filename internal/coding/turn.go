@@ -19,21 +19,22 @@ import (
 // stayAwake), and has the agent's time limit in seconds. The agent's program begins when its prompt has arrived: see [Session.Start].
 const commandOf = ": %v; exec timeout -k 5 %v bash -c %s"
 
-// takePrompt writes the prompt's file once the whole prompt has arrived. Until then the file belongs to an earlier prompt, or to the
-// one of another caller.
+// takePrompt writes the prompt's file once the whole prompt has arrived. Until then the file belongs to an earlier
+// prompt, or to a prompt of another caller.
 const takePrompt = `umask 077 && text=$(cat; echo .) && [ "$text" != . ] && printf %s "${text%.}" >` + prompt
 
-// notGiven is the signal that ends a process which gets no prompt, because an earlier one has the agent.
+// notGiven is the signal that ends a process which gets no prompt, because an earlier prompt is still at work.
 const notGiven = 12
 
-// timedOut is the exit code of timeout(1) when the time is over; killed that of a program that had to be killed.
+// timedOut is the exit code of timeout(1) when the time is over; killed is the exit code of a program that had to be
+// killed.
 const (
 	timedOut = 124
 	killed   = 128 + 9
 )
 
-// Prompt gives the agent something to do, and returns when it has done it. If ctx ends, the agent is ended, too. To be
-// left, it is given to [Session.Start] and [Session.Follow].
+// Prompt gives the agent a prompt, and returns when the agent has finished it. If ctx ends, the agent is ended, too.
+// For an agent that continues without its caller, use [Session.Start] and [Session.Follow].
 func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration, show func(Event) error) (hutch.AgentResult, error) {
 	process, err := s.Start(ctx, text, timeout)
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration
 	return res, err
 }
 
-// Start gives the agent something to do, and returns the id of its process. There is one at a time.
+// Start gives the agent a prompt, and returns the id of the prompt's process. Only one prompt runs at a time.
 func (s *Session) Start(ctx context.Context, text string, timeout time.Duration) (string, error) {
 	if err := (hutch.AgentPrompt{Prompt: text, Timeout: hutch.InSeconds(timeout)}).Check(); err != nil {
 		return "", err
@@ -76,7 +77,7 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 		}
 	}
 	if timeout == 0 {
-		timeout = DefaultTimeout
+		timeout = defaultTimeout
 	}
 	seconds := math.Ceil(timeout.Seconds())
 	before, err := s.stayAwake(ctx, seconds, earlier)
@@ -123,20 +124,21 @@ func (s *Session) atWork() error {
 	return hutch.Errorf(hutch.Conflict, "the agent of %s is at work: wait for it with `hutch agent attach %[1]s`, or end it with `hutch agent stop %[1]s`", s.ID).Naming(hutch.AboutSandbox, s.ID)
 }
 
-// awake is how long a sandbox in which an agent can work for some seconds does not sleep after its last use.
+// awake returns the SleepAfter of a sandbox in which an agent can work for a number of seconds.
 func awake(seconds float64) hutch.Seconds {
-	return hutch.Seconds(min(seconds+60, DefaultKeep.Seconds()))
+	return hutch.Seconds(min(seconds+60, defaultKeep.Seconds()))
 }
 
-// stayAwake keeps the sandbox awake until the agent's time is over, even if no caller follows the agent: a running process does not
-// count as use. It returns the setting to restore afterwards, which is not that of an earlier prompt; 0 is the server's default.
+// stayAwake keeps the sandbox awake until the agent's time is over, even if no caller follows the agent: a running
+// process does not count as use. It returns the setting to restore afterwards, which is never a setting that an earlier
+// prompt made; 0 is the server's default.
 func (s *Session) stayAwake(ctx context.Context, seconds float64, earlier []hutch.Process) (hutch.Seconds, error) {
 	sb, err := s.svc.Sandbox(ctx, s.ID)
 	if err != nil {
 		return 0, err
 	}
 	before := sb.SleepAfter
-	for _, p := range slices.Backward(earlier) { // a prompt that no caller followed has not restored it
+	for _, p := range slices.Backward(earlier) { // an earlier prompt that no caller followed has not restored the setting
 		if was, limit := timesOf(p); before == awake(limit) {
 			before = was
 		}
@@ -146,7 +148,7 @@ func (s *Session) stayAwake(ctx context.Context, seconds float64, earlier []hutc
 	}
 	_, err = s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: new(awake(seconds))})
 	if errors.Is(err, hutch.Denied) {
-		return before, nil // the sandbox is shared, and only its owner can
+		return before, nil // the sandbox is shared, and only its owner can change it
 	}
 	return before, err
 }
@@ -165,7 +167,7 @@ func timesOf(p hutch.Process) (before hutch.Seconds, limit float64) {
 	return before, limit
 }
 
-// processes are those of the prompts, oldest first.
+// processes returns the processes that were started for prompts, oldest first.
 func (s *Session) processes(ctx context.Context) ([]hutch.Process, error) {
 	list, err := s.svc.Processes(ctx, s.ID)
 	return slices.DeleteFunc(list, func(p hutch.Process) bool { return p.Name != processName || p.Signal == notGiven }), err
@@ -181,7 +183,7 @@ func (s *Session) Last(ctx context.Context) (hutch.Process, error) {
 		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "the session %s has had no prompt since it was woken or copied: give it one with `hutch agent resume %[1]s --prompt TEXT`", s.ID)
 	}
 	if i := slices.IndexFunc(list, func(p hutch.Process) bool { return p.Status.Live() }); i >= 0 {
-		return list[i], nil // later ones get no prompt
+		return list[i], nil // while it is alive, no later process gets a prompt
 	}
 	return list[len(list)-1], nil
 }
@@ -275,7 +277,7 @@ func (d *decoder) add(o hutch.Output) error {
 		return nil
 	}
 	if o.Lost > 0 {
-		line.text = line.text[:0] // its end is not there
+		line.text = line.text[:0] // the end of the line is missing
 	}
 	for rest, ends := o.Data, true; len(rest) > 0; {
 		var piece []byte

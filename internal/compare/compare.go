@@ -116,7 +116,7 @@ type states map[key]state
 type comparison struct {
 	Options
 	before, after states
-	changes       map[key]*change // those in the answer
+	changes       map[key]*change // the changes in the answer
 	truncated     bool
 	names         int // bytes of names in the answer
 	held          int // bytes of texts of the second archive
@@ -187,7 +187,7 @@ func (c *comparison) noteAfter(e *entry) {
 
 // noteBefore adds the first archive's half of a change.
 func (c *comparison) noteBefore(e *entry) {
-	was := c.before[e.key] // has the digest, which this pass need not
+	was := c.before[e.key] // the first pass has computed the digest, so this pass need not
 	now, there := c.after[e.key]
 	if there && was == now {
 		return

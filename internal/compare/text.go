@@ -40,7 +40,7 @@ func edits(x, y []string) (list []span) {
 	at := span{}
 	for _, anchor := range append(anchors(x, y), [2]int{len(x), len(y)}) {
 		if anchor[0] < at.x || anchor[1] < at.y {
-			continue // an anchor before it was extended over this one
+			continue // an earlier anchor was extended over this one
 		}
 		end := span{x: anchor[0], y: anchor[1]}
 		for end.x > at.x && end.y > at.y && x[end.x-1] == y[end.y-1] {
@@ -143,7 +143,7 @@ func (h hunk) write(out *strings.Builder, x, y []string) {
 	writeLines(out, ' ', x[at:h.xEnd])
 }
 
-// lineRange is a range of lines as hunks have it: an empty one begins at the line before it.
+// lineRange returns a range of lines as hunks have it: an empty one begins at the line before it.
 func lineRange(from, end int) string {
 	switch n := end - from; n {
 	case 0:

@@ -76,7 +76,7 @@ func (h *Handler) donePerson(w http.ResponseWriter, r *http.Request) (string, er
 	}
 	gone := h.newFlowCookie("")
 	value := ""
-	if sent := r.CookiesNamed(gone.Name); len(sent) == 1 { // a second one can be from another host of the domain
+	if sent := r.CookiesNamed(gone.Name); len(sent) == 1 { // a second cookie can be from another host of the domain
 		value = sent[0].Value
 	}
 	gone.MaxAge = -1
@@ -155,7 +155,7 @@ func (s *sessions) planRenewalLocked(x *session, in time.Duration) {
 	x.renewal.timer = time.AfterFunc(in, func() { s.renewSession(x) })
 }
 
-// lead is how long before the end of a token it is renewed, and the pause between two tries.
+// lead returns how long before the end of a token it is renewed, and the pause between two tries.
 func lead(left time.Duration) time.Duration { return max(min(left/4, time.Minute), time.Second) }
 
 // renewSession renews the token of a session. The session ends when the issuer refuses it, and with its token when the
@@ -202,7 +202,7 @@ func (s *sessions) renewedLocked(ctx context.Context, x *session, grant *openid.
 	if err != nil {
 		s.log.Warn("note the renewal of a session", "err", err)
 	}
-	if err == nil && !there { // another server has ended it
+	if err == nil && !there { // another server has ended the session
 		s.dropLocked(x)
 		return
 	}
@@ -211,7 +211,7 @@ func (s *sessions) renewedLocked(ctx context.Context, x *session, grant *openid.
 	s.planRenewalLocked(x, left-lead(left))
 }
 
-// renewedElsewhereLocked gives a session the token that another server has for it now: a later one than the one here.
+// renewedElsewhereLocked gives a session the newer token that another server has stored for it.
 func (s *sessions) renewedElsewhereLocked(x *session, now *person) {
 	if x.Person == nil || now == nil || !now.Expires.After(x.Person.Expires) {
 		return

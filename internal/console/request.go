@@ -81,8 +81,8 @@ func mayAct(r *http.Request, shown, csrf string) error {
 
 var errCSRF = hutch.Errorf(hutch.Denied, "the request has the cookie of a session and not, in the header X-Hutch-CSRF, the value that belongs to it: load the session again with GET /console/session").With("csrf", true)
 
-// harmless are the uses of an answer in which a browser does not run it; the first is for browsers that do not say, and
-// the second for fetch.
+// harmless are the values of Sec-Fetch-Dest with which a browser does not run an answer. The first is for browsers that
+// do not send the header, and the second for fetch.
 var harmless = []string{"", "empty", "document", "image", "audio", "video", "websocket"}
 
 // sameOrigin checks that a request comes from a page of this origin, as far as the browser says where it comes from.
@@ -108,8 +108,8 @@ func (h *Handler) isSecure(r *http.Request) bool {
 	return r.TLS != nil || h.opt.Secure != nil && h.opt.Secure(r)
 }
 
-// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the cookie that no other host can
-// have set. Two cookies with the name are an error: one of them is foreign.
+// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the cookie that only this host can
+// set. Two cookies with that name are an error, because another host has set one of them.
 func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	switch found := h.sentCookies(r); len(found) {
 	case 0:
@@ -121,7 +121,7 @@ func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	}
 }
 
-// sentCookies are the cookies of a request with our name, no matter which host has set them.
+// sentCookies returns the cookies of a request with our name, no matter which host has set them.
 func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 	found := r.CookiesNamed(hostCookieName)
 	if len(found) == 0 && !h.isSecure(r) {
@@ -155,7 +155,7 @@ func parseCookie(value string) *cookie {
 }
 
 // takeCSRF returns the value that a request sends with its cookie, or "". It removes the value from the list of
-// subprotocols, so that no later code answers with it.
+// subprotocols, so that no later code puts it into an answer.
 func takeCSRF(r *http.Request) (string, error) {
 	shown := slices.Clone(r.Header.Values(csrfHeader))
 	lines := r.Header[protocols]

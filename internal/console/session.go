@@ -27,7 +27,8 @@ const (
 	longest = 7 * 24 * time.Hour
 	// coarse is the precision of the stored time of the last request.
 	coarse = 10 * time.Minute
-	// maxOwn is how many sessions one token or person has; a further one ends the one unused for longest.
+	// maxOwn is how many sessions one token or person has. A further session ends the one that has been unused for
+	// longest.
 	maxOwn = 20
 	// maxSessions bounds the memory.
 	maxSessions = 10_000
@@ -44,7 +45,7 @@ type Tokens interface {
 // Collection is where sessions are stored.
 type Collection interface {
 	Put(ctx context.Context, key string, doc []byte) error
-	// Replace is Put if a document with that key exists; otherwise it does nothing and returns false.
+	// Replace replaces the document with a key. If there is none, it does nothing and returns false.
 	Replace(ctx context.Context, key string, doc []byte) (bool, error)
 	Delete(ctx context.Context, key string) error
 	All(ctx context.Context) (map[string][]byte, error)
@@ -106,8 +107,8 @@ func (c cookie) String() string { return base64.RawURLEncoding.EncodeToString(c[
 // key identifies the session of a cookie in the server.
 func (c cookie) key() hash { return sha256.Sum256(c[:]) }
 
-// csrf is the value that a page sends with its cookie. It is computed from the cookie and does not reveal it. A page of
-// another site can make the browser send the cookie, but cannot read this value.
+// csrf returns the value that a page sends with its cookie. It is computed from the cookie and does not reveal it. A
+// page of another site can make the browser send the cookie, but cannot read this value.
 func (c cookie) csrf() string {
 	sum := sha256.Sum256(append([]byte("hutch csrf "), c[:]...))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -288,7 +289,7 @@ func (s *sessions) use(ctx context.Context, c cookie) (*session, *caller.Princip
 		if err != nil {
 			s.log.Warn("note the use of a session", "err", err)
 		}
-		if err == nil && !there { // another server has ended it
+		if err == nil && !there { // another server has ended the session
 			s.dropLocked(x)
 			return nil, nil
 		}
@@ -383,12 +384,9 @@ func (s *sessions) principalLocked(ctx context.Context, x *session) *caller.Prin
 
 // bound returns a principal whose life ends with the session, too.
 func (x *session) bound(base *caller.Principal) *caller.Principal {
-	life, end := context.WithCancelCause(context.Background())
-	stop := func() bool { return true }
-	if base.Life != nil {
-		stop = context.AfterFunc(base.Life, func() { end(context.Cause(base.Life)) })
-	}
-	x.end = func(cause error) { stop(); end(cause) }
+	life, release := caller.Until(context.Background(), base.Life)
+	life, end := context.WithCancelCause(life)
+	x.end = func(cause error) { end(cause); release() }
 	who := *base
 	if x.renewal.timer != nil || x.elsewhere {
 		who.Expires = time.Time{} // renewals move the end of the token; the session's end bounds it instead
@@ -397,7 +395,7 @@ func (x *session) bound(base *caller.Principal) *caller.Principal {
 	return &who
 }
 
-// expires is the latest end of a session, as far as the session itself says.
+// expires returns the latest end of a session, as far as the session itself says.
 func (x *session) expires() time.Time {
 	end := x.Created.Add(longest)
 	if x.Person != nil {
@@ -406,7 +404,7 @@ func (x *session) expires() time.Time {
 	return end
 }
 
-// ends is when a session ends without further use.
+// ends returns the time at which a session ends without further use.
 func (x *session) ends() time.Time { return earlier(x.expires(), x.Used.Add(idle)) }
 
 // earlier returns the earlier of two times; the first can be zero, for never.

@@ -427,7 +427,7 @@ func TestIdleStreams(t *testing.T) {
 	})
 }
 
-// TestDamagedSessions: what cannot be read of the stored sessions is dropped and logged. The others stay.
+// TestDamagedSessions: stored sessions that cannot be read are removed, with a line in the log. The others stay.
 func TestDamagedSessions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})

@@ -148,7 +148,7 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong one is recorded once a
+// refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong token is recorded once a
 // minute, however often it is sent: otherwise strangers could fill the disk.
 func (h *Handler) refuse(r *http.Request, addr netip.Addr, token string, err error) error {
 	if !errors.Is(err, hutch.Denied) {

@@ -83,7 +83,7 @@ type Server struct {
 	accounts accounts
 
 	turns     ctxlock.Locks // by sandbox
-	began     time.Time     // an older one was made by another process
+	began     time.Time     // a sandbox that is older was made by another process
 	store     Store
 	languages languages
 }
@@ -203,7 +203,7 @@ func ownerOf(ctx context.Context) string {
 	return owner.ID
 }
 
-// folder is the name of its folder, also in links.
+// folder returns the name of the conversation's folder, also in links.
 func (p place) folder() string {
 	if p.owner == "" {
 		return p.conversation
@@ -220,7 +220,7 @@ func (p place) mark() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// sandbox is the id of its sandbox.
+// sandbox returns the id of the conversation's sandbox.
 func (p place) sandbox() string {
 	sum := sha256.Sum256([]byte(p.folder()))
 	return "conversation-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
@@ -255,7 +255,8 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began) && sb.Labels[labelImage] == with.ID:
 			return sb.ID, nil
 		}
-		// Its creation failed, or another process created it and its content is unknown, or it has other programs.
+		// The sandbox's creation failed, or another process created it and its content is unknown, or it has other
+		// programs.
 		if _, err := s.svc.Destroy(ctx, sb.ID, true); err != nil {
 			return "", err
 		}

@@ -153,8 +153,8 @@ func (f *feed) exit(owner string) {
 	}
 }
 
-// stream writes events to a client until it disconnects: from the one after since on or, when that is negative, from
-// the next one.
+// stream writes events to a client until it disconnects: from the first event after since or, if since is negative,
+// from the next event.
 func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	owner := ownerOf(r.Context())
 	if since < 0 {
@@ -187,7 +187,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	}
 }
 
-// lastEvent is the position from which a client wants to continue.
+// lastEvent returns the position from which a client wants to continue.
 func lastEvent(r *http.Request) int64 {
 	id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
 	if err != nil || id < 0 {

@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/durable"
+	"hutch/internal/tarfile"
 )
 
 // Limits on one conversation.
@@ -89,7 +90,7 @@ func pack(root *os.Root, name string, t *tar.Writer) error {
 	if err != nil || strings.HasPrefix(name, scratch) {
 		return nil
 	}
-	h := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	h := tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
 	case info.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, name+"/"
@@ -103,21 +104,16 @@ func pack(root *os.Root, name string, t *tar.Writer) error {
 	default:
 		return nil
 	}
-	return t.WriteHeader(h)
+	return t.WriteHeader(&h)
 }
 
-func packFile(root *os.Root, name string, h *tar.Header, t *tar.Writer) error {
-	f, info, err := openRegular(root, name)
+func packFile(root *os.Root, name string, h tar.Header, t *tar.Writer) error {
+	f, _, err := openRegular(root, name)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	h.Typeflag, h.Size = tar.TypeReg, info.Size()
-	if err := t.WriteHeader(h); err != nil {
-		return err
-	}
-	_, err = io.CopyN(t, f, h.Size)
-	return err
+	return tarfile.Add(t, f, h)
 }
 
 // openRegular opens a regular file: it never waits for a pipe or device.

@@ -26,7 +26,7 @@ const (
 // folderNames are the names that folders of conversations can have.
 var folderNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=-]{0,127}(~[0-9a-f]{16})?$`)
 
-// filesOf is the folder of a conversation's files, below the root.
+// filesOf returns the path of the folder of a conversation's files, below the root.
 func filesOf(folder string) string { return folder + "/" + filesFolder }
 
 // upgrade gives a root today's layout. It only renames folders, and continues where an earlier upgrade was killed. own
@@ -136,7 +136,7 @@ func hasFilesFolder(folder string) bool {
 	return err == nil && (len(entries) == 1 || outer.Mode().Perm() != 0o700)
 }
 
-// conversationFolders are the names of the folders of conversations in dir.
+// conversationFolders returns the names of the folders of conversations in dir.
 func conversationFolders(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -20,7 +20,7 @@ type links struct {
 	life   time.Duration
 }
 
-// to is the link to a file.
+// to returns the link to a file.
 func (l links) to(folder, file string) string {
 	var expires string
 	if l.life > 0 {

@@ -109,7 +109,7 @@ func (s *Server) kept(folder string, withOwner bool) Kept {
 	return k
 }
 
-// bytesOf is the size of a conversation that the accounts know, or else of its files.
+// bytesOf returns the size of a conversation: as the accounts know it or, if they do not, the size of its files.
 func (s *Server) bytesOf(folder string) int64 {
 	a := s.accounts.of(ownerIn(folder))
 	a.mu.Lock()

@@ -44,7 +44,7 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	w.Write(s.linked(page)) // an error means that the client has disconnected
 }
 
-// linked is the page with a link to the API of the server, if there is one.
+// linked returns the page with a link to the API of the server, if there is one.
 func (s *Server) linked(page []byte) []byte {
 	link := ""
 	if s.api != "" {

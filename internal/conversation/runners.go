@@ -17,7 +17,7 @@ import (
 // code of its language, instead of the host's programs if they have that language, too.
 const (
 	LabelRunner   = "sandbox.runner" // true
-	LabelLanguage = "sandbox.language"
+	labelLanguage = "sandbox.language"
 )
 
 // runner is an image for one language. The zero value means the host's programs.
@@ -31,7 +31,7 @@ var languageName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+#_-]{0,31}$`)
 
 // runnerOf returns the runner in an image.
 func runnerOf(img hutch.Image) (r runner, ok bool) {
-	language := strings.ToLower(img.Config.Labels[LabelLanguage])
+	language := strings.ToLower(img.Config.Labels[labelLanguage])
 	return runner{img, language}, img.Config.Labels[LabelRunner] == "true" && languageName.MatchString(language)
 }
 
@@ -73,7 +73,7 @@ func (s *Server) runnerFor(ctx context.Context, language string) (runner, error)
 	return runner{}, nil
 }
 
-// exec is the request that runs code.
+// exec returns the request that runs code.
 func (r runner) exec(req Request) hutch.ExecRequest {
 	e := hutch.ExecRequest{Command: req.Code, Language: req.Language, Dir: inside, Timeout: hutch.InSeconds(runTime), MaxOutput: maxOutput}
 	if r.ID != "" {
@@ -82,7 +82,7 @@ func (r runner) exec(req Request) hutch.ExecRequest {
 	return e
 }
 
-// name is how people know the image.
+// name returns how people know the image.
 func (r runner) name() string {
 	if len(r.Names) > 0 {
 		return r.Names[0]

@@ -20,8 +20,8 @@ type accounts struct {
 	all map[string]*account // by owner, as in names of folders
 }
 
-// account is that of one owner. It is read from the disk at the owner's first use, which takes long for many files and
-// delays no other owner.
+// account is the account of one owner. It is read from the disk at the owner's first use, which takes long for many
+// files and delays no other owner.
 type account struct {
 	mu   sync.Mutex
 	kept map[string]size // by folder; nil before the first use
@@ -36,7 +36,7 @@ type size struct {
 // entryCost is what an entry takes on the disk beside the bytes of its file: its inode, and the rest of its last block.
 const entryCost = 4 << 10
 
-// charged is how much of an owner's room a conversation takes, in bytes.
+// charged returns how much of an owner's room a conversation takes, in bytes.
 func (z size) charged() int64 { return z.bytes + z.entries*entryCost }
 
 func (a *accounts) of(owner string) *account {
@@ -80,7 +80,7 @@ func (a *account) readLocked(root *os.Root, owner string) error {
 	return nil
 }
 
-// sizeOf is the size of what is below a folder.
+// sizeOf returns the size of what is below a folder.
 func sizeOf(root *os.Root, folder string) (z size) {
 	dir, err := root.OpenRoot(folder)
 	if err != nil {

@@ -6,7 +6,8 @@
 //	Authorization: Basic ...      the password; the name, if there is no password
 //	X-API-Key: TOKEN
 //	X-Auth-Token: TOKEN           Judge0's clients
-//	?access_token=TOKEN           for clients that cannot set headers (RFC 6750); not for MCP, which forbids it
+//	?access_token=TOKEN           for clients that cannot set headers (RFC 6750); not for MCP, which forbids it, and not
+//	                              for pages of sandboxes, whose scripts can read their own address
 //	?token=TOKEN                  the same for clients of Jupyter, below /jupyter/ only
 //	Sec-WebSocket-Protocol: hutch, hutch.token.TOKEN
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
@@ -32,8 +33,8 @@ const (
 	jupyterParameter = "token"
 )
 
-// The cookies of a browser that is signed in to the console; the second is the one over TLS. They are not tokens:
-// package console decides which requests can use them.
+// The cookies of a browser that is signed in to the console: the first over HTTP, the second over TLS. They are not
+// tokens: package console decides which requests can use them.
 const (
 	SessionCookie     = "hutch_session"
 	HostSessionCookie = "__Host-" + SessionCookie
@@ -111,7 +112,7 @@ func parameterOf(u *url.URL) string {
 }
 
 func inQuery(u *url.URL, parameter string) string {
-	if u.Path == "/mcp" || u.RawQuery == "" {
+	if u.Path == "/mcp" || u.RawQuery == "" || isPage(u.Path) {
 		return ""
 	}
 	given := u.Query()[parameter]
@@ -119,6 +120,16 @@ func inQuery(u *url.URL, parameter string) string {
 		return ""
 	}
 	return given[0]
+}
+
+// pages are the paths at which a browser shows what is in a sandbox as a page, with its scripts. Those that end with a slash
+// have more paths below them.
+var pages = []string{"/openterminal/files/view", "/openterminal/files/serve/", "/openterminal/proxy/"}
+
+func isPage(path string) bool {
+	return slices.ContainsFunc(pages, func(p string) bool {
+		return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
+	})
 }
 
 const (

@@ -8,6 +8,7 @@
 //	conversation/  the same for `hutch conversation`
 //	conversations/ the files that conversations keep
 //	file-secret    the key that signs links to these files
+//	e2b-secret     the key from which the tokens of E2B's sandboxes are made
 //	embedded/      a folder for each engine of `hutch run` and `hutch mcp`
 //	flows/         a folder for each run of a workflow
 //
@@ -55,13 +56,13 @@ func Open(path string) (Folder, error) {
 	return Folder(path), nil
 }
 
-// Path is the path of something in the folder, whether it exists or not.
+// Path returns the path of something in the folder, whether it exists or not.
 func (f Folder) Path(name string) string { return filepath.Join(string(f), name) }
 
-// Images is where root file systems are kept.
+// Images returns the path of the folder in which root file systems are kept.
 func (f Folder) Images() string { return f.Path("images") }
 
-// Token is the path of the token of this machine's user.
+// Token returns the path of the token of this machine's user.
 func (f Folder) Token() string { return f.Path("token") }
 
 // Make creates one of the folders in it when it is missing, and returns its path.
@@ -97,7 +98,7 @@ func createSecret(path, secret string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// Database is the store of a server, in its folder.
+// Database returns the path of a server's store, in the server's folder.
 func Database(server string) string { return filepath.Join(server, "hutch.db") }
 
 // Membership says that the state of a server is in a database that others can share.
@@ -135,8 +136,9 @@ func WriteMembership(server string, m Membership) error {
 	return durable.Replace(membershipFile(server), append(b, '\n'))
 }
 
-// Restored is the file, in a server's folder, that says where the folder was that it is a copy of: the mark of a restored folder. Any
-// program that starts an engine on the folder asks IsRestored before, and calls EndRestored after that.
+// Restored returns the path of the file, in a server's folder, that marks a restored folder. It says where the original
+// of the folder was. Any program that starts an engine on the folder asks IsRestored before, and calls EndRestored
+// after that.
 func Restored(server string) string { return filepath.Join(server, "restored") }
 
 // IsRestored reports whether a server's folder was restored from a backup and no engine has started on it yet.
@@ -160,30 +162,30 @@ const (
 	SecretsKey  = "secrets.key"
 )
 
-// Authority is the file with a server's certificate authority.
+// Authority returns the path of the file with a server's certificate authority.
 func Authority(server string) string { return filepath.Join(server, "authority.pem") }
 
-// ServerAuthority is the file with the authority for a server's own names.
+// ServerAuthority returns the path of the file with the authority for a server's own names.
 func ServerAuthority(server string) string { return filepath.Join(server, "server-authority.pem") }
 
 // SSHHostKey and SSHAuthority are the files, in a server's folder, with the key by which SSH clients recognize the
-// server, and with the one that signs their certificates.
+// server, and with the key that signs the certificates of SSH clients.
 const (
 	SSHHostKey   = "ssh_host_ed25519_key"
 	SSHAuthority = "ssh_user_ca"
 )
 
-// AuditLog is the folder of a server's audit log.
+// AuditLog returns the path of the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 
-// Metrics is the file with the sandboxes' use over time.
+// Metrics returns the path of the file with the sandboxes' use over time.
 func Metrics(server string) string { return filepath.Join(server, "metrics") }
 
-// Timelines is the folder with the sandboxes' timelines.
+// Timelines returns the path of the folder with the sandboxes' timelines.
 func Timelines(server string) string { return filepath.Join(server, "timeline") }
 
-// Volumes is the folder of a server's volumes.
+// Volumes returns the path of the folder of a server's volumes.
 func Volumes(server string) string { return filepath.Join(server, "volumes") }
 
-// NodeIdentity is the file, in a server's folder, that makes it a node of a fleet.
+// NodeIdentity returns the path of the file, in a server's folder, that makes it a node of a fleet.
 func NodeIdentity(server string) string { return filepath.Join(server, "node.json") }

@@ -38,7 +38,7 @@ func Lock(dir string) (f *os.File, free bool, err error) {
 	return nil, false, err
 }
 
-// LockPatiently is Lock, repeated for up to a second.
+// LockPatiently does the same as Lock, repeated for up to a second.
 func LockPatiently(dir string) (f *os.File, free bool, err error) {
 	for end := time.Now().Add(lockTime); ; {
 		if f, free, err = Lock(dir); free || err != nil || time.Now().After(end) {

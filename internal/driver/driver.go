@@ -56,14 +56,14 @@ type Defaults struct {
 	FilesInMemory bool
 	// CreateTime limits how long the driver can take to make an instance.
 	CreateTime time.Duration
-	// Root returns why no command can be root in an instance whose root is an EROFS file, and what would change that; nil
-	// if commands can be. Only requests for root ask, because the answer can take milliseconds. A driver without this
-	// function has no root.
+	// Root returns why no command can be root in an instance whose root is an EROFS file, and what would change that;
+	// nil if commands can be. It is called only for requests for root, because the answer can take milliseconds. If
+	// Root is nil, no instance of the driver has root.
 	Root func() error
 }
 
-// CanBeRoot reports whether commands can be root in an instance whose root is an EROFS file, or else why they cannot,
-// where a change of this machine would help.
+// CanBeRoot reports whether commands can be root in an instance whose root is an EROFS file. If not, and if a change of
+// this machine would help, reason says why.
 func (d Defaults) CanBeRoot() (can bool, reason string) {
 	if d.Root == nil {
 		return false, ""
@@ -74,7 +74,7 @@ func (d Defaults) CanBeRoot() (can bool, reason string) {
 	return true, ""
 }
 
-// Usual are the defaults of a driver that has no reason for others.
+// Usual are the defaults of most drivers.
 var Usual = Defaults{
 	Limits:     hutch.Limits{CPU: 1, Memory: 512, Disk: 1024, PIDs: 512, Processes: 10},
 	CreateTime: time.Minute,
@@ -154,7 +154,7 @@ type Restorer interface {
 	// (see wire.Identity). One dir can be restored any number of times, also concurrently.
 	Restore(ctx context.Context, spec Spec, dir string) (Instance, error)
 
-	// RestoreFiles creates an instance with only the written files, so those conditions do not apply.
+	// RestoreFiles creates an instance with only the written files, so the conditions of Restore do not apply.
 	RestoreFiles(ctx context.Context, spec Spec, dir string) (Instance, error)
 
 	// Prepare creates an instance for a later Restore, as far as that is possible without knowing what will be restored.
@@ -295,7 +295,7 @@ type Archiver interface {
 // Usage is one reading. Figures that a runtime cannot measure are 0.
 type Usage struct {
 	CPUSeconds float64 // since creation
-	Memory     int64   // bytes now
+	Memory     int64   // bytes now, without cached files, which the kernel can drop
 	MemoryPeak int64
 	PIDs       int
 	Disk       int64 // bytes of written files
@@ -330,8 +330,8 @@ const (
 // host may be busy.
 var ErrLate = errors.New("not ready in time")
 
-// CreateError is the error that a Create returns for err: unavailable is its text when neither the request nor the time
-// limit of ctx is the reason.
+// CreateError returns the error that a Create returns for err: unavailable is its text when neither the request nor the
+// time limit of ctx is the reason.
 func CreateError(ctx context.Context, err error, unavailable string) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err

@@ -12,7 +12,7 @@ type reach int
 
 const (
 	public  reach = iota
-	private       // in a private network: by a rule that names a part of that network
+	private       // in a private network: allowed only by a rule that names a part of that network
 	never         // whatever the rules
 )
 

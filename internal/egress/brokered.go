@@ -56,8 +56,8 @@ func ruleOf(secrets []string) string {
 	return "secret " + strings.Join(secrets, ", ")
 }
 
-// ruleWith returns the log's name for what allowed a request that got some credentials: its secrets, or else the rule of
-// its connection; and the headers of a header rule.
+// ruleWith returns what the log shows as the rule of a request that got credentials: the names of the secrets, or, if
+// it got no secrets, the rule of its connection; and the header rules.
 func (p *connection) ruleWith(used []string) string {
 	i := slices.IndexFunc(used, secret.IsHeader)
 	if i < 0 {
@@ -102,8 +102,8 @@ func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 	return nil
 }
 
-// opens reports whether a connection, to an address that a rule allows, is to be brokered because the client asks for a
-// name of this address, and records the name.
+// opens reports whether the broker takes over a connection to an address that a rule allows, because the client asks
+// for a brokered name of that address. It records the name.
 func (p *connection) opens(name string) bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -126,8 +126,8 @@ func (g *Gateway) opens(name string, port uint16) bool {
 	return g.rules.opened(name, port)
 }
 
-// credentials are what requests to a host get now: brokered secrets, and the headers of a rule, which come last and so
-// replace those of secrets.
+// credentials returns what requests to a host get now: brokered secrets, and the headers of a rule, which come last and
+// so replace those of secrets.
 func (g *Gateway) credentials(host string, port uint16) ([]secret.Credential, error) {
 	b := g.opt.Brokering
 	list := b.of(host, port)

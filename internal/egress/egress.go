@@ -182,7 +182,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 }
 
 // headersLocked reports whether rules have a header rule for a connection. Such a connection ends in the broker, and
-// others pass through: what a connection is cannot change while it is open.
+// other connections pass through. A connection that is open cannot change from one to the other.
 func (g *Gateway) headersLocked(r *rules, p *connection) bool {
 	names := []string{p.name}
 	if p.name == "" {
@@ -220,11 +220,11 @@ func (g *Gateway) Close() {
 
 // verdict is the decision of the rules about a connection.
 type verdict struct {
-	rule   string   // rule that allows it
+	rule   string   // the rule that allows the connection
 	names  []string // names, one of which the client must request; none for a network
 	anyway bool     // allowed by address, whatever name the client asks for
 	link   string   // the linked sandbox
-	reason string   // why it is denied
+	reason string   // why the connection is denied
 }
 
 func (v verdict) allowed() bool { return v.reason == "" }
@@ -280,7 +280,12 @@ func (g *Gateway) noneAtAll() string {
 	return "the network of the sandbox is none: hutch network " + g.opt.Sandbox + " --mode allow-list"
 }
 
+// noRule denies a name without a rule. The program inside can invent the name: text that is a rule for more than one host
+// is not proposed as a rule.
 func (g *Gateway) noRule(name string, dst netip.AddrPort) verdict {
+	if one, err := hutch.ParseNetworkRule(name); err != nil || one.Below || one.Port != 0 || one.Name != "" && one.AllPorts || one.Net.IsValid() && !one.Net.IsSingleIP() {
+		return denied("no rule allows %s at port %d, and none can: it is not the name of a machine", shown(name), dst.Port())
+	}
 	rule := name
 	if p := dst.Port(); p != 80 && p != 443 {
 		rule += ":" + strconv.Itoa(int(p))

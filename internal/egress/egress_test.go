@@ -195,6 +195,31 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
+// A program invents the name that it asks for. If that is a rule for many hosts, no command proposes it.
+func TestNamesThatAreRules(t *testing.T) {
+	t.Parallel()
+	in := newWorld(t).inside("", allowedName)
+	if err := in.resolve(allowedName); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"*.com", "0.0.0.0/0", "0.0.0.0/0:443", "com:*", "com:22", "a.com,b.com"} {
+		c, err := in.dial(t.Context(), "tcp", shared+":443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: name}).HandshakeContext(t.Context())
+		c.Close()
+		if last := in.last(); err == nil || last.Verdict != hutch.Refused || last.Host != name || last.Allowable() {
+			t.Errorf("%s: %v, %+v", name, err, last)
+		}
+	}
+	_, r := in.raw(shared+":80", "GET / HTTP/1.1\r\nHost: *.com\r\n\r\n")
+	line, err := r.ReadString('\n')
+	if last := in.last(); err != nil || !strings.Contains(line, " 403 ") || last.Allowable() {
+		t.Errorf("%q, %v, %+v", line, err, last)
+	}
+}
+
 // Every request of a connection is checked, and its body cannot become another request to the server.
 func TestEveryRequest(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,8 @@ func (x *proxy) close(q *request) {
 	})
 }
 
-// rewrite writes the outgoing request: the same, without headers that would make the connection unreadable for us.
+// rewrite makes the outgoing request a copy of the incoming one, without the headers that would make the connection
+// unreadable for us.
 func (x *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host = "http", x.p.dst.String()
 	r.Out.URL.RawQuery = r.In.URL.RawQuery

@@ -17,15 +17,16 @@ type record struct {
 	cursor  int64
 	id      int64
 	changed chan struct{} // closed at the next line; nil when no query waits
-	// complete gets a copy of each line when only its count can still change; it can be nil.
+	// complete is called with a copy of each line when nothing of the line except its count can change any more; it can
+	// be nil.
 	complete func(hutch.Connection)
 }
 
 // alike is how many lines back an equal line is searched for.
 const alike = 32
 
-// add puts a line at the end of the log. If the line is finished and equals a recent one, add increases that one's
-// count instead.
+// add puts a line at the end of the log. If the line is finished and equals a recent one, add increases the count of
+// that line instead.
 func (r *record) add(c hutch.Connection) *hutch.Connection {
 	line, fresh := r.insert(c)
 	if fresh && !c.Open && r.complete != nil {
@@ -34,7 +35,7 @@ func (r *record) add(c hutch.Connection) *hutch.Connection {
 	return line
 }
 
-// insert is add, and reports whether the line is new.
+// insert does the same as add, and reports whether the line is new.
 func (r *record) insert(c hutch.Connection) (line *hutch.Connection, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +79,7 @@ func (r *record) end(c *hutch.Connection, change func(*hutch.Connection)) {
 	}
 }
 
-// finish is end, and returns a copy of the line.
+// finish does the same as end, and returns a copy of the line.
 func (r *record) finish(c *hutch.Connection, change func(*hutch.Connection)) hutch.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,9 @@ const (
 	maxQuestion = 1500
 )
 
-// Limits on flows to the resolver and on lookups in progress: how many a sandbox can always have, how many at most, and
-// how many above the first all sandboxes share. A flow holds some kilobytes, a lookup a socket of the host.
+// Limits on flows to the resolver, and on lookups in progress. For each there are three numbers: how many a sandbox can
+// always have, how many it can have at most, and how many all sandboxes together can have beyond the first number. A
+// flow holds some kilobytes, a lookup a socket of the host.
 const (
 	ownFlows, mostFlows, poolFlows       = 64, 512, 1024
 	ownLookups, mostLookups, poolLookups = 4, 32, 128

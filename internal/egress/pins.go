@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// pinTime is how long an address belongs to the name that it was the answer to, whatever its time to live:
-	// programs keep addresses longer.
+	// pinTime is how long an address belongs to the name for which it was an answer, whatever the answer's time to live
+	// is: programs keep addresses longer.
 	pinTime = 10 * time.Minute
 	maxPins = 4096
 )
 
-// pin is an address that was the answer to a name.
+// pin is an address from an answer, with the name that was asked for.
 type pin struct {
 	addr netip.Addr
 	name string
@@ -44,7 +44,7 @@ func (p *pins) add(name string, addrs []netip.Addr) {
 	}
 }
 
-// roomLocked makes space for one more: it drops old ones first, or else any.
+// roomLocked makes space for one more pin. It drops old pins or, if there are none, any pin.
 func (p *pins) roomLocked() {
 	if len(p.until) < maxPins {
 		return

@@ -43,7 +43,7 @@ func (g *Gateway) throughProxy(ctx context.Context, r *rules, dst netip.AddrPort
 	}
 	if err != nil {
 		c.Close()
-		if op, ok := errors.AsType[*net.OpError](err); ok { // it has addresses, which the line has already
+		if op, ok := errors.AsType[*net.OpError](err); ok { // the outer error has addresses, which the line has already
 			err = op.Err
 		}
 		return nil, hutch.Errorf(hutch.Unavailable, "the proxy %s made no connection: %s", r.proxy.Address, strings.TrimPrefix(because(err), "unknown error "))
@@ -60,7 +60,8 @@ func (c connected) DialContext(context.Context, string, string) (net.Conn, error
 	return c.Conn, nil
 }
 
-// dialProxy connects to the proxy: to an address that it names, or to one of its name's that the sandbox could reach.
+// dialProxy connects to the proxy: to the proxy's address or, if the proxy has a name, to an address of that name that
+// the sandbox could reach.
 func (g *Gateway) dialProxy(ctx context.Context, r *rules) (net.Conn, error) {
 	rule := r.proxy.Rule()
 	addrs := []netip.Addr{rule.Net.Addr()}

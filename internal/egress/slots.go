@@ -2,8 +2,8 @@ package egress
 
 import "context"
 
-// slots bound a resource of one sandbox: it can always have own of them, and up to most while the pool of all
-// sandboxes has free ones.
+// slots bound a resource of one sandbox. The sandbox can always use the number own, and more, up to most, while the
+// pool of all sandboxes has free slots.
 type slots struct {
 	own, more, pool chan struct{}
 }
@@ -25,7 +25,7 @@ func (s slots) take(ctx context.Context) (giveBack func(), ok bool) {
 	}
 }
 
-// try is take without waiting.
+// try does the same as take, without waiting.
 func (s slots) try() (giveBack func(), ok bool) {
 	select {
 	case s.own <- struct{}{}:

@@ -27,14 +27,15 @@ const (
 	idleCPU   = 0.1 // seconds
 )
 
-// Checkpoint calls do with a copy of a running sandbox, unless nothing has changed since the activity before, which is
-// that of its last checkpoint. It returns the present activity. During a call in the sandbox, it returns Conflict.
-func (e *Engine) Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error) {
+// Checkpoint calls do with a copy of a running sandbox, and returns the sandbox's present activity. It makes no copy if
+// that equals before, the activity at the last checkpoint. If a call is in progress in the sandbox, it returns
+// Conflict.
+func (m mover) Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error) {
 	var img travel.Image
 	var dir string
 	now := before
-	err := e.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) (err error) {
-		now, img, dir, err = e.copyAwake(ctx, s, before)
+	err := m.life.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) (err error) {
+		now, img, dir, err = m.copyAwake(ctx, s, before)
 		return err
 	})
 	if err != nil || dir == "" {
@@ -45,7 +46,7 @@ func (e *Engine) Checkpoint(ctx context.Context, owner, id string, before travel
 }
 
 // copyAwake copies the memory of a sandbox to a folder; "" if nothing has changed. The caller holds the lifecycle lock.
-func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Activity) (now travel.Activity, img travel.Image, dir string, err error) {
+func (m mover) copyAwake(ctx context.Context, s *sandbox, before travel.Activity) (now travel.Activity, img travel.Image, dir string, err error) {
 	rec := s.Record()
 	inst, agent, since := s.LastUse()
 	saver, ok := driver.As[driver.Saver](inst)
@@ -55,11 +56,11 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	case !ok:
 		return before, img, "", hutch.Errorf(hutch.Unsupported, "the runtime %s saves no memory, so its sandboxes have no checkpoints", rec.Sandbox.Runtime)
 	}
-	needs, err := e.needs(rec, true, true)
+	needs, err := m.life.here.needs(rec, true, true)
 	if err != nil {
 		return before, img, "", err
 	}
-	listing, err := readListing(ctx, s.ID(), agent)
+	listing, err := m.life.readListing(ctx, s, agent)
 	if err != nil {
 		return before, img, "", err
 	}
@@ -70,14 +71,14 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	if before.Of == inst.ID() && before.Used.Equal(since) && !alive(listing) && used.CPUSeconds-before.CPU < idleCPU+idleShare*time.Since(before.At).Seconds() {
 		return before, img, "", nil
 	}
-	began, err := e.copyDetached(s, listing, since, func() error {
-		dir, err = e.saved.WriteCopy(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	began, err := m.life.copyDetached(s, listing, since, func() error {
+		dir, err = m.life.saved.WriteCopy(s.Key(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 		return err
 	})
 	if err != nil {
 		return before, img, "", err
 	}
-	if needs.Build, err = e.buildOf(rec.Sandbox.Runtime, dir); err != nil {
+	if needs.Build, err = m.life.here.buildOf(rec.Sandbox.Runtime, dir); err != nil {
 		return before, img, "", errors.Join(err, os.RemoveAll(dir))
 	}
 	if used, err = inst.Usage(ctx); err != nil { // the copy uses CPU too
@@ -87,8 +88,9 @@ func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Act
 	return now, travel.Image{RecordKey: s.Key(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
 }
 
-// copyDetached calls do while calls of the sandbox wait, and returns when that began. It is not a use. The caller holds the
-// lifecycle lock, and the sandbox was last used at since.
+// copyDetached calls do while the sandbox is detached, so that its calls wait, and returns when that began. The copy
+// does not count as a use: before and after it, the sandbox was last used at since. The caller holds the lifecycle
+// lock.
 func (e *lifecycle) copyDetached(s *sandbox, listing *store.Listing, since time.Time, do func() error) (began time.Time, err error) {
 	inst, agent, _ := s.LastUse()
 	if !s.Detach(listing, since) {
@@ -115,7 +117,8 @@ func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir 
 	return inst.Copy(ctx, dir)
 }
 
-// asCheckpoint changes the record of a running sandbox that is lost: the sandbox sleeps in the state of its checkpoint.
+// asCheckpoint changes the record of a running sandbox that was lost: in the new record, the sandbox sleeps in the
+// state of its checkpoint.
 func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v := &rec.Sandbox
 	v.Status, v.Paused = hutch.Hibernated, false
@@ -126,14 +129,14 @@ func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	return rec
 }
 
-// Evict removes a sandbox from this machine that the store has on another one, awake or asleep. It does not change the
-// store.
-func (e *Engine) Evict(ctx context.Context, owner, id string) error {
-	return e.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) error {
-		if e.opt.Store == nil {
+// Evict removes a sandbox, awake or asleep, from this machine after the store has assigned it to another one. It does
+// not change the store.
+func (m mover) Evict(ctx context.Context, owner, id string) error {
+	return m.life.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) error {
+		if m.life.opt.Store == nil {
 			return hutch.Errorf(hutch.Unsupported, "this server keeps no records")
 		}
-		ours, err := e.opt.Store.Has(ctx, s.Key())
+		ours, err := m.life.opt.Store.Has(ctx, s.Key())
 		if err != nil {
 			return err
 		}
@@ -142,7 +145,7 @@ func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 		}
 		inst, agent := s.Held()
 		if inst == nil {
-			return e.leave(s, func() error { return nil })
+			return m.leave(s, func() error { return nil })
 		}
 		s.ReleaseInstance()
 		if err := instance.Destroy(inst); err != nil {
@@ -150,27 +153,27 @@ func (e *Engine) Evict(ctx context.Context, owner, id string) error {
 			return err
 		}
 		agent.Close()
-		return e.leave(s, func() error { return nil })
+		return m.leave(s, func() error { return nil })
 	})
 }
 
-// Retire removes the record of a sandbox that is on no machine and that the store has for this one. Its use still
-// counts.
-func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destruction, error) {
-	if e.opt.Store == nil {
+// Retire removes the record of a sandbox that the store assigns to this machine, although no machine has it. Its use
+// still counts.
+func (m mover) Retire(ctx context.Context, owner, id string) (hutch.Destruction, error) {
+	if m.life.opt.Store == nil {
 		return hutch.Destruction{}, hutch.Errorf(hutch.Unsupported, "this server keeps no records")
 	}
-	rec, err := e.opt.Store.Find(ctx, owner, id)
+	rec, err := m.life.opt.Store.Find(ctx, owner, id)
 	if err != nil {
 		return hutch.Destruction{}, err
 	}
 	used := rec.Usage()
 	used.Disk = 0
-	if err := e.opt.Store.Retire(context.WithoutCancel(ctx), rec.Key, owner, used); err != nil {
+	if err := m.life.opt.Store.Retire(context.WithoutCancel(ctx), rec.Key, owner, used); err != nil {
 		return hutch.Destruction{}, err
 	}
-	e.exposed.Remove(rec.Ports)
-	e.log.Info("destroyed", "sandbox", id, "why", "asked for; it was in the fleet's bucket")
-	e.opt.Happened(ctx, owner, id, hutch.TimelineEntry{Event: "Destroyed", Target: "asked for"})
+	m.life.exposed.Remove(rec.Ports)
+	m.life.log.Info("destroyed", "sandbox", id, "why", "asked for; it was in the fleet's bucket")
+	m.life.opt.Happened(ctx, owner, id, hutch.TimelineEntry{Event: "Destroyed", Target: "asked for"})
 	return destruction(id), nil
 }

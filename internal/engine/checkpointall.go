@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/box"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/instance"
 	"hutch/internal/saved"
@@ -20,39 +21,44 @@ import (
 
 var _ hutch.Checkpoints = (*Engine)(nil)
 
+// checkpointer copies the sandboxes that are awake, for a backup of the data folder.
+type checkpointer struct {
+	life *lifecycle
+	busy chan struct{} // full during a CheckpointAll
+}
+
 // CheckpointAll implements hutch.Checkpoints.
-func (e *Engine) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) (err error) {
+func (cp checkpointer) CheckpointAll(ctx context.Context, out func(hutch.Checkpoint) error) (err error) {
 	select {
-	case e.checkpointing <- struct{}{}:
+	case cp.busy <- struct{}{}:
 	case <-time.After(checkpointWait):
 		return hutch.Errorf(hutch.Conflict, "another backup of this server is being made: wait until it is done")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-e.checkpointing }()
-	remove, err := e.saved.OpenCheckpoints()
+	defer func() { <-cp.busy }()
+	remove, err := cp.life.saved.OpenCheckpoints()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(e.calls, func() { cancel(context.Cause(e.calls)) })()
-	if err := e.checkpointEach(ctx, e.awake(), checkpointsTime, out); err != nil {
+	ctx, end := caller.Until(ctx, cp.life.calls)
+	defer end()
+	if err := cp.checkpointEach(ctx, cp.life.awake(), checkpointsTime, out); err != nil {
 		return err
 	}
 	if err := out(hutch.Checkpoint{Done: true}); err != nil {
 		return err
 	}
 	<-ctx.Done() // the copies are needed until then
-	if e.calls.Err() != nil {
+	if cp.life.calls.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
 const (
-	// checkpointWait is for the end of an earlier call whose caller has just gone.
+	// checkpointWait is how long a call waits for the end of an earlier call, whose caller has just disconnected.
 	checkpointWait = 3 * time.Second
 	// checkpointsAtOnce limits how many sandboxes are copied at a time.
 	checkpointsAtOnce = 2
@@ -65,7 +71,7 @@ const (
 )
 
 // checkpointEach copies the sandboxes in a limited time and reports each of them. Its error is that of ctx or out.
-func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, limit time.Duration, out func(hutch.Checkpoint) error) error {
+func (cp checkpointer) checkpointEach(ctx context.Context, names []box.Name, limit time.Duration, out func(hutch.Checkpoint) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limited, stop := context.WithTimeoutCause(ctx, limit, hutch.Errorf(hutch.Timeout, "the copies of all sandboxes took longer than %v: put it to sleep first", limit))
@@ -88,7 +94,7 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, limit tim
 			if done == nil {
 				return
 			}
-			c, ok := e.checkpointOne(limited, name)
+			c, ok := cp.checkpointOne(limited, name)
 			done()
 			if ok {
 				report(c)
@@ -103,13 +109,13 @@ func (e *Engine) checkpointEach(ctx context.Context, names []box.Name, limit tim
 	return context.Cause(ctx)
 }
 
-// checkpointQueue gives each owner the same time: the next sandbox is one of the owner whose copies took the least so far. So slow
-// sandboxes delay those of their owner.
+// checkpointQueue gives each owner the same time: the next sandbox belongs to the owner whose copies have taken the
+// least time so far. So a slow sandbox delays only other sandboxes of its owner.
 type checkpointQueue struct {
 	mu     sync.Mutex
 	owners []string                 // in order
-	names  map[string][]box.Name    // by owner, that are not copied yet
-	took   map[string]time.Duration // by owner; a copy in progress counts as the longest
+	names  map[string][]box.Name    // sandboxes that are not copied yet, by owner
+	took   map[string]time.Duration // time of an owner's copies; a copy in progress counts as the longest
 }
 
 func newCheckpointQueue(names []box.Name) *checkpointQueue {
@@ -121,7 +127,8 @@ func newCheckpointQueue(names []box.Name) *checkpointQueue {
 	return q
 }
 
-// next returns the sandbox to copy next, and what to call when it is copied; nil if there are no more.
+// next returns the sandbox to copy next, and a function to call after the copy. The function is nil if no sandbox is
+// left.
 func (q *checkpointQueue) next() (name box.Name, done func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,23 +147,23 @@ func (q *checkpointQueue) next() (name box.Name, done func()) {
 	}
 }
 
-// checkpointOne copies a sandbox. It returns false for one that is gone or asleep by now.
-func (e *Engine) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
+// checkpointOne copies a sandbox. It returns false if the sandbox is gone or asleep by now.
+func (cp checkpointer) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
 	defer cancel()
 	c = hutch.Checkpoint{SandboxID: name.ID, Owner: name.Owner}
 	memory, err := false, context.Cause(ctx)
 	if err == nil {
-		memory, err = e.copyForBackup(ctx, name)
+		memory, err = cp.copyForBackup(ctx, name)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if s, gone := e.find(name.Context(ctx), name.ID); err != nil && (gone != nil || !s.Running()) {
+	if s, gone := cp.life.find(name.Context(ctx), name.ID); err != nil && (gone != nil || !s.Running()) {
 		return c, false
 	}
 	if err != nil {
-		e.log.Warn("copy a sandbox for a backup", "sandbox", name.ID, "err", err, "cause", hutch.AsError(err).Cause)
+		cp.life.log.Warn("copy a sandbox for a backup", "sandbox", name.ID, "err", err, "cause", hutch.AsError(err).Cause)
 		c.Missing = hutch.AsError(err).Message
 		return c, true
 	}
@@ -164,35 +171,22 @@ func (e *Engine) checkpointOne(ctx context.Context, name box.Name) (c hutch.Chec
 	return c, true
 }
 
-// awake names the sandboxes that run, in order.
-func (e *lifecycle) awake() (names []box.Name) {
-	e.mu.Lock()
-	for name, s := range e.sandboxes {
-		if s.Running() {
-			names = append(names, name)
-		}
-	}
-	e.mu.Unlock()
-	slices.SortFunc(names, func(a, b box.Name) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID)) })
-	return names
-}
-
 // errFellAsleep is the error for a sandbox that fell asleep meanwhile: its files are saved already.
 var errFellAsleep = errors.New("the sandbox fell asleep")
 
 // copyForBackup copies a sandbox: with its memory if the runtime saves memory and no call is in progress for a
 // moment, otherwise only its files.
-func (e *Engine) copyForBackup(ctx context.Context, name box.Name) (memory bool, err error) {
+func (cp checkpointer) copyForBackup(ctx context.Context, name box.Name) (memory bool, err error) {
 	named := name.Context(ctx)
 	for end := time.Now().Add(quiesceTime); ; {
 		done := false
-		err := e.hold(named, name.ID, func(s *sandbox) (err error) {
+		err := cp.life.hold(named, name.ID, func(s *sandbox) (err error) {
 			if inst, agent := s.Paused(); agent != nil {
 				done = true
-				memory, err = e.checkpointPaused(ctx, s, inst, agent)
+				memory, err = cp.checkpointPaused(ctx, s, inst, agent)
 				return err
 			}
-			memory, err = e.checkpointMemory(ctx, s)
+			memory, err = cp.checkpointMemory(ctx, s)
 			done = memory
 			return err
 		})
@@ -200,7 +194,7 @@ func (e *Engine) copyForBackup(ctx context.Context, name box.Name) (memory bool,
 			return memory, err
 		}
 		if err == nil || time.Now().After(end) {
-			return false, e.checkpointFiles(named, name.ID)
+			return false, cp.checkpointFiles(named, name.ID)
 		}
 		if err := waitForPause(ctx); err != nil {
 			return false, err
@@ -210,7 +204,7 @@ func (e *Engine) copyForBackup(ctx context.Context, name box.Name) (memory bool,
 
 // checkpointMemory copies a sandbox with its memory, and reports whether its runtime can. The caller holds the lifecycle
 // lock. During a call in the sandbox it returns Conflict.
-func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, error) {
+func (cp checkpointer) checkpointMemory(ctx context.Context, s *sandbox) (bool, error) {
 	inst, agent, since := s.LastUse()
 	saver, ok := driver.As[driver.Saver](inst)
 	switch {
@@ -221,37 +215,39 @@ func (e *lifecycle) checkpointMemory(ctx context.Context, s *sandbox) (bool, err
 	case s.InUse():
 		return false, inUse(s)
 	}
-	listing, err := readListing(ctx, s.ID(), agent)
+	listing, err := cp.life.readListing(ctx, s, agent)
 	if err != nil {
 		return false, err
 	}
-	_, err = e.copyDetached(s, listing, since, func() error {
-		return e.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	_, err = cp.life.copyDetached(s, listing, since, func() error {
+		return cp.life.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 	})
 	return err == nil, err
 }
 
 // checkpointPaused copies a paused sandbox, whose programs continue for that time. The caller holds the lifecycle lock.
-func (e *lifecycle) checkpointPaused(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) (memory bool, err error) {
+func (cp checkpointer) checkpointPaused(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) (memory bool, err error) {
 	if err := instance.Thaw(ctx, inst); err != nil {
 		return false, err
 	}
 	defer func() {
 		if !instance.Freeze(context.WithoutCancel(ctx), inst) {
-			e.log.Warn("a sandbox could not be paused again after its copy for a backup, and runs", "sandbox", s.ID())
-			e.attach(s, inst, agent)
+			cp.life.log.Warn("a sandbox could not be paused again after its copy for a backup, and runs", "sandbox", s.ID())
+			cp.life.attach(s, inst, agent)
 		}
 	}()
 	saver, ok := driver.As[driver.Saver](inst)
 	if !ok {
-		return false, e.packCheckpoint(ctx, s, agent)
+		packing, stop := untilEnd(ctx, s, context.Canceled)
+		defer stop()
+		return false, cp.packCheckpoint(packing, s, agent)
 	}
-	return true, e.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	return true, cp.life.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 }
 
 // checkpointFiles copies the files of a sandbox, which is a use of it.
-func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
-	s, err := e.find(ctx, id)
+func (cp checkpointer) checkpointFiles(ctx context.Context, id string) error {
+	s, err := cp.life.find(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -260,11 +256,11 @@ func (e *lifecycle) checkpointFiles(ctx context.Context, id string) error {
 		return hutch.Errorf(hutch.Unavailable, "it is starting or going to sleep: make another backup, or put it to sleep first")
 	}
 	defer s.EndUse()
-	return e.packCheckpoint(ctx, s, agent)
+	return cp.packCheckpoint(ctx, s, agent)
 }
 
 // packCheckpoint copies the files that an agent packs.
-func (e *lifecycle) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.Client) error {
+func (cp checkpointer) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.Client) error {
 	rec := s.Record()
 	v := rec.Sandbox
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -273,7 +269,7 @@ func (e *lifecycle) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.
 		cancel(hutch.Errorf(hutch.Timeout, "it sent nothing of its files for %v", checkpointStall))
 	})
 	defer silent.Stop()
-	err := e.saved.CheckpointArchive(rec.CheckpointName(), saved.Most(v.Limits), func(w io.Writer) error {
+	err := cp.life.saved.CheckpointArchive(rec.CheckpointName(), saved.Most(v.Limits), func(w io.Writer) error {
 		return saved.Pack(ctx, agent, v.Image, progress{w, func() { silent.Reset(checkpointStall) }})
 	})
 	if err != nil && ctx.Err() != nil {
@@ -282,7 +278,7 @@ func (e *lifecycle) packCheckpoint(ctx context.Context, s *sandbox, agent *wire.
 	return err
 }
 
-// progress is a writer that calls wrote after each write.
+// progress is a writer that calls its function wrote after each write.
 type progress struct {
 	io.Writer
 	wrote func()

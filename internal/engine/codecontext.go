@@ -18,8 +18,11 @@ import (
 	"hutch/internal/wire"
 )
 
+// contexts are the verbs of code contexts.
+type contexts struct{ life *lifecycle }
+
 // CreateContext implements hutch.Service.
-func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.ContextRequest) (hutch.CodeContext, error) {
+func (c contexts) CreateContext(ctx context.Context, id string, req hutch.ContextRequest) (hutch.CodeContext, error) {
 	k, err := kernel.Lookup(req.Language)
 	if err != nil {
 		return hutch.CodeContext{}, err
@@ -30,17 +33,17 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	if req.ID == "" {
 		req.ID = hutch.NewID("ctx")
 	}
-	s, agent, err := e.use(ctx, id)
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return hutch.CodeContext{}, err
 	}
 	defer s.EndUse()
-	if req.Env, err = e.secrets.programEnv(s, req.Env, req.Secrets); err != nil {
+	if req.Env, err = c.life.secrets.programEnv(s, req.Env, req.Secrets); err != nil {
 		return hutch.CodeContext{}, err
 	}
 	info, err := agent.CreateContext(ctx, agentContext(k, req))
 	if err != nil {
-		return hutch.CodeContext{}, e.diagnose(ctx, s, agent, err)
+		return hutch.CodeContext{}, c.life.diagnose(ctx, s, agent, err)
 	}
 	return codeContext(id, info), nil
 }
@@ -71,8 +74,10 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 }
 
 // Contexts implements hutch.Service.
-func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
-	return entries(ctx, e, id, func(b *store.Listing) []hutch.CodeContext { return b.Contexts }, codeContexts)
+func (c contexts) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
+	return entries(ctx, c.life, id, func(b *store.Listing) []hutch.CodeContext { return b.Contexts }, func(ctx context.Context, s *sandbox, agent *wire.Client) ([]hutch.CodeContext, error) {
+		return codeContexts(ctx, s.ID(), agent)
+	})
 }
 
 func codeContexts(ctx context.Context, id string, agent *wire.Client) ([]hutch.CodeContext, error) {
@@ -85,8 +90,8 @@ func codeContexts(ctx context.Context, id string, agent *wire.Client) ([]hutch.C
 }
 
 // DeleteContext implements hutch.Service.
-func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error {
-	agent, done, err := e.withContexts(ctx, id)
+func (c contexts) DeleteContext(ctx context.Context, id, contextID string) error {
+	agent, done, err := c.withContexts(ctx, id)
 	if agent == nil {
 		return err
 	}
@@ -96,15 +101,15 @@ func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error 
 
 // withContexts wakes a sandbox that may have contexts and returns its agent. The agent is nil if the sandbox does not
 // run and so has no contexts.
-func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
-	s, err := e.find(ctx, id)
+func (c contexts) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
+	s, err := c.life.find(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	if running, saved := s.Listing(); running == nil && saved == nil {
 		return nil, nil, nil
 	}
-	s, agent, err = e.use(ctx, id)
+	s, agent, err = c.life.use(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,8 +117,8 @@ func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Clien
 }
 
 // Interrupt implements hutch.Service.
-func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
-	agent, done, err := e.withContexts(ctx, id)
+func (c contexts) Interrupt(ctx context.Context, id, contextID string) error {
+	agent, done, err := c.withContexts(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -125,31 +130,31 @@ func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
 }
 
 // RunCode implements hutch.Service.
-func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+func (c contexts) RunCode(ctx context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	take := caller.From(ctx).Budget.Take
-	return e.runCode(ctx, id, req, coderesult.New(headtail.ForRun(req, take), take, out))
+	return c.runCode(ctx, id, req, coderesult.New(headtail.ForRun(req, take), take, out))
 }
 
-// runCode runs code, and gives rec its output and results.
-func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, rec *coderesult.Record) (hutch.RunResult, error) {
-	limit, err := e.checkRun(req)
+// runCode runs code, and passes its output and results to rec.
+func (c contexts) runCode(ctx context.Context, id string, req hutch.RunRequest, rec *coderesult.Record) (hutch.RunResult, error) {
+	limit, err := c.checkRun(req)
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
-	s, agent, err := e.use(ctx, id)
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
 	defer s.EndUse()
 	s.Ran()
 	began := time.Now()
-	env, err := e.secrets.requested(s, req.Env, req.Secrets)
+	env, err := c.life.secrets.requested(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
-	contextID, k, err := e.findContext(ctx, s, agent, req)
+	contextID, k, err := c.findContext(ctx, s, agent, req)
 	if err != nil {
-		return hutch.RunResult{}, e.diagnose(ctx, s, agent, err)
+		return hutch.RunResult{}, c.life.diagnose(ctx, s, agent, err)
 	}
 	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: traced(ctx, env), Stdin: req.Stdin != nil})
 	if err != nil {
@@ -157,19 +162,19 @@ func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, r
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
 	denials := s.Denials()
-	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.Output, rec.Message)
+	begun, end, err := agent.RunIn(ctx, run, req.Stdin, caller.From(ctx).Budget.Take, rec.Output, rec.Message)
 	res := rec.Result()
 	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)
 	res.Executions, res.ExitCode, res.TimedOut = end.Runs, end.Code, end.TimedOut
 	res.Fresh, res.Ended = begun.Fresh, end.Ended
 	res.Denied = s.deniedSince(ctx, began, denials)
 	if err != nil {
-		return res, e.diagnose(ctx, s, agent, err)
+		return res, c.life.diagnose(ctx, s, agent, err)
 	}
-	if end.TimedOut { // whatever the interpreter did at the interrupt
+	if end.TimedOut { // whatever exit code the interpreter returned after the interrupt
 		res.ExitCode = killedCode
 	}
-	if end.Memory || end.Code == killedCode && !end.TimedOut && e.ranOutOfMemory(ctx, s) {
+	if end.Memory || end.Code == killedCode && !end.TimedOut && s.ranOutOfMemory(ctx) {
 		res.Limit = "memory"
 	}
 	if res.Limit != "" && end.Ended {
@@ -179,7 +184,7 @@ func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, r
 }
 
 // checkRun checks a request and returns its time limit.
-func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
+func (c contexts) checkRun(req hutch.RunRequest) (time.Duration, error) {
 	if err := req.Check(); err != nil {
 		return 0, err
 	}
@@ -188,11 +193,11 @@ func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return e.execTime(req.Timeout)
+	return c.life.execTime(req.Timeout)
 }
 
 // findContext finds the context of a run, and makes one when it is missing.
-func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
+func (c contexts) findContext(ctx context.Context, s *sandbox, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
 	want, err := kernel.Lookup(req.Language)
 	if err != nil {
 		return "", kernel.Kernel{}, err
@@ -203,7 +208,7 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 	}
 	info, err := agent.Context(ctx, id)
 	if errors.Is(err, hutch.NotFound) {
-		env, serr := e.secrets.programEnv(s, nil, nil)
+		env, serr := c.life.secrets.programEnv(s, nil, nil)
 		if serr != nil {
 			return "", kernel.Kernel{}, serr
 		}
@@ -219,12 +224,11 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 	return id, k, err
 }
 
-// execIn runs a command in a session. Values and errors of languages that have
-// them become text, as at a prompt.
-func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+// execIn runs a command in a session. In languages that have values and errors, these become text, as at a prompt.
+func (c commands) execIn(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	language := req.Language
 	if language == "" {
-		if known, err := e.languageOf(ctx, id, req.SessionID); err != nil || known != "" {
+		if known, err := c.contexts.languageOf(ctx, id, req.SessionID); err != nil || known != "" {
 			language = known
 		} else {
 			language = "bash"
@@ -241,7 +245,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		cursor += int64(len(data))
 		return pass(hutch.Output{Stream: stream, Data: data, Cursor: cursor})
 	}
-	res, err := e.runCode(ctx, id, hutch.RunRequest{
+	res, err := c.contexts.runCode(ctx, id, hutch.RunRequest{
 		ContextID: req.SessionID, Language: language, Code: req.Command, Dir: req.Dir, Env: req.Env, Secrets: req.Secrets,
 		Timeout: req.Timeout, Stdin: req.Stdin,
 	}, coderesult.PassOn(func(ev hutch.RunEvent) error {
@@ -268,8 +272,8 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 	if err != nil {
 		result.ExitCode = noExit
 	} else if result.ExitCode != 0 && !result.TimedOut && result.Limit == "" {
-		if s, err := e.find(ctx, id); err == nil {
-			result.Limit = e.reached(ctx, s, &words)
+		if s, err := c.life.find(ctx, id); err == nil {
+			result.Limit = s.reached(ctx, &words)
 		}
 	}
 	kept.Fill(&result)
@@ -277,8 +281,8 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 }
 
 // languageOf returns the language of a context; empty when the context does not exist.
-func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, error) {
-	agent, done, err := e.withContexts(ctx, id)
+func (c contexts) languageOf(ctx context.Context, id, contextID string) (string, error) {
+	agent, done, err := c.withContexts(ctx, id)
 	if agent == nil {
 		return "", err
 	}

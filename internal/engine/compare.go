@@ -21,9 +21,10 @@ import (
 const (
 	// compareTime bounds a comparison, which reads all files of both sides.
 	compareTime = 10 * time.Minute
-	// comparisons is how many run at once: each uses a processor. An owner has one at a time. One that takes longer than
-	// slowComparison, because it is large or its sandbox does not answer, lets one of another owner begin, up to
-	// mostComparisons.
+	// comparisons is how many comparisons run at once, because each uses a processor. An owner has one at a time. A
+	// comparison that takes longer than slowComparison (it is large, or its sandbox does not answer) lets a comparison
+	// of another owner begin, up to mostComparisons. At that number, a slow comparison is ended to make room for
+	// another owner's.
 	comparisons     = 2
 	mostComparisons = 8
 	slowComparison  = 10 * time.Second
@@ -35,21 +36,22 @@ type comparing struct {
 	all    *fairqueue.Queue
 }
 
-func newComparing() comparing {
-	return comparing{all: fairqueue.New(comparisons, mostComparisons, slowComparison)}
+func newComparing() *comparing {
+	return &comparing{all: fairqueue.New(comparisons, mostComparisons, slowComparison)}
 }
 
-// begin waits until a comparison of an owner can run. The caller calls end after it.
-func (c *comparing) begin(ctx context.Context, owner string) (end func(), err error) {
+// begin waits until a comparison of an owner can run. The comparison uses the returned context, and the caller calls
+// end after it.
+func (c *comparing) begin(ctx context.Context, owner string) (_ context.Context, end func(), err error) {
 	if err := c.owners.Take(ctx, owner); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	release, err := c.all.Take(ctx, owner)
+	ctx, release, err := c.all.Begin(ctx, owner)
 	if err != nil {
 		c.owners.Put(owner)
-		return nil, err
+		return nil, nil, err
 	}
-	return func() {
+	return ctx, func() {
 		release()
 		c.owners.Put(owner)
 	}, nil
@@ -61,20 +63,34 @@ type side struct {
 	close func()
 }
 
+// comparer compares and reads the files of snapshots.
+type comparer struct {
+	life  *lifecycle
+	queue *comparing
+}
+
 // DiffSnapshot implements hutch.Snapshots.
-func (e *Engine) DiffSnapshot(ctx context.Context, id string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
+func (c comparer) DiffSnapshot(ctx context.Context, id string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
 	if err := req.Check(); err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
-	snap, err := e.snaps.Find(viewer(ctx), id)
+	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
-	end, err := e.comparing.begin(ctx, viewer(ctx).Owner)
+	ctx, end, err := c.queue.begin(ctx, viewer(ctx).Owner)
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
 	defer end()
+	diff, err := c.diffSnapshot(ctx, snap, req)
+	if err != nil && errors.Is(context.Cause(ctx), fairqueue.ErrShare) {
+		err = hutch.Errorf(hutch.Unavailable, "comparisons of other owners wait, and this one took longer than %v: try again in a moment, or name a folder with path", slowComparison)
+	}
+	return diff, err
+}
+
+func (c comparer) diffSnapshot(ctx context.Context, snap *snapshots.Snapshot, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTime, hutch.Errorf(hutch.Timeout, "the comparison took longer than %v: name a folder with path", compareTime))
 	defer cancel()
 	before, err := snapshotSide(snap)
@@ -82,7 +98,7 @@ func (e *Engine) DiffSnapshot(ctx context.Context, id string, req hutch.Snapshot
 		return hutch.SnapshotDiff{}, err
 	}
 	defer before.close()
-	after, names, err := e.otherSide(ctx, snap, req)
+	after, names, err := c.otherSide(ctx, snap, req)
 	if err != nil {
 		return hutch.SnapshotDiff{}, err
 	}
@@ -96,9 +112,9 @@ func (e *Engine) DiffSnapshot(ctx context.Context, id string, req hutch.Snapshot
 }
 
 // otherSide finds what a snapshot is compared with; names has its id.
-func (e *lifecycle) otherSide(ctx context.Context, snap *snapshots.Snapshot, req hutch.SnapshotDiffRequest) (s side, names hutch.SnapshotDiff, err error) {
+func (c comparer) otherSide(ctx context.Context, snap *snapshots.Snapshot, req hutch.SnapshotDiffRequest) (s side, names hutch.SnapshotDiff, err error) {
 	if req.To != "" {
-		with, err := e.snaps.Find(viewer(ctx), req.To)
+		with, err := c.life.snaps.Find(viewer(ctx), req.To)
 		if err != nil {
 			return side{}, names, err
 		}
@@ -108,7 +124,7 @@ func (e *lifecycle) otherSide(ctx context.Context, snap *snapshots.Snapshot, req
 	}
 	names.SandboxID = req.SandboxID
 	if names.SandboxID != "" {
-		s, err = e.presentSide(ctx, names.SandboxID, req.Wake)
+		s, err = c.presentSide(ctx, names.SandboxID, req.Wake)
 		return s, names, err
 	}
 	v := snap.Snapshot
@@ -116,19 +132,34 @@ func (e *lifecycle) otherSide(ctx context.Context, snap *snapshots.Snapshot, req
 		return side{}, names, hutch.Errorf(hutch.Invalid, "the snapshot %q is shared with you, and its sandbox is not: name a snapshot or a sandbox of yours to compare it with", v.ID)
 	}
 	names.SandboxID = v.SandboxID
-	s, err = e.presentSide(ctx, v.SandboxID, req.Wake)
+	s, err = c.presentSide(ctx, v.SandboxID, req.Wake)
 	if errors.Is(err, hutch.NotFound) {
 		err = hutch.Errorf(hutch.NotFound, "the sandbox %q, which the snapshot %q was made of, is gone: name another snapshot or a sandbox to compare it with", v.SandboxID, v.ID).Naming(hutch.AboutSandbox, v.SandboxID)
 	}
 	return s, names, err
 }
 
-// snapshotSide is the files of a snapshot, which stay readable if it is deleted meanwhile.
+// snapshotSide opens the files of a snapshot. They stay readable if the snapshot is deleted.
 func snapshotSide(snap *snapshots.Snapshot) (side, error) {
 	if err := snap.Verify(); err != nil {
 		return side{}, err
 	}
 	return fileSide("the snapshot "+quoted(snap.Snapshot.ID), snap.Archive(), snap.Snapshot.Limits)
+}
+
+// ReadSnapshot calls read with a snapshot and with the files that were written in its sandbox over the image, as a tar
+// archive, whose bytes came from inside.
+func (c comparer) ReadSnapshot(ctx context.Context, id string, read func(hutch.Snapshot, io.Reader) error) error {
+	snap, err := c.life.snaps.Find(viewer(ctx), id)
+	if err != nil {
+		return err
+	}
+	files, err := snapshotSide(snap)
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	return files.Read(ctx, func(r io.Reader) error { return read(snap.Snapshot, r) })
 }
 
 func quoted(id string) string { return `"` + id + `"` }
@@ -142,35 +173,36 @@ func fileSide(name, path string, l hutch.Limits) (side, error) {
 	return side{compare.Archive{Name: name, Most: saved.Most(l), Read: read}, func() { f.Close() }}, nil
 }
 
-// presentSide is the files of a sandbox as they are now. It wakes a sleeping or paused sandbox only if wake is set.
-func (e *lifecycle) presentSide(ctx context.Context, id string, wake bool) (x side, err error) {
+// presentSide returns the files of a sandbox as they are now. It wakes a sleeping or paused sandbox only if wake is
+// set.
+func (c comparer) presentSide(ctx context.Context, id string, wake bool) (x side, err error) {
 	if wake {
-		s, agent, err := e.use(ctx, id)
+		s, agent, err := c.life.use(ctx, id)
 		if err != nil {
 			return side{}, err
 		}
-		return e.runningSide(s, agent), nil
+		return c.runningSide(s, agent), nil
 	}
-	s, err := e.find(ctx, id)
+	s, err := c.life.find(ctx, id)
 	if err != nil {
 		return side{}, err
 	}
 	if agent := s.BeginUse(); agent != nil {
-		return e.runningSide(s, agent), nil
+		return c.runningSide(s, agent), nil
 	}
-	err = e.hold(ctx, id, func(s *sandbox) (err error) {
-		if agent := s.BeginUse(); agent != nil { // it was being made, or woke
-			x = e.runningSide(s, agent)
+	err = c.life.hold(ctx, id, func(s *sandbox) (err error) {
+		if agent := s.BeginUse(); agent != nil { // the sandbox was created or woken after the first check
+			x = c.runningSide(s, agent)
 			return nil
 		}
-		x, err = e.keptSide(s)
+		x, err = c.keptSide(s)
 		return err
 	})
 	return x, err
 }
 
-// runningSide is the files of a sandbox in use, which tar inside packs.
-func (e *lifecycle) runningSide(s *sandbox, agent *wire.Client) side {
+// runningSide returns the files of a sandbox in use. The program tar in the sandbox packs them.
+func (c comparer) runningSide(s *sandbox, agent *wire.Client) side {
 	v := s.Record().Sandbox
 	most := saved.Most(v.Limits)
 	pack := func(ctx context.Context, read func(io.Reader) error) error {
@@ -180,21 +212,21 @@ func (e *lifecycle) runningSide(s *sandbox, agent *wire.Client) side {
 			return failed
 		}, read)
 		if err != nil && errors.Is(err, failed) {
-			err = e.diagnose(ctx, s, agent, err)
+			err = c.life.diagnose(ctx, s, agent, err)
 		}
 		return err
 	}
 	return side{compare.Archive{Name: "the sandbox " + quoted(v.ID), Most: most, Read: pack}, s.EndUse}
 }
 
-// keptSide is the files of a sandbox that was stopped. The caller holds the lifecycle lock.
-func (e *lifecycle) keptSide(s *sandbox) (side, error) {
+// keptSide returns the files of a sandbox that was stopped. The caller holds the lifecycle lock.
+func (c comparer) keptSide(s *sandbox) (side, error) {
 	v := s.Record().Sandbox
 	switch {
 	case s.Gone():
 		return side{}, notFound(v.ID)
-	case v.Status == hutch.Stopped && !e.saved.HasMemory(s.Key()):
-		return fileSide("the sandbox "+quoted(v.ID), e.saved.Archive(s.Key()), v.Limits)
+	case v.Status == hutch.Stopped && !c.life.saved.HasMemory(s.Key()):
+		return fileSide("the sandbox "+quoted(v.ID), c.life.saved.Archive(s.Key()), v.Limits)
 	case v.Status == hutch.Failed:
 		return side{}, hutch.Errorf(hutch.Conflict, "the sandbox %q has failed, and its files are lost: compare two snapshots", v.ID).Naming(hutch.AboutSandbox, v.ID)
 	}

@@ -19,43 +19,44 @@ import (
 )
 
 const (
-	waitTime = 30 * time.Second // wait time of a wait that names no other
+	waitTime = 30 * time.Second // time limit of a wait that sets none
 	// languageTime bounds the check which languages a sandbox has: some of their
 	// programs start a virtual machine to print a version.
 	languageTime = 30 * time.Second
 )
 
 // control makes a call that is about one process.
-func (e *Engine) control(ctx context.Context, id, process string, call func(*wire.Client) error) error {
-	if _, err := e.Process(ctx, id, process); err != nil {
+func (c commands) control(ctx context.Context, id, process string, call func(*wire.Client) error) error {
+	if _, err := c.Process(ctx, id, process); err != nil {
 		return err
 	}
-	return e.ask(ctx, id, call)
+	return c.life.ask(ctx, id, call)
 }
 
 // Input implements hutch.ProcessControl.
-func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader, end bool) error {
+func (c commands) Input(ctx context.Context, id, process string, r io.Reader, end bool) error {
 	if r == nil {
 		r = strings.NewReader("")
 	}
-	return e.control(ctx, id, process, func(agent *wire.Client) error {
+	return c.control(ctx, id, process, func(agent *wire.Client) error {
 		return agent.Input(ctx, wire.Input{Process: process, End: end}, r)
 	})
 }
 
 // Resize implements hutch.ProcessControl.
-func (e *Engine) Resize(ctx context.Context, id, process string, size hutch.Size) error {
+func (c commands) Resize(ctx context.Context, id, process string, size hutch.Size) error {
 	if err := size.Check(); err != nil {
 		return err
 	}
-	return e.control(ctx, id, process, func(agent *wire.Client) error {
+	return c.control(ctx, id, process, func(agent *wire.Client) error {
 		return agent.Resize(ctx, wire.Resize{Process: process, Size: size})
 	})
 }
 
 // CleanProcesses implements hutch.ProcessControl.
-func (e *Engine) CleanProcesses(ctx context.Context, id string) (n int, err error) {
-	err = e.ask(ctx, id, func(agent *wire.Client) (err error) {
+func (c commands) CleanProcesses(ctx context.Context, id string) (n int, err error) {
+	c.Processes(ctx, id) // those that have ended go on the timeline
+	err = c.life.ask(ctx, id, func(agent *wire.Client) (err error) {
 		n, err = agent.Clean(ctx)
 		return err
 	})
@@ -66,13 +67,13 @@ func (e *Engine) CleanProcesses(ctx context.Context, id string) (n int, err erro
 var errWaited = errors.New("the time is up")
 
 // Wait implements hutch.ProcessControl.
-func (e *Engine) Wait(ctx context.Context, id, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
-	limit, pattern, err := e.checkWait(req)
+func (c commands) Wait(ctx context.Context, id, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	limit, pattern, err := c.checkWait(req)
 	if err != nil {
 		return hutch.WaitResult{}, err
 	}
 	var res hutch.WaitResult
-	err = e.control(ctx, id, process, func(agent *wire.Client) (err error) {
+	err = c.control(ctx, id, process, func(agent *wire.Client) (err error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, errWaited)
 		defer cancel()
 		res, err = await(ctx, agent, process, req, pattern)
@@ -84,10 +85,10 @@ func (e *Engine) Wait(ctx context.Context, id, process string, req hutch.WaitReq
 	if err != nil {
 		return hutch.WaitResult{}, err
 	}
-	if res.Process, err = e.Process(ctx, id, process); err != nil {
+	if res.Process, err = c.Process(ctx, id, process); err != nil {
 		return res, err
 	}
-	if s, err := e.find(ctx, id); err == nil {
+	if s, err := c.life.find(ctx, id); err == nil {
 		res.Denied = s.deniedSince(ctx, res.Process.StartTime, 0)
 	}
 	return res, nil
@@ -118,15 +119,15 @@ func await(ctx context.Context, agent *wire.Client, process string, req hutch.Wa
 }
 
 // checkWait checks a request, and returns its time and its pattern.
-func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
-	longest := hutch.InSeconds(e.opt.MaxTimeout)
+func (c commands) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
+	longest := hutch.InSeconds(c.life.opt.MaxTimeout)
 	if err := req.Check(); err != nil {
 		return 0, nil, err
 	}
 	if !(req.Timeout >= 0 && req.Timeout <= longest) {
 		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, hutch.InSeconds(waitTime)).Naming(hutch.AboutField, "timeout")
 	}
-	limit := min(waitTime, e.opt.MaxTimeout)
+	limit := min(waitTime, c.life.opt.MaxTimeout)
 	if req.Timeout > 0 {
 		limit = req.Timeout.Duration()
 	}
@@ -153,8 +154,8 @@ func compile(pattern string) (*regexp.Regexp, error) {
 }
 
 // Languages implements hutch.ProcessControl.
-func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, error) {
-	s, agent, err := e.use(ctx, id)
+func (c commands) Languages(ctx context.Context, id string) ([]hutch.Language, error) {
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	kept := headtail.New(0, caller.From(ctx).Budget.Take)
 	exit, err := agent.Run(ctx, start, nil, kept.Tee(nil))
 	if err != nil {
-		return nil, e.diagnose(ctx, s, agent, err)
+		return nil, c.life.diagnose(ctx, s, agent, err)
 	}
 	if exit.TimedOut {
 		return nil, hutch.Errorf(hutch.Unavailable, "the programs of the sandbox did not tell their versions within %v: it may be busy", languageTime)

@@ -3,14 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"maps"
-	"strconv"
-	"time"
 
 	"hutch"
-	"hutch/internal/box"
-	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
 	"hutch/internal/image"
@@ -25,13 +19,13 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if e.namesTemplate(ctx, &req); req.Snapshot != "" || req.Template != "" {
 		return e.createFrom(ctx, req)
 	}
-	if err := e.applyType(&req); err != nil {
+	if err := e.drafter.applyType(&req); err != nil {
 		return hutch.Sandbox{}, err
 	}
 	if err := e.resolveImage(ctx, &req); err != nil {
 		return hutch.Sandbox{}, err
 	}
-	rec, d, err := e.draft(ctx, req)
+	rec, d, err := e.drafter.draft(ctx, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -43,12 +37,17 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 // make returns the sandbox of a record. If it does not exist yet, make creates one with the
 // plan that how returns; it calls how with the lifecycle lock held.
 func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
-	s, made, err := e.enter(ctx, rec)
+	s, made, err := e.table.enter(ctx, rec, func() *sandbox {
+		e.tasks.Add(1) // until make is done
+		s := e.newSandbox(rec)
+		s.Lock(context.Background()) // does not wait: no other caller has the sandbox yet
+		return s
+	})
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
 	if !made {
-		sb, err := e.join(ctx, s)
+		sb, err := s.join(ctx)
 		if s.Fault() == errCancelled && ctx.Err() == nil {
 			return e.make(ctx, rec, how)
 		}
@@ -56,7 +55,7 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	}
 	defer e.tasks.Done()
 	defer s.Unlock()
-	if err := e.syncVolumes(ctx, s); err != nil {
+	if err := e.volumes.sync(ctx, s); err != nil {
 		e.abandon(ctx, s, err)
 		return hutch.Sandbox{}, err
 	}
@@ -92,132 +91,8 @@ func (e *lifecycle) resolveImage(ctx context.Context, req *hutch.CreateRequest) 
 	return err
 }
 
-// draft turns a request into the record of a sandbox to be.
-func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
-	if req.NormalizeID {
-		req.ID = hutch.NormalizeID(req.ID)
-	}
-	if req.ID == "" {
-		req.ID = hutch.NewID("sb")
-	}
-	if err := cmp.Or(req.Check(), e.checkLimits(req.Limits)); err != nil {
-		return store.Record{}, nil, err
-	}
-	d, err := e.instances.Driver(req.Runtime)
-	if err != nil {
-		return store.Record{}, nil, err
-	}
-	network, err := e.networkFor(ctx, req.Network)
-	if err == nil {
-		network, err = network.Completed(hutch.Network{})
-	}
-	if err == nil {
-		err = e.checkLinks(ctx, network.Links)
-	}
-	if err != nil {
-		return store.Record{}, nil, err
-	}
-	now := time.Now()
-	owner, _ := caller.OwnerOf(ctx)
-	v := hutch.Sandbox{
-		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, User: req.User, Runtime: d.Name(), InstanceType: req.InstanceType,
-		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
-		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
-		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Labels: req.Labels, Volumes: req.Volumes,
-	}
-	if v.Image == "" {
-		v.Image = image.HostName
-	}
-	if v.SleepAfter == 0 {
-		v.SleepAfter = hutch.InSeconds(e.opt.SleepAfter)
-	}
-	if v.OnIdle == "" {
-		v.OnIdle = hutch.IdleHibernate
-	}
-	if req.Timeout > 0 {
-		end := now.Add(req.Timeout.Duration())
-		v.ExpiresAt = &end
-	}
-	env := maps.Clone(e.opt.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
-	maps.Copy(env, req.Env)
-	env["SANDBOX_ID"] = v.ID
-	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
-	rec := store.Record{Sandbox: v, Key: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text(), Most: owner.MaxSandboxes}
-	if err := cmp.Or(e.secrets.check(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
-		return store.Record{}, nil, err
-	}
-	if v.Owner != "" { // others may have a sandbox with that id
-		rec.Key = hutch.NewID("o")
-	}
-	return rec, d, e.networks.hidden.keep(&rec, network)
-}
-
-// enter returns the sandbox of a record from the table. If there is none, it adds a
-// new one, whose lifecycle lock the caller then holds.
-func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, false, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
-	}
-	if s := e.sandboxes[box.Name{Owner: rec.Sandbox.Owner, ID: rec.Sandbox.ID}]; s != nil {
-		return s, false, nil
-	}
-	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // an existing one may have such a name
-		return nil, false, err
-	}
-	if err := cmp.Or(e.roomLocked(ctx, 1), e.claimLocked(rec.Sandbox)); err != nil {
-		return nil, false, err
-	}
-	if err := e.templateRoomLocked(rec); err != nil {
-		return nil, false, err
-	}
-	e.tasks.Add(1) // until make is done
-	s = e.newSandbox(rec)
-	s.Lock(context.Background()) // no other caller has it yet
-	e.sandboxes[s.Name()] = s
-	return s, true, nil
-}
-
-// roomLocked refuses more sandboxes at two limits: of the owner's sandboxes, awake
-// or asleep, and of all that take memory.
-func (e *lifecycle) roomLocked(ctx context.Context, more int) error {
-	owner, _ := caller.OwnerOf(ctx)
-	own := 0
-	for n := range e.sandboxes {
-		if n.Owner == owner.ID {
-			own++
-		}
-	}
-	if owner.MaxSandboxes > 0 && own+more > owner.MaxSandboxes {
-		return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once of this token, awake or asleep, is reached: destroy one", owner.MaxSandboxes).With("limit", "sandboxes")
-	}
-	return e.memoryLocked(more)
-}
-
-// memoryLocked refuses more sandboxes that take memory when the limit of them is
-// reached, or the host is short of memory.
-func (e *lifecycle) memoryLocked(more int) error {
-	active := 0
-	for _, s := range e.sandboxes {
-		if s.TakesMemory() {
-			active++
-		}
-	}
-	switch {
-	case active+more > e.opt.MaxSandboxes:
-		return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once (maxSandboxes) is reached: destroy one, or wait until an idle one sleeps", e.opt.MaxSandboxes).With("limit", "maxSandboxes")
-	case e.instances.Scarce():
-		return instance.ErrShort
-	}
-	return nil
-}
-
 // join waits for a sandbox that another call may still be creating.
-func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
+func (s *sandbox) join(ctx context.Context) (hutch.Sandbox, error) {
 	if err := s.Lock(ctx); err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -240,9 +115,7 @@ func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 	if ctx.Err() != nil {
 		cause = errCancelled
 	}
-	e.mu.Lock()
-	delete(e.sandboxes, s.Name())
-	e.mu.Unlock()
+	e.table.remove(s)
 	s.Abandon(cause)
 }
 
@@ -275,7 +148,7 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 		return durable.Explained(err, e.opt.Dir)
 	}
 	if how.volumes {
-		err = e.fillVolumes(ctx, v, agent)
+		err = e.volumes.fill(ctx, v, agent)
 	}
 	if err == nil {
 		err = e.admit(ctx, s, inst, agent, how.reason)
@@ -299,8 +172,8 @@ func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance,
 	return nil
 }
 
-// claim returns an instance of the pool for a new sandbox, or nil if none waits. The
-// caller holds the lifecycle lock.
+// claim returns an instance of the pool for a new sandbox, or nil if none is ready. The caller holds the lifecycle
+// lock.
 func (e *lifecycle) claim(s *sandbox, k pool.Kind) *instance.Spare {
 	spare := e.instances.Take(k)
 	if spare != nil {

@@ -18,6 +18,9 @@ func (s *sandbox) deniedSince(ctx context.Context, began time.Time, denials int6
 	log := g.Connections(context.WithoutCancel(ctx), hutch.ConnectionQuery{Verdict: hutch.Refused, Limit: 4 * hutch.MaxDenied})
 	var rules []string
 	for _, c := range log.Connections {
+		if !c.Allowable() {
+			continue
+		}
 		if rule := c.MissingRule().String(); !c.Time.Before(began) && !slices.Contains(rules, rule) {
 			rules = append(rules, rule)
 		}

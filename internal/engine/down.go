@@ -14,7 +14,7 @@ import (
 
 const (
 	callsTime = 5 * time.Second  // how long SleepAll waits for the ends of commands
-	slowSleep = 10 * time.Second // after which a sandbox does not delay those of other owners
+	slowSleep = 10 * time.Second // after this time, a sandbox no longer delays those of other owners
 )
 
 // SleepAll puts all running sandboxes to sleep, also busy ones and those with keepAlive. Their memory is kept if the
@@ -26,7 +26,7 @@ func (e *Engine) SleepAll(ctx context.Context) error {
 	owners := e.byOwner()
 	for _, list := range owners {
 		for _, s := range list {
-			s.Disconnect() // a link is a use of its target
+			s.Disconnect() // because a link counts as a use of its target
 		}
 	}
 	for end := time.Now().Add(callsTime); e.uses.Load() > 0 && time.Now().Before(end); {
@@ -66,7 +66,7 @@ func (e *lifecycle) sleepNow(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	inst, agent, since := s.LastUse()
-	if err := e.saveVolumes(ctx, s, agent); err != nil {
+	if err := e.volumes.save(ctx, s, agent); err != nil {
 		return err
 	}
 	if saver, ok := driver.As[driver.Saver](inst); ok {

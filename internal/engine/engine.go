@@ -1,8 +1,12 @@
 // Package engine implements hutch.Service on this machine. No other package changes the state of a sandbox.
 //
 // A sandbox in memory is a box.Box, whose package comment explains its states and locks. The engine makes instances,
-// calls agents and writes files. It holds the lifecycle lock of a box while it changes the state of that box. The
-// engine's own mutex guards the table of sandboxes.
+// calls agents and writes files. It holds the lifecycle lock of a box while it changes the state of that box.
+//
+// The types of the package are in layers. A table has all sandboxes, and admits new ones. A drafter turns a request into
+// a record, a machine knows which saved state can wake here, and volumes puts files of volumes into sandboxes and saves
+// them. On top of these, lifecycle has the steps of a sandbox's life: it makes, wakes, watches and destroys sandboxes,
+// and puts them to sleep. The verbs are on top of lifecycle: those of one noun are one type, and Engine has all of them.
 package engine
 
 import (
@@ -11,14 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"hutch"
-	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/exposure"
 	"hutch/internal/image"
@@ -27,6 +28,7 @@ import (
 	"hutch/internal/saved"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
+	"hutch/internal/travel"
 )
 
 // Options configure an engine. Drivers, Image and Dir are required.
@@ -52,6 +54,7 @@ type Options struct {
 	Pool         Pool
 	Memory       Memory
 	Types        []hutch.InstanceType // default hutch.InstanceTypes
+	NodeLabels   map[string]string    // labels of this machine, which node selectors must match
 	MaxSandboxes int                  // default 100
 	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 means no ceiling
 	ExecTimeout  time.Duration        // time limit of a command without its own; default 30 s
@@ -59,7 +62,7 @@ type Options struct {
 	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration        // default 10 min
 	HealthEvery  time.Duration        // default 30 s
-	Env          map[string]string    // for every sandbox
+	Env          map[string]string    // environment variables of every sandbox
 	Prices       hutch.Prices
 	// Secret returns the value of an owner's secret; nil means that there are no
 	// secrets. The engine calls it for each program that it starts, and keeps no
@@ -84,46 +87,56 @@ type Options struct {
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
 	PreviewURL func(label string) string
+	// LinkHolder returns the name and the present proof of the token of a sandbox's owner. Links to the ports of the
+	// sandbox end with that token. Without a name, or without LinkHolder, links do not depend on a token.
+	LinkHolder func(owner string) (name string, proof []byte)
 
 	Log *slog.Logger
 }
 
-// Engine implements hutch.Service: its methods are the verbs. Each of them works
-// during a use of a sandbox, or holds its lifecycle lock.
-type Engine struct{ *lifecycle }
+// Engine implements hutch.Service: its methods, and those of its parts, are the verbs. Each of them works
+// during a use of a sandbox, or holds its lifecycle lock. The verbs of one noun are a part. The methods of Engine itself
+// are the verbs of whole sandboxes.
+type Engine struct {
+	*lifecycle
+	files
+	repositories
+	contexts
+	commands
+	ports
+	screens
+	captures
+	comparer
+	templates
+	machine
+	mover
+	checkpointer
+	accounts
+}
 
-// lifecycle has the table of all sandboxes. It makes, finds, wakes, watches and
-// destroys them and puts them to sleep. It knows no verbs.
+// lifecycle makes, wakes, watches and destroys sandboxes, and puts them to sleep. It knows no verbs.
 type lifecycle struct {
 	opt    Options
 	log    *slog.Logger
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
-	calls  context.Context // done before that, when SleepAll ends the commands that outlive their callers
+	calls  context.Context // done before ctx: when SleepAll ends the commands that outlive their callers
 	endAll context.CancelFunc
 	tasks  sync.WaitGroup
 	uses   atomic.Int32 // uses of sandboxes in progress
 
-	measured sync.Map   // seen, by *sandbox, of those whose work is measured
-	saved    *saved.Dir // the disk state of sleeping sandboxes
-
+	*table
+	saved     *saved.Dir // the disk state of sleeping sandboxes
 	instances *instance.Maker
-
-	mu        sync.Mutex
-	sandboxes map[box.Name]*sandbox
-	retired   map[string]hutch.Usage // use of destroyed sandboxes, by owner
+	here      machine
+	drafter   drafter
+	volumes   *volumes
+	exposed   *exposure.Table
+	networks  networks
+	secrets   secretUses
+	ledger    *ledger.Ledger
 	snaps     *snapshots.Catalog
-	closed    bool
-
-	comparing comparing // comparisons of snapshots
-
-	checkpointing chan struct{} // full during a CheckpointAll
-
-	exposed  *exposure.Table
-	networks networks
-	secrets  secretUses
-	stats    *statsTable
-	ledger   *ledger.Ledger
+	cameAwake []travel.Arrival // see CameAwake; recover sets it
 }
 
 var (
@@ -152,13 +165,28 @@ func New(opt Options) *Engine {
 	calls, endAll := context.WithCancel(ctx)
 	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
-		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log, hiddenNetworks{opt.Sealer}},
-		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), comparing: newComparing(), checkpointing: make(chan struct{}, 1),
+		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log), ledger: ledger.New(opt.Store),
 	}
-	e.stats, e.ledger = newStatsTable(e), ledger.New(opt.Store)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
-	return &Engine{e}
+	e.table = newTable(opt, e.instances.Scarce)
+	e.here = machine{opt.Drivers, e.instances, opt.Resolve}
+	e.volumes = &volumes{opt.Volumes, opt.SaveEvery, ctx, opt.Log, e.table, e.wake, e.background}
+	e.drafter = drafter{opt, e.instances, e.secrets, e.networks.hidden, e.volumes, e.table}
+	return withVerbs(e)
+}
+
+// withVerbs adds the verbs to a lifecycle.
+func withVerbs(life *lifecycle) *Engine {
+	e := &Engine{
+		lifecycle: life, machine: life.here, files: files{life}, repositories: repositories{life}, contexts: contexts{life}, ports: ports{life},
+		captures: captures{life}, comparer: comparer{life, newComparing()}, checkpointer: checkpointer{life, make(chan struct{}, 1)},
+		accounts: accounts{life, newStatsTable(life)},
+	}
+	e.commands = commands{life, e.contexts}
+	e.mover = mover{life, e.captures}
+	e.screens, e.templates = screens{e}, templates{e}
+	return e
 }
 
 // Start recovers the sandboxes of an earlier run, removes everything else that it left behind, and begins to watch all
@@ -178,7 +206,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.tasks.Go(e.watchHealth)
 	if e.opt.Volumes != nil {
-		e.tasks.Go(e.keepVolumesSaved)
+		e.tasks.Go(e.volumes.keepSaved)
 	}
 	if e.opt.Pool.Max > 0 {
 		e.tasks.Go(e.instances.KeepPool)
@@ -189,16 +217,13 @@ func (e *Engine) Start(ctx context.Context) error {
 // Close stops watching. Sandboxes continue to run, and the next Start recovers them.
 // An ephemeral engine destroys its sandboxes instead.
 func (e *Engine) Close(ctx context.Context) error {
-	e.mu.Lock()
-	e.closed = true
-	all := e.tableLocked()
-	e.mu.Unlock()
+	all := e.table.close()
 	var err error
 	if e.opt.Ephemeral {
 		err = e.destroyAll(ctx, all)
 	} else {
 		for _, s := range all {
-			e.letGo(ctx, s)
+			s.letGo(ctx)
 		}
 	}
 	e.cancel()
@@ -228,56 +253,11 @@ func (e *Engine) destroyAll(ctx context.Context, all []*sandbox) error {
 }
 
 // letGo disconnects from a sandbox that continues to run without the engine.
-func (e *lifecycle) letGo(ctx context.Context, s *sandbox) {
+func (s *sandbox) letGo(ctx context.Context) {
 	s.Disarm()
-	if inst, agent := s.Held(); inst != nil { // and it is not being destroyed
-		e.account(ctx, s, inst)
+	if inst, agent := s.Held(); inst != nil { // a sandbox that is being destroyed holds none
+		s.account(ctx, inst)
 		s.Save(ctx)
 		agent.Close()
 	}
-}
-
-// table lists the sandboxes, oldest first.
-func (e *lifecycle) table() []*sandbox {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.tableLocked()
-}
-
-// tableLocked lists the sandboxes, oldest first.
-func (e *lifecycle) tableLocked() []*sandbox {
-	all := slices.Collect(maps.Values(e.sandboxes))
-	slices.SortFunc(all, func(a, b *sandbox) int {
-		return cmp.Or(a.Created().Compare(b.Created()), cmp.Compare(a.ID(), b.ID()), cmp.Compare(a.Owner(), b.Owner()))
-	})
-	return all
-}
-
-// byOwner lists the sandboxes of each owner, oldest first.
-func (e *lifecycle) byOwner() map[string][]*sandbox {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := map[string][]*sandbox{}
-	for _, s := range e.tableLocked() {
-		all[s.Owner()] = append(all[s.Owner()], s)
-	}
-	return all
-}
-
-// find returns the caller's sandbox of an id, or NotFound.
-func (e *lifecycle) find(ctx context.Context, id string) (*sandbox, error) {
-	if err := hutch.CheckID(id); err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s := e.sandboxes[nameOf(ctx, id)]; s != nil {
-		return s, nil
-	}
-	return nil, notFound(id)
-}
-
-func notFound(id string) *hutch.Error {
-	return hutch.Errorf(hutch.NotFound, "there is no sandbox %q: it was never made, was destroyed, or has expired; list the sandboxes or create it", id).
-		Naming(hutch.AboutSandbox, id)
 }

@@ -13,12 +13,12 @@ import (
 	"hutch/internal/wire"
 )
 
-// The variables of a sandbox can be changed at any time, also while it sleeps. They are first in the record, with the
-// changes that its agent and its interpreters have not received (EnvNews). A running sandbox receives them at once,
-// another one when it runs again: a wake gives the agent the new environment anyway, and only interpreters in saved
-// memory need the changes.
+// The variables of a sandbox can be changed at any time, also while it sleeps. A change is written to the record first,
+// together with the changes that the agent and the interpreters have not received yet (EnvNews). A running sandbox
+// receives the change at once, another sandbox when it runs again: a wake gives the agent the new environment anyway,
+// and only interpreters in saved memory need the changes.
 
-// sendEnvTime bounds how long an agent has for it.
+// sendEnvTime bounds how long an agent can take to receive changed variables.
 const sendEnvTime = 10 * time.Second
 
 // changedEnv returns rec with changed variables.
@@ -42,7 +42,8 @@ func changedEnv(rec store.Record, changes map[string]*string) (store.Record, err
 	return rec, checkNews(rec)
 }
 
-// allNews are the changes for interpreters that can have any older variables.
+// allNews returns changes that set all variables of env, for interpreters whose variables are of an unknown older
+// state.
 func allNews(env map[string]string) map[string]*string {
 	news := map[string]*string{}
 	for name, value := range env {
@@ -67,7 +68,7 @@ func checkNews(rec store.Record) error {
 	return nil
 }
 
-// newsOf are the unsent changes for the interpreters in a sandbox's memory.
+// newsOf returns the unsent changes for the interpreters in a sandbox's memory.
 func newsOf(rec store.Record) map[string]string {
 	if len(rec.EnvNews) == 0 {
 		return nil
@@ -86,11 +87,11 @@ func (e *lifecycle) sendEnv(ctx context.Context, s *sandbox) error {
 	if err := e.adoptEnv(ctx, rec, agent); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "the variables of the sandbox %q are kept, but the sandbox does not answer, so its programs get them when it next wakes: try again", s.ID()).Naming(hutch.AboutSandbox, s.ID()).Because(err)
 	}
-	return e.markEnvSent(ctx, s)
+	return s.markEnvSent(ctx)
 }
 
-// markEnvSent records that a sandbox knows its variables.
-func (e *lifecycle) markEnvSent(ctx context.Context, s *sandbox) error {
+// markEnvSent records that a sandbox has received its variables.
+func (s *sandbox) markEnvSent(ctx context.Context) error {
 	if len(s.Record().EnvNews) == 0 {
 		return nil
 	}

@@ -15,40 +15,46 @@ import (
 )
 
 const (
-	// killedCode is the exit code of a program that signal 9 ended, and of a shell
-	// whose last command it ended.
+	// killedCode is the exit code of a program that signal 9 ended, and of a shell whose last command ended in that
+	// way.
 	killedCode = 128 + 9
-	noExit     = -1 // no exit of a command that an error ended, so that none takes it for a success
+	noExit     = -1 // exit code of a command that an error ended: no caller takes it for a success
 )
 
+// commands are the verbs of commands and of background processes. Commands of a session run in a code context.
+type commands struct {
+	life     *lifecycle
+	contexts contexts
+}
+
 // Exec implements hutch.Service.
-func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+func (c commands) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if err := req.Check(); err != nil {
 		return hutch.ExecResult{}, err
 	}
 	if req.Resumable {
-		return e.execResumable(ctx, id, req, out)
+		return c.execResumable(ctx, id, req, out)
 	}
-	return e.execAttached(ctx, id, req, out)
+	return c.execAttached(ctx, id, req, out)
 }
 
 // execAttached runs a command that ends with ctx.
-func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+func (c commands) execAttached(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if req.SessionID != "" {
-		return e.execIn(ctx, id, req, out)
+		return c.execIn(ctx, id, req, out)
 	}
 	req.Env = traced(ctx, req.Env)
-	start, err := e.start(req)
+	start, err := c.start(req)
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
-	s, agent, err := e.use(ctx, id)
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
 	defer s.EndUse()
 	s.Ran()
-	env, err := e.secrets.programEnv(s, req.Env, req.Secrets)
+	env, err := c.life.secrets.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
@@ -65,21 +71,21 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	result.Denied = s.deniedSince(ctx, began, denials)
 	if err != nil {
 		result.ExitCode = noExit
-		return result, e.diagnose(ctx, s, agent, err)
+		return result, c.life.diagnose(ctx, s, agent, err)
 	}
-	if exit.Signal == 9 && s.Leaving() { // the instance's end reached it before the agent's
+	if exit.Signal == 9 && s.Leaving() { // the destruction of the instance killed the command before the agent
 		return result, destroyed(s)
 	}
-	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
+	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && s.ranOutOfMemory(ctx) {
 		result.Limit = "memory"
 	} else if exit.Code != 0 && !exit.TimedOut {
-		result.Limit = e.reached(ctx, s, &words)
+		result.Limit = s.reached(ctx, &words)
 	}
 	result.CompileError = exit.Compile && !exit.TimedOut && result.Limit == ""
 	return result, nil
 }
 
-// execTime is the time limit of a command or a run of code that asks for one.
+// execTime returns the time limit of a command or a run of code that asks for one.
 func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
 	switch {
@@ -92,8 +98,8 @@ func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 }
 
 // start turns a checked request into a message to the agent.
-func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
-	limit, err := e.execTime(req.Timeout)
+func (c commands) start(req hutch.ExecRequest) (wire.Start, error) {
+	limit, err := c.life.execTime(req.Timeout)
 	if err != nil {
 		return wire.Start{}, err
 	}
@@ -143,7 +149,7 @@ func destroyed(s *sandbox) error {
 
 // describe returns the error of a command whose sandbox ended.
 func (e *lifecycle) describe(s *sandbox, err error) error {
-	if locked := s.Lock(e.ctx); locked == nil { // the caller that marks it failed is done then
+	if locked := s.Lock(e.ctx); locked == nil { // then the caller that marks the sandbox as failed has finished
 		s.Unlock()
 	}
 	_, reason := s.ReportLoss()
@@ -167,7 +173,7 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 
 // ranOutOfMemory reports whether the kernel has killed a process of the sandbox for
 // lack of memory since the last call of this method.
-func (e *lifecycle) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
+func (s *sandbox) ranOutOfMemory(ctx context.Context) bool {
 	inst := s.Instance()
 	if inst == nil {
 		return false
@@ -180,22 +186,22 @@ func (e *lifecycle) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
 }
 
 // StartProcess implements hutch.Service.
-func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessRequest) (hutch.Process, error) {
+func (c commands) StartProcess(ctx context.Context, id string, req hutch.ProcessRequest) (hutch.Process, error) {
 	if err := req.Check(); err != nil {
 		return hutch.Process{}, err
 	}
-	s, agent, err := e.use(ctx, id)
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return hutch.Process{}, err
 	}
 	defer s.EndUse()
 	if req.Entrypoint {
-		if req.Command, req.Care, err = e.entrypoint(ctx, s.Sandbox().Image, req.Care); err != nil {
+		if req.Command, req.Care, err = c.entrypoint(ctx, s.Sandbox().Image, req.Care); err != nil {
 			return hutch.Process{}, err
 		}
 	}
 	s.Ran()
-	env, err := e.secrets.programEnv(s, req.Env, req.Secrets)
+	env, err := c.life.secrets.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.Process{}, err
 	}
@@ -205,16 +211,16 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 		StopSignal: req.StopSignal, Health: req.Health,
 	})
 	if err != nil {
-		return hutch.Process{}, e.diagnose(ctx, s, agent, err)
+		return hutch.Process{}, c.life.diagnose(ctx, s, agent, err)
 	}
 	return process(id, p), nil
 }
 
-// errNoTimes is the answer of sandboxes that were started by a server whose agent kept no times.
+// errNoTimes is the error for a sandbox that an older server started, with an agent that recorded no times.
 var errNoTimes = hutch.Errorf(hutch.Unsupported, "this sandbox was started by an older version of Hutch, which keeps no times of output: read it without since and timestamps, or stop the sandbox and start its process again")
 
 // Logs implements hutch.Service.
-func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+func (c commands) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	if err := req.Check(); err != nil {
 		return 0, err
 	}
@@ -223,7 +229,7 @@ func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 	if !req.Since.IsZero() {
 		attach.SinceMS = max(req.Since.UnixMilli(), 1)
 	}
-	err := e.control(ctx, req.SandboxID, req.ProcessID, func(agent *wire.Client) error {
+	err := c.control(ctx, req.SandboxID, req.ProcessID, func(agent *wire.Client) error {
 		exit, err := agent.Attach(ctx, attach, func(o hutch.Output) error {
 			if attach.Times && o.Time.IsZero() {
 				return errNoTimes
@@ -246,9 +252,9 @@ func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 }
 
 // Signal implements hutch.Service.
-func (e *Engine) Signal(ctx context.Context, id, process string, signal int) error {
+func (c commands) Signal(ctx context.Context, id, process string, signal int) error {
 	if err := hutch.CheckSignal(signal); err != nil {
 		return err
 	}
-	return e.control(ctx, id, process, func(agent *wire.Client) error { return agent.Signal(ctx, process, signal) })
+	return c.control(ctx, id, process, func(agent *wire.Client) error { return agent.Signal(ctx, process, signal) })
 }

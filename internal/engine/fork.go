@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/instance"
 	"hutch/internal/snapshots"
-	"hutch/internal/store"
 )
 
 // Fork implements hutch.Snapshots.
@@ -39,22 +36,21 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	}
 	defer e.saved.RemoveInBackground(snap.Dir)
 	snap.Single = n == 1
-	forks, err := e.populate(ctx, snap, n, hutch.CreateRequest{Env: req.Env, Network: hidden})
+	forks, err := e.populate(ctx, snap, n, hutch.CreateRequest{
+		Env: req.Env, Network: hidden, NodeSelector: parent.Sandbox().NodeSelector, Tolerations: parent.Sandbox().Tolerations,
+	})
 	if err == nil {
 		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
 	}
 	return forks, err
 }
 
-func (e *lifecycle) room(ctx context.Context, n int) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.roomLocked(ctx, n)
-}
+// isFork reports whether a sandbox began as a copy of another one.
+func isFork(sb hutch.Sandbox) bool { return sb.Parent != "" && sb.Snapshot == "" }
 
 // forkedNetwork returns those parts of a sandbox's network that have hidden values, for its forks, if the caller is its
 // owner.
-func (e *lifecycle) forkedNetwork(ctx context.Context, parent *sandbox) (hutch.Network, error) {
+func (e *Engine) forkedNetwork(ctx context.Context, parent *sandbox) (hutch.Network, error) {
 	if parent.Owner() != nameOf(ctx, "").Owner {
 		return hutch.Network{}, nil
 	}
@@ -94,11 +90,24 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 		return hutch.Sandbox{}, err
 	}
 	snap, err := e.snaps.Find(viewer(ctx), cmp.Or(req.Template, req.Snapshot))
+	if errors.Is(err, hutch.NotFound) { // a sandbox that exists does not need it
+		id := req.ID
+		if req.NormalizeID {
+			id = hutch.NormalizeID(id)
+		}
+		if s, missing := e.find(ctx, id); missing == nil {
+			return s.join(ctx)
+		}
+	}
 	switch {
 	case errors.Is(err, hutch.NotFound) && req.Template != "":
 		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "there is no template %q: it was never made, was deleted, or has expired; list the templates", req.Template)
 	case err != nil:
 		return hutch.Sandbox{}, err
+	}
+	defer snap.Hold()()
+	if !e.snaps.Has(snap.Snapshot.ID) {
+		return hutch.Sandbox{}, hutch.Errorf(hutch.Unavailable, "the snapshot %q was moved to the fleet's bucket or deleted just now: try again", snap.Snapshot.ID)
 	}
 	if err := snap.Verify(); err != nil {
 		return hutch.Sandbox{}, err
@@ -114,7 +123,7 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 // if there is one. It reports whether it has made the sandbox; false means that the sandbox
 // existed already.
 func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (sb hutch.Sandbox, made bool, err error) {
-	rec, d, err := e.draftFrom(ctx, snap, req)
+	rec, d, err := e.drafter.draftFrom(ctx, snap, e.snaps.Record(snap), req)
 	if err != nil {
 		return hutch.Sandbox{}, false, err
 	}
@@ -133,7 +142,7 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 			how.Plan = instance.FromMemory(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
 				return e.instances.Restore(ctx, r, rec.Sandbox, spec, dir)
 			})
-		case sp != nil: // should that be of no use
+		case sp != nil: // for use only if the spare instance cannot be used
 			how.Plan = e.instances.OwnFiles(ctx, snap, d)
 		default:
 			how.Plan = e.instances.SharedFiles(ctx, snap, d)
@@ -145,66 +154,6 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 		return how
 	})
 	return sb, made, err
-}
-
-// draftFrom makes the record of a sandbox that starts from a snapshot. Some settings
-// cannot differ from those of the snapshot, and are taken from it.
-func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
-	v, was := snap.Snapshot, snap.Record
-	if req.Image != "" && req.Image != v.Image || req.User != "" && req.User != was.Sandbox.User || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits || req.InstanceType != "" && req.InstanceType != was.Sandbox.InstanceType {
-		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, user, runtime, limits and instance type of a sandbox that begins as a snapshot are the snapshot's: leave them out")
-	}
-	req.Image, req.User, req.Limits, req.InstanceType = v.Image, was.Sandbox.User, v.Limits, was.Sandbox.InstanceType
-	if req.Runtime == "" {
-		req.Runtime = v.Runtime
-	}
-	env := maps.Clone(was.Env)
-	maps.Copy(env, req.Env)
-	req.Env = env
-	if v.Owner == nameOf(ctx, "").Owner { // only the server has these
-		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
-		req.Network = e.inherited(ctx, req.Network, was.Sandbox.Network)
-	}
-	t := v.Template
-	if t != nil {
-		req.Labels = merged(t.Labels, req.Labels)
-		req.Volumes = mergedVolumes(t.Volumes, req.Volumes)
-	}
-	rec, d, err := e.draft(ctx, req)
-	if rec.Sandbox.Parent = v.SandboxID; req.Snapshot != "" || req.Template != "" { // a fork's snapshot is not kept
-		rec.Sandbox.Snapshot = v.ID
-	}
-	if rec.Sandbox.Template, rec.Template = was.Sandbox.Template, was.Template; t != nil {
-		rec.Sandbox.Template, rec.Template = askedName(e.snaps.Record(snap), cmp.Or(req.Template, req.Snapshot)), v.ID
-	}
-	return rec, d, err
-}
-
-// askedName is the name with which a caller requested a snapshot, or its oldest name if the caller gave the id.
-func askedName(v hutch.Snapshot, asked string) string {
-	if v.HasName(asked) {
-		return hutch.TemplateName(asked)
-	}
-	return v.Name
-}
-
-// merged returns the entries of a and b; those of b win.
-func merged(a, b map[string]string) map[string]string {
-	if len(a) == 0 {
-		return b
-	}
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
-
-// mergedVolumes returns the volumes of a template and those of a create, which replace the template's with the same
-// name or path.
-func mergedVolumes(template, create []hutch.VolumeMount) []hutch.VolumeMount {
-	kept := slices.DeleteFunc(slices.Clone(template), func(m hutch.VolumeMount) bool {
-		return slices.ContainsFunc(create, func(o hutch.VolumeMount) bool { return o.Name == m.Name || o.Path == m.Path })
-	})
-	return append(kept, create...)
 }
 
 // fits reports whether this server can restore the memory of a snapshot.

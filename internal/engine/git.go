@@ -13,16 +13,19 @@ import (
 	"hutch/internal/wire"
 )
 
+// repositories are the verbs of git in sandboxes.
+type repositories struct{ life *lifecycle }
+
 // GitClone implements hutch.Service.
-func (e *Engine) GitClone(ctx context.Context, id string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
+func (r repositories) GitClone(ctx context.Context, id string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
 	cmd, dir, err := git.Clone(req)
-	if err == nil && cmd.Timeout > e.opt.MaxTimeout {
-		err = hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for 600", req.Timeout, hutch.InSeconds(e.opt.MaxTimeout))
+	if err == nil && cmd.Timeout > r.life.opt.MaxTimeout {
+		err = hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for 600", req.Timeout, hutch.InSeconds(r.life.opt.MaxTimeout))
 	}
 	if err != nil {
 		return hutch.GitRepository{}, err
 	}
-	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitRepository, error) {
+	return inRepository(ctx, r.life, id, func(g *gitRun) (hutch.GitRepository, error) {
 		if err := g.clone(ctx, cmd, dir); err != nil {
 			return hutch.GitRepository{}, err
 		}
@@ -31,12 +34,12 @@ func (e *Engine) GitClone(ctx context.Context, id string, req hutch.GitCloneRequ
 }
 
 // GitStatus implements hutch.Service.
-func (e *Engine) GitStatus(ctx context.Context, id, dir string) (hutch.GitStatus, error) {
+func (r repositories) GitStatus(ctx context.Context, id, dir string) (hutch.GitStatus, error) {
 	cmd, err := git.Status(dir)
 	if err != nil {
 		return hutch.GitStatus{}, err
 	}
-	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitStatus, error) {
+	return inRepository(ctx, r.life, id, func(g *gitRun) (hutch.GitStatus, error) {
 		out, err := g.output(ctx, cmd)
 		if err != nil {
 			return hutch.GitStatus{}, err
@@ -51,24 +54,24 @@ func (e *Engine) GitStatus(ctx context.Context, id, dir string) (hutch.GitStatus
 }
 
 // GitDiff implements hutch.Service.
-func (e *Engine) GitDiff(ctx context.Context, id string, req hutch.GitDiffRequest) (string, error) {
+func (r repositories) GitDiff(ctx context.Context, id string, req hutch.GitDiffRequest) (string, error) {
 	cmd, err := git.Diff(req)
 	if err != nil {
 		return "", err
 	}
-	return inRepository(ctx, e, id, func(g *gitRun) (string, error) {
+	return inRepository(ctx, r.life, id, func(g *gitRun) (string, error) {
 		out, err := g.output(ctx, cmd)
 		return string(out), err
 	})
 }
 
 // GitCommit implements hutch.Service.
-func (e *Engine) GitCommit(ctx context.Context, id string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
+func (r repositories) GitCommit(ctx context.Context, id string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
 	cmds, err := git.Commit(req)
 	if err != nil {
 		return hutch.GitRepository{}, err
 	}
-	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitRepository, error) {
+	return inRepository(ctx, r.life, id, func(g *gitRun) (hutch.GitRepository, error) {
 		for _, cmd := range cmds {
 			if _, err := g.output(ctx, cmd); err != nil {
 				return hutch.GitRepository{}, err
@@ -80,22 +83,25 @@ func (e *Engine) GitCommit(ctx context.Context, id string, req hutch.GitCommitRe
 
 // gitRun runs git in a sandbox that is in use.
 type gitRun struct {
-	e     *Engine
+	life  *lifecycle
 	s     *sandbox
 	agent *wire.Client
+	// Errors name what the network has denied since then.
+	began   time.Time
+	denials int64
 }
 
-func inRepository[T any](ctx context.Context, e *Engine, id string, f func(*gitRun) (T, error)) (T, error) {
+func inRepository[T any](ctx context.Context, e *lifecycle, id string, f func(*gitRun) (T, error)) (T, error) {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
 		var none T
 		return none, err
 	}
 	defer s.EndUse()
-	return f(&gitRun{e, s, agent})
+	return f(&gitRun{e, s, agent, time.Now(), s.Denials()})
 }
 
-// clone clones into dir. If an earlier clone was killed there, its rest is removed.
+// clone clones into dir. If an earlier clone was killed there, its remains are removed.
 func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	end, err := g.run(ctx, cmd)
 	killed := err != nil || end.signal != 0
@@ -156,11 +162,11 @@ type ended struct {
 // commandError turns the end of a command into an error.
 func (g *gitRun) commandError(ctx context.Context, cmd git.Command, end ended) error {
 	switch {
-	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
+	case end.signal == 9 && g.s.ranOutOfMemory(ctx):
 		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.ID()).
 			Naming(hutch.AboutSandbox, g.s.ID()).With("limit", "memory")
 	case end.code != 0:
-		return cmd.Refusal(end.stdout, end.stderr)
+		return cmd.Refusal(end.stdout, end.stderr, g.s.ID(), g.s.deniedSince(ctx, g.began, g.denials))
 	}
 	return nil
 }
@@ -176,8 +182,8 @@ const (
 	maxErrors = 64 << 10 // of the kept standard error, in bytes
 )
 
-// run runs a command. An exit code other than 0 is not an error. It is an error if the program was ended by something
-// else; its output until then is returned too.
+// run runs a command. An exit code other than 0 is not an error. If something else ended the program, that is an error,
+// and the output until then is returned too.
 func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 	start := wire.Start{
 		ID: hutch.NewID("g"), Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,
@@ -200,7 +206,7 @@ func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 	case errors.Is(err, errTooMuch):
 		return end, cmd.TooMuch()
 	case err != nil:
-		return end, g.e.diagnose(ctx, g.s, g.agent, err)
+		return end, g.life.diagnose(ctx, g.s, g.agent, err)
 	case exit.TimedOut:
 		return end, cmd.Late()
 	}

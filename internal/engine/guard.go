@@ -56,10 +56,10 @@ func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
 		return
 	}
 	defer s.EndSalvage()
-	e.account(e.ctx, s, inst)
+	s.account(e.ctx, inst)
 	err := e.keepWithoutAgent(e.ctx, s, inst)
 	if err == nil {
-		err = e.noteUnsaved(s)
+		err = e.volumes.noteUnsaved(s)
 	}
 	if err == nil {
 		err = s.CommitSleep(e.ctx, hutch.Stopped, stoppedForMemory)

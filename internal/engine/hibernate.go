@@ -15,22 +15,21 @@ import (
 	"hutch/internal/wire"
 )
 
-// Hibernation writes the whole state of a sandbox to a folder and frees its instance.
-// The daemon can die at any moment of it, because of the order: the folder is
-// complete before it gets its name, the record is written before the instance is
-// removed, and the folder is removed after the record says that the sandbox runs
-// again. The instance is frozen until it is removed; a recovered one continues.
+// Hibernation writes the whole state of a sandbox to a folder and frees its instance. The daemon can die at any moment,
+// because the order makes that safe: the folder is complete before it gets its name, the record is written before the
+// instance is removed, and the folder is removed after the record says that the sandbox runs again. The instance is
+// frozen until it is removed; a recovered instance continues.
 
 // hibernate saves an idle sandbox with its memory. With busy it also saves a sandbox
 // whose processes are at work. The caller holds the lifecycle lock.
 func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
-	listing, err := readListing(ctx, s.ID(), agent)
+	listing, err := e.readListing(ctx, s, agent)
 	if err != nil {
 		return err
 	}
-	used, _ := e.account(ctx, s, inst)
+	used, _ := s.account(ctx, inst)
 	if !busy && alive(listing) && e.working(ctx, s, inst, seen{listing.Processes, s.Resources(used)}) || !s.Detach(listing, since) {
-		return nil // it is not idle, or was used meanwhile
+		return nil // it is not idle, or was used in between
 	}
 	err = e.saveMemory(ctx, s, inst, agent)
 	awaited := s.Awaited()
@@ -48,12 +47,12 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 
 // readListing asks the agent for the processes and ports that lists show while the
 // sandbox sleeps.
-func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Listing, error) {
-	ps, err := processes(ctx, id, agent)
+func (e *lifecycle) readListing(ctx context.Context, s *sandbox, agent *wire.Client) (*store.Listing, error) {
+	ps, err := e.listProcesses(ctx, s, agent)
 	if err != nil {
 		return nil, err
 	}
-	contexts, err := codeContexts(ctx, id, agent)
+	contexts, err := codeContexts(ctx, s.ID(), agent)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +73,8 @@ const (
 )
 
 func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instance, now seen) bool {
-	e.measured.Store(s, now)
-	defer e.measured.Delete(s)
+	s.measured.Store(&now)
+	defer s.measured.Store(nil)
 	before, err := inst.Usage(ctx)
 	if err != nil {
 		return false

@@ -8,14 +8,15 @@ import (
 	"hutch/internal/store"
 )
 
-// hiddenNetworks keep the hidden values of networks in the records of sandboxes, encrypted: those of header rules, and
-// the passwords of proxies. A record has the rest in its network, for everyone who can see the sandbox, and the values
-// only here. So they live exactly as long as the record, and do not open in the record of another sandbox.
+// hiddenNetworks keep the hidden values of networks, encrypted, in the records of sandboxes: the values of header
+// rules, and the passwords of proxies. Everyone who can see a sandbox can read the network in its record, which lacks
+// these values. So the values live exactly as long as the record, and cannot be decrypted in the record of another
+// sandbox.
 type hiddenNetworks struct {
 	sealer *store.Sealer // nil where no values can be kept
 }
 
-// keep makes a network the one of a record.
+// keep stores a network in a record.
 func (h hiddenNetworks) keep(rec *store.Record, n hutch.Network) error {
 	rec.Sandbox.Network, rec.HiddenNetwork = n.Shown(), nil
 	if len(n.Headers) == 0 && n.Proxy == nil {
@@ -53,8 +54,8 @@ func (h hiddenNetworks) whole(rec store.Record) (hutch.Network, error) {
 
 var errHiddenKey = hutch.Errorf(hutch.Denied, "the hidden values of the sandbox's network were encrypted with another key: start the server with the key of that time (--secret-key), or create the sandbox again")
 
-// sealName names a sandbox by what never changes. The key of its record does, when it gets an instance of the pool, and
-// so does the time of its creation, when the clock was set back.
+// sealName names a sandbox by data that never change. The key of its record changes when it gets an instance of the
+// pool, and the time of its creation changes when the clock was set back.
 func sealName(rec store.Record) string {
 	return fmt.Sprintf("network of %q of %q", rec.Sandbox.ID, rec.Sandbox.Owner)
 }

@@ -111,6 +111,23 @@ func (b *bench) fork(t *testing.T, n int) []hutch.Sandbox {
 	return forks
 }
 
+// A copy begins beside its parent, also after the machine has got other labels than the parent asked for.
+func TestForkAfterRelabelling(t *testing.T) {
+	zone := func(name string) map[string]string { return map[string]string{"zone": name} }
+	b := start(t, func(o *engine.Options) { o.NodeLabels = zone("a") })
+	b.create(t, hutch.CreateRequest{ID: "parent", NodeSelector: zone("a")})
+	b.end(t)
+	b.opt.NodeLabels = zone("b")
+	b.boot(t)
+	forks, err := b.Fork(t.Context(), "parent", hutch.ForkRequest{})
+	if err != nil || len(forks) != 1 || forks[0].NodeSelector["zone"] != "a" {
+		t.Errorf("its copy: %+v %v", forks, err)
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "other", NodeSelector: zone("a")}); hutch.KindOf(err) != hutch.Invalid {
+		t.Errorf("a new sandbox: %v", err)
+	}
+}
+
 func (b *bench) destroy(t *testing.T, id string) {
 	t.Helper()
 	if _, err := b.Destroy(t.Context(), id, true); err != nil {

@@ -35,15 +35,54 @@ func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire
 	if agent := s.BeginUse(); agent != nil {
 		return s, agent, nil
 	}
-	// It is being made, sleeps, or is changing its state.
+	// The sandbox is being created, sleeps, or is changing its state.
 	if err := s.LockToUse(ctx); err != nil {
 		return nil, nil, err
 	}
-	defer s.Unlock()
-	if err := e.wake(ctx, s); err != nil {
+	agent, err = e.wakeToUse(ctx, s)
+	s.Unlock()
+	switch {
+	case err == nil:
+		return s, agent, nil
+	case !errors.Is(err, errUnwoken):
 		return nil, nil, err
 	}
-	return s, s.BeginUse(), nil
+	if err := s.Lock(ctx); err != nil { // waits until the destruction has succeeded or failed
+		return nil, nil, err
+	}
+	defer s.Unlock()
+	if s.Gone() {
+		return nil, nil, notFound(id)
+	}
+	return nil, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q was not woken, because another call was about to destroy it: try again in a moment", id).Naming(hutch.AboutSandbox, id)
+}
+
+// errUnwoken ends a wake in favour of a caller that destroys the sandbox.
+var errUnwoken = errors.New("the sandbox is about to be destroyed")
+
+// wakeToUse wakes the sandbox and counts a use of it. The caller holds the lifecycle lock. If another caller destroys the
+// sandbox in any case, the error is errUnwoken.
+func (e *lifecycle) wakeToUse(ctx context.Context, s *sandbox) (*wire.Client, error) {
+	waking, stop := untilEnd(ctx, s, errUnwoken)
+	defer stop()
+	if err := e.wake(waking, s); err != nil {
+		if ctx.Err() == nil && waking.Err() != nil {
+			err = context.Cause(waking)
+		}
+		return nil, err
+	}
+	return s.BeginUse(), nil
+}
+
+// untilEnd returns a context for work with the lifecycle lock. When another caller destroys the sandbox in any case, it ends
+// with the cause. The work calls stop at its end.
+func untilEnd(ctx context.Context, s *sandbox, cause error) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.GiveWayToEnd(func() { cancel(cause) })
+	return ctx, func() {
+		s.GiveWayToEnd(nil)
+		cancel(nil)
+	}
 }
 
 // ask calls the agent of a sandbox, during a use of it.
@@ -92,7 +131,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	if v.Status == hutch.Failed {
-		if err := e.reportLoss(s); err != nil {
+		if err := s.checkLoss(); err != nil {
 			return err
 		}
 	}
@@ -120,15 +159,15 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	}
 	e.log.Info("woken", "sandbox", s.ID())
 	e.happened(ctx, s, "Woken", s.Sandbox().Reason)
-	if err := e.markEnvSent(ctx, s); err != nil { // it gets them again then
+	if err := s.markEnvSent(ctx); err != nil { // after an error, the next wake sends them again
 		e.log.Error("write that a sandbox knows its variables", "sandbox", s.ID(), "err", err)
 	}
 	return nil
 }
 
-// reportLoss returns an error the first time a lost sandbox is to wake, so that no
+// checkLoss returns an error the first time a lost sandbox is to wake, so that no
 // caller mistakes the empty sandbox for the old one.
-func (e *lifecycle) reportLoss(s *sandbox) error {
+func (s *sandbox) checkLoss() error {
 	if told, reason := s.ReportLoss(); !told {
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
 	}
@@ -140,18 +179,6 @@ func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver)
 	reason := s.Record().Sandbox.Reason
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
 	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why, volumes: true})
-}
-
-// reserveRoom counts a sandbox that is about to wake as running, if the limits allow
-// one more.
-func (e *lifecycle) reserveRoom(s *sandbox) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.memoryLocked(1); err != nil {
-		return err
-	}
-	s.SetWaking(true)
-	return nil
 }
 
 // wakeFromFiles makes a new instance for a stopped sandbox, and restores its files.
@@ -171,7 +198,7 @@ func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driv
 
 // due ends a sandbox whose lifetime is over, or puts an idle one to sleep.
 func (e *lifecycle) due(s *sandbox) {
-	if err := s.Lock(e.ctx); err != nil {
+	if err := e.lockDue(s); err != nil {
 		return
 	}
 	defer s.Unlock()
@@ -193,6 +220,26 @@ func (e *lifecycle) due(s *sandbox) {
 	s.Rearm(now, err != nil)
 }
 
+// lockDue waits for the lifecycle lock of a sandbox that has reached a deadline. From the end of the lifetime on, no work
+// of callers delays it.
+func (e *lifecycle) lockDue(s *sandbox) error {
+	for {
+		end := s.Record().Sandbox.ExpiresAt
+		switch {
+		case end == nil:
+			return s.Lock(e.ctx)
+		case !time.Now().Before(*end):
+			return s.LockToEnd(e.ctx)
+		}
+		ctx, stop := context.WithDeadline(e.ctx, *end)
+		err := s.Lock(ctx)
+		stop()
+		if err == nil || e.ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // sleep puts an idle sandbox to sleep. It hibernates if how says so and the runtime can save memory; otherwise its
 // files are kept. A sandbox that should hibernate on a runtime that cannot save memory continues to run as long as it
 // has background processes, so that nothing is lost. The caller holds the lifecycle lock.
@@ -205,7 +252,7 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 		ctx, stop = context.WithDeadline(ctx, *expires)
 		defer stop()
 	}
-	if err := e.saveVolumes(ctx, s, agent); err != nil {
+	if err := e.volumes.save(ctx, s, agent); err != nil {
 		return err
 	}
 	if saver, ok := driver.As[driver.Saver](inst); ok && how == hutch.IdleHibernate {
@@ -231,7 +278,8 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 	if err != nil {
 		return err
 	}
-	e.account(ctx, s, inst)
+	s.account(ctx, inst)
+	e.noteEnds(ctx, s, agent) // also what endProcesses has just ended
 	if !s.Detach(nil, since) {
 		return e.saved.RemoveArchive(v.Key) // it was used meanwhile, so the saved files are outdated
 	}
@@ -319,7 +367,7 @@ func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	if !s.RunsIn(inst) {
 		return
 	}
-	e.account(e.ctx, s, inst) // some instances report their usage even when they are dead
+	s.account(e.ctx, inst) // some instances report their usage even when they are dead
 	agent, ok := s.Fail(inst, reason)
 	if !ok {
 		return
@@ -341,19 +389,18 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	if err != nil {
 		return hutch.Destruction{}, err
 	}
-	s.CancelSleep()
-	if err := s.Lock(ctx); err != nil {
+	if err := lockToDestroy(ctx, s, force); err != nil {
 		return hutch.Destruction{}, err
 	}
 	defer s.Unlock()
 	if !force {
-		if err := e.refuseLive(ctx, s); err != nil {
+		if err := s.refuseLive(ctx); err != nil {
 			return hutch.Destruction{}, err
 		}
 	}
 	if force {
 		err = e.saveAndDestroy(ctx, s, "asked for")
-	} else if err = e.lastSave(ctx, s); err != nil {
+	} else if err = e.volumes.lastSaveUnforced(ctx, s); err != nil {
 		err = hutch.Errorf(hutch.KindOf(err), "the sandbox %q was not destroyed: %s. Fix that, or destroy with force, which loses what is not saved", id, hutch.AsError(err).Message).Because(err)
 	} else {
 		err = e.destroy(ctx, s, "asked for")
@@ -364,9 +411,19 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	return destruction(id), nil
 }
 
+// lockToDestroy takes the lifecycle lock. It cancels putting the sandbox to sleep, which would have no effect. With force, it
+// waits for no work of other callers.
+func lockToDestroy(ctx context.Context, s *sandbox, force bool) error {
+	if force {
+		return s.LockToEnd(ctx)
+	}
+	s.CancelSleep()
+	return s.Lock(ctx)
+}
+
 // saveAndDestroy destroys a sandbox, also one whose volumes cannot be saved. The caller holds the lifecycle lock.
 func (e *lifecycle) saveAndDestroy(ctx context.Context, s *sandbox, why string) error {
-	if err := e.lastSaveByForce(ctx, s); err != nil {
+	if err := e.volumes.lastSaveByForce(ctx, s); err != nil {
 		e.log.Error("a sandbox is destroyed with files of a volume that could not be saved", "sandbox", s.ID(), "why", why, "err", err)
 	}
 	return e.destroy(ctx, s, why)
@@ -376,8 +433,8 @@ func destruction(id string) hutch.Destruction {
 	return hutch.Destruction{ID: id, Status: hutch.Destroyed, ResourcesReleased: true, DestroyedAt: time.Now().UTC()}
 }
 
-// refuseLive is the error for a sandbox with live background processes.
-func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
+// refuseLive returns the error for a sandbox with live background processes.
+func (s *sandbox) refuseLive(ctx context.Context) error {
 	agent := s.BeginUse()
 	if agent == nil {
 		return nil
@@ -396,7 +453,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 		return nil
 	}
 	if inst, agent := s.Held(); inst != nil {
-		e.account(ctx, s, inst)
+		s.account(ctx, inst)
 		s.ReleaseInstance()
 		if err := instance.Destroy(inst); err != nil {
 			s.TakeBackInstance(inst)
@@ -413,7 +470,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	}
 	e.exposed.Remove(ports)
 	s.Disconnect()
-	e.removeUsage(s)
+	e.table.retire(s)
 	e.log.Info("destroyed", "sandbox", s.ID(), "why", why)
 	e.happened(ctx, s, "Destroyed", why)
 	return nil

@@ -10,8 +10,8 @@ import (
 )
 
 // checkLimits refuses more than this server gives a sandbox.
-func (e *lifecycle) checkLimits(l hutch.Limits) error {
-	most := e.opt.MaxLimits
+func (dr drafter) checkLimits(l hutch.Limits) error {
+	most := dr.opt.MaxLimits
 	return cmp.Or(within("cpu", "cores", l.CPU, most.CPU), within("memory", "MiB", l.Memory, most.Memory),
 		within("disk", "MiB", l.Disk, most.Disk), within("pids", "processes", l.PIDs, most.PIDs),
 		within("processes", "processes", l.Processes, most.Processes))
@@ -24,17 +24,17 @@ func (e *Engine) InstanceTypes(context.Context) ([]hutch.InstanceType, error) {
 
 // applyType sets missing limits of a request to those of its instance type, and refuses a type above this server's
 // ceilings.
-func (e *lifecycle) applyType(req *hutch.CreateRequest) error {
+func (dr drafter) applyType(req *hutch.CreateRequest) error {
 	if req.InstanceType == "" {
 		return nil
 	}
-	t, err := hutch.FindInstanceType(e.opt.Types, req.InstanceType)
+	t, err := hutch.FindInstanceType(dr.opt.Types, req.InstanceType)
 	if err != nil {
 		return err
 	}
 	given := req.Limits
 	req.Limits = t.Fill(given)
-	if err := e.checkLimits(req.Limits); err != nil && e.checkLimits(given) == nil {
+	if err := dr.checkLimits(req.Limits); err != nil && dr.checkLimits(given) == nil {
 		return hutch.Errorf(hutch.Invalid, "the instance type %s is larger than this server allows: %v", t.Name, err).Naming(hutch.AboutField, "instanceType")
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -40,6 +41,29 @@ func liar(t *testing.T, reply string) *wire.Client {
 	return c
 }
 
+func listOf(ctx context.Context, agent *wire.Client) ([]hutch.Process, error) {
+	all, err := agent.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return processes(ctx, "a", all)
+}
+
+// A list that no honest agent makes costs the timeline no more than an honest one, and the newest ends are on it.
+func TestLastEnded(t *testing.T) {
+	t.Parallel()
+	var all []wire.Process
+	for i := range 4096 {
+		all = append(all, wire.Process{ID: fmt.Sprint("p-", i), Status: hutch.ProcessExited, EndMS: 1})
+		if i%2 == 0 {
+			all[i].Status = hutch.ProcessRunning
+		}
+	}
+	if ended := lastEnded(all); len(ended) != wire.MaxFinished || ended[0].ID != "p-3969" || ended[wire.MaxFinished-1].ID != "p-4095" {
+		t.Errorf("%d processes: %+v", len(ended), ended)
+	}
+}
+
 // TestProcessListsCountAsMemory: a list of processes, whose length an agent chooses, counts towards the memory of the
 // caller for as long as its call is under way.
 func TestProcessListsCountAsMemory(t *testing.T) {
@@ -52,7 +76,7 @@ func TestProcessListsCountAsMemory(t *testing.T) {
 	ctx := caller.With(t.Context(), caller.Caller{Budget: budget})
 	lists := 0
 	for ; lists < 100; lists++ {
-		if _, err := processes(ctx, "a", long); errors.Is(err, hutch.Exhausted) {
+		if _, err := listOf(ctx, long); errors.Is(err, hutch.Exhausted) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -61,13 +85,13 @@ func TestProcessListsCountAsMemory(t *testing.T) {
 	if lists < 1 || lists > 3 {
 		t.Errorf("%d lists of 4000 processes fit into 8 MiB", lists)
 	}
-	if _, err := processes(ctx, "a", short); err != nil {
+	if _, err := listOf(ctx, short); err != nil {
 		t.Errorf("a short list: %v", err)
 	}
 	free()
 	budget, free = memory.Open("ada")
 	defer free()
-	if _, err := processes(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", long); err != nil {
+	if _, err := listOf(caller.With(t.Context(), caller.Caller{Budget: budget}), long); err != nil {
 		t.Errorf("when the calls have ended: %v", err)
 	}
 }

@@ -8,8 +8,6 @@ import (
 
 	"hutch"
 	"hutch/internal/box"
-	"hutch/internal/caller"
-	"hutch/internal/ceiling"
 	"hutch/internal/driver"
 	"hutch/internal/netstack"
 	"hutch/internal/store"
@@ -49,8 +47,8 @@ func (n networks) gateway(s *sandbox) (Gateway, error) {
 	})
 }
 
-// connect makes the network of an instance end at the gateway of the sandbox,
-// until the returned function is called. Packets that programs sent before wait.
+// connect connects the network of an instance to the gateway of the sandbox, until disconnect is called. Packets that
+// programs sent before connect wait until it is called.
 func (n networks) connect(s *sandbox, inst driver.Instance) (disconnect func()) {
 	stack, err := n.start(s, inst)
 	s.NoteNetwork(err)
@@ -103,14 +101,14 @@ func (n networks) state(s *sandbox) (hutch.NetworkState, error) {
 
 // SetNetwork implements hutch.Networks.
 func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hutch.NetworkState, error) {
-	n, err := e.networkFor(ctx, n)
+	n, err := e.drafter.networkFor(ctx, n)
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
 	var state hutch.NetworkState
 	err = e.hold(ctx, id, func(s *sandbox) error {
 		old := s.Record().Sandbox.Network.Links
-		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l hutch.NetworkLink) bool { return slices.Contains(old, l) })); err != nil {
+		if err := e.drafter.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l hutch.NetworkLink) bool { return slices.Contains(old, l) })); err != nil {
 			return err
 		}
 		if err := e.networks.set(ctx, s, n); err != nil {
@@ -120,33 +118,6 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 		return err
 	})
 	return state, err
-}
-
-// networkFor returns the network of a sandbox whose creator asks for n.
-func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
-	owner, _ := caller.OwnerOf(ctx)
-	return ceiling.Give(owner.Network, n, e.opt.Network)
-}
-
-// checkLinks refuses links to sandboxes that the caller does not have. That can change later, so it is checked again at
-// each use.
-func (e *lifecycle) checkLinks(ctx context.Context, links hutch.NetworkLinks) error {
-	for _, l := range links {
-		if _, err := e.find(ctx, l.Sandbox); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// inherited returns the network of a copy: the one of the request, or else the one of the original without links to
-// sandboxes that no longer exist.
-func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
-	n := ceiling.Fill(asked, first)
-	if len(n.Links) == 0 {
-		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l hutch.NetworkLink) bool { return e.checkLinks(ctx, hutch.NetworkLinks{l}) != nil })
-	}
-	return n
 }
 
 // set changes what a sandbox can reach, on disk first.

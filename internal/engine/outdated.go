@@ -22,7 +22,7 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 	if err := e.keepWithoutAgent(ctx, s, inst); err != nil {
 		return err
 	}
-	if err := e.noteUnsaved(s); err != nil {
+	if err := e.volumes.noteUnsaved(s); err != nil {
 		return err
 	}
 	if err := s.CommitSleep(e.ctx, hutch.Stopped, stoppedOutdated); err != nil {

@@ -23,7 +23,7 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 		if err != nil {
 			return err
 		}
-		listing, err := readListing(ctx, s.ID(), agent)
+		listing, err := e.readListing(ctx, s, agent)
 		s.EndUse()
 		if err != nil {
 			return err
@@ -49,8 +49,8 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 // waitForPause waits before the next look whether a sandbox is in use. Its error is that of ctx.
 func waitForPause(ctx context.Context) error { return delay.Wait(ctx, 5*time.Millisecond) }
 
-// afterQuiesce returns the error to report of a sandbox that was detached. If the runtime
-// could not do it now, the next try can succeed.
+// afterQuiesce returns the error to report after an operation on a detached sandbox. A failure of the runtime is
+// Unavailable, because the next try can succeed.
 func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
 	e.checkAlive(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {

@@ -21,7 +21,7 @@ type Pool struct {
 	Min int // fewest instances of the default kind, kept even without requests; other kinds cannot take their places
 	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
 	Room int64
-	// Warm are the interpreters that wait in each instance, for its first context of their language. An instance that
+	// Warm are the interpreters that wait in each instance, for the first context of its language. An instance that
 	// starts from a snapshot has those of the snapshot.
 	Warm []Warm
 	// Short reports whether memory is short; then none are kept. It can be nil.
@@ -31,7 +31,7 @@ type Pool struct {
 // Memory reports on the memory of the machine.
 type Memory = instance.Memory
 
-// instanceOptions are the settings for the engine's instances.
+// instanceOptions returns the settings for the engine's instances.
 func instanceOptions(opt Options, uses *atomic.Int32) instance.Options {
 	p := opt.Pool
 	made := instance.Options{
@@ -50,8 +50,8 @@ func instanceOptions(opt Options, uses *atomic.Int32) instance.Options {
 	return made
 }
 
-// least is how many instances the pool keeps ready even when no caller asks: of
-// the kind that a sandbox with default settings needs.
+// least returns how many instances the pool keeps ready even when no caller asks: of the kind that a sandbox with
+// default settings needs.
 func least(opt Options) map[pool.Kind]int {
 	if len(opt.Drivers) == 0 || opt.Pool.Max == 0 {
 		return nil

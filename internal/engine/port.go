@@ -15,35 +15,45 @@ import (
 	"hutch/internal/wire"
 )
 
+// ports are the verbs of the servers in sandboxes.
+type ports struct{ life *lifecycle }
+
 // Preview implements hutch.Previews.
-func (e *Engine) Preview(label string) (hutch.Preview, bool) { return e.exposed.Preview(label) }
+func (ps ports) Preview(label string) (hutch.Preview, error) {
+	if p, ok := ps.life.exposed.Preview(label); ok {
+		return p, nil
+	}
+	return hutch.Preview{}, hutch.ErrNoPreview
+}
 
 // LabelOwner returns the owner that the label of a preview is reserved for, on any node of a fleet.
-func (e *Engine) LabelOwner(label string) (owner string, known bool) { return e.exposed.Owner(label) }
+func (ps ports) LabelOwner(label string) (owner string, known bool) {
+	return ps.life.exposed.Owner(label)
+}
 
 // Expose implements hutch.Ports.
-func (e *Engine) Expose(ctx context.Context, id string, req hutch.ExposeRequest) (p hutch.Port, err error) {
+func (ps ports) Expose(ctx context.Context, id string, req hutch.ExposeRequest) (p hutch.Port, err error) {
 	if err := req.Check(); err != nil {
 		return hutch.Port{}, err
 	}
-	err = e.hold(ctx, id, func(s *sandbox) (err error) {
-		p, err = e.exposed.Expose(e.portHolder(ctx, s), req)
+	err = ps.life.hold(ctx, id, func(s *sandbox) (err error) {
+		p, err = ps.life.exposed.Expose(s.portHolder(ctx), req)
 		return err
 	})
 	return p, err
 }
 
 // Unexpose implements hutch.Ports.
-func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
+func (ps ports) Unexpose(ctx context.Context, id string, port int) error {
 	if err := hutch.CheckPort(port); err != nil {
 		return err
 	}
-	return e.hold(ctx, id, func(s *sandbox) error { return e.exposed.Unexpose(e.portHolder(ctx, s), port) })
+	return ps.life.hold(ctx, id, func(s *sandbox) error { return ps.life.exposed.Unexpose(s.portHolder(ctx), port) })
 }
 
 // portHolder shows a sandbox, whose lifecycle lock is held, to the table of exposed
 // ports.
-func (e *Engine) portHolder(ctx context.Context, s *sandbox) exposure.Holder {
+func (s *sandbox) portHolder(ctx context.Context) exposure.Holder {
 	return exposure.Holder{
 		Owner: s.Owner(), Sandbox: s.ID(), Ports: s.Record().Ports,
 		Keep: func(ports []store.Exposure) error {
@@ -53,17 +63,17 @@ func (e *Engine) portHolder(ctx context.Context, s *sandbox) exposure.Holder {
 }
 
 // Ports implements hutch.Ports.
-func (e *Engine) Ports(ctx context.Context, id string) ([]hutch.Port, error) {
-	s, err := e.find(ctx, id)
+func (ps ports) Ports(ctx context.Context, id string) ([]hutch.Port, error) {
+	s, err := ps.life.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return e.exposed.Ports(s.Record().Ports), nil
+	return ps.life.exposed.Ports(s.Record().Ports), nil
 }
 
 // ValidatePortToken implements hutch.Ports.
-func (e *Engine) ValidatePortToken(ctx context.Context, id string, port int, token string) (bool, error) {
-	s, err := e.find(ctx, id)
+func (ps ports) ValidatePortToken(ctx context.Context, id string, port int, token string) (bool, error) {
+	s, err := ps.life.find(ctx, id)
 	if err == nil {
 		err = hutch.CheckPort(port)
 	}
@@ -71,11 +81,11 @@ func (e *Engine) ValidatePortToken(ctx context.Context, id string, port int, tok
 }
 
 // LinkPort implements hutch.Ports.
-func (e *Engine) LinkPort(ctx context.Context, id string, port int, lifetime hutch.Seconds) (hutch.PortLink, error) {
+func (ps ports) LinkPort(ctx context.Context, id string, port int, lifetime hutch.Seconds) (hutch.PortLink, error) {
 	if err := exposure.CheckLinkTime(lifetime); err != nil {
 		return hutch.PortLink{}, err
 	}
-	s, err := e.find(ctx, id)
+	s, err := ps.life.find(ctx, id)
 	if err == nil {
 		err = hutch.CheckPort(port)
 	}
@@ -86,15 +96,19 @@ func (e *Engine) LinkPort(ctx context.Context, id string, port int, lifetime hut
 	if !ok {
 		return hutch.PortLink{}, hutch.Errorf(hutch.NotFound, "port %d of the sandbox %q is not exposed: expose it first", port, id).Naming(hutch.AboutPort, port)
 	}
-	return e.exposed.Link(x, lifetime), nil
+	holder, proof := "", []byte(nil)
+	if ps.life.opt.LinkHolder != nil {
+		holder, proof = ps.life.opt.LinkHolder(s.Owner())
+	}
+	return ps.life.exposed.Link(x, lifetime, holder, proof), nil
 }
 
 // DialPort implements hutch.Ports.
-func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
+func (ps ports) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
 	if err := hutch.CheckPort(port); err != nil {
 		return nil, err
 	}
-	s, agent, err := e.use(ctx, id)
+	s, agent, err := ps.life.use(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +122,7 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 	}
 	c, err := s.dial(ctx, agent, port)
 	if err != nil {
-		err = e.dialError(ctx, s, agent, port, err)
+		err = ps.dialError(ctx, s, agent, port, err)
 		done()
 		return nil, err
 	}
@@ -117,11 +131,11 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 
 const (
 	maxServers = 512                    // connections with the servers of a sandbox
-	direct     = 500 * time.Millisecond // for a connection without the agent's help
+	direct     = 500 * time.Millisecond // time limit of a connection without the agent's help
 )
 
-// dial connects with a server: past the agent where the runtime can do that,
-// as each byte then is copied twice less.
+// dial connects to a server in the sandbox. Where the runtime can, the connection bypasses the agent, which saves two
+// copies of each byte.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
 	if connector, ok := driver.As[driver.Connector](s.Instance()); ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)
@@ -134,9 +148,9 @@ func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire
 }
 
 // dialError says why a connection could not be made.
-func (e *Engine) dialError(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
+func (ps ports) dialError(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
 	if !errors.Is(err, hutch.NotFound) {
-		return e.diagnose(ctx, s, agent, err)
+		return ps.life.diagnose(ctx, s, agent, err)
 	}
 	return hutch.Errorf(hutch.Unavailable, "no server answers on port %d of the sandbox %q: start one there, and it is found at once", port, s.ID()).
 		Because(err).Naming(hutch.AboutSandbox, s.ID()).Naming(hutch.AboutPort, port)
@@ -158,8 +172,8 @@ func (c *portConn) Close() error {
 const lookEvery = 500 * time.Millisecond
 
 // WatchPorts implements hutch.Ports.
-func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortEvent) error) error {
-	s, agent, err := e.use(ctx, id)
+func (ps ports) WatchPorts(ctx context.Context, id string, out func(hutch.PortEvent) error) error {
+	s, agent, err := ps.life.use(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -169,9 +183,9 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 	for before := []int(nil); ; {
 		now, err := agent.Listening(ctx)
 		if err != nil {
-			return e.diagnose(ctx, s, agent, err)
+			return ps.life.diagnose(ctx, s, agent, err)
 		}
-		if err := e.reportPorts(s, before, now, out); err != nil {
+		if err := ps.reportPorts(s, before, now, out); err != nil {
 			return err
 		}
 		before = now
@@ -184,7 +198,7 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 }
 
 // reportPorts reports the ports that opened and closed between two looks.
-func (e *Engine) reportPorts(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
+func (ps ports) reportPorts(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
 	for _, p := range before {
 		if !slices.Contains(now, p) {
 			if err := out(hutch.PortEvent{Type: hutch.PortClosed, Port: p}); err != nil {
@@ -198,7 +212,7 @@ func (e *Engine) reportPorts(s *sandbox, before, now []int, out func(hutch.PortE
 		}
 		ev := hutch.PortEvent{Type: hutch.PortOpened, Port: p}
 		if x, ok := exposure.Find(s.Record().Ports, p); ok {
-			ev.URL = e.exposed.Port(x).URL
+			ev.URL = ps.life.exposed.Port(x).URL
 		}
 		if err := out(ev); err != nil {
 			return err

@@ -39,10 +39,10 @@ func (l *lastOutput) says(text string) bool {
 }
 
 // reached names the limit that made a command fail without killing it, or returns "". No runtime reports which command
-// reached it. So it counts if the command says that it has failed for this reason; and for the disk, if that is full. A
-// program can claim it, in its own result.
-func (e *lifecycle) reached(ctx context.Context, s *sandbox, words *lastOutput) string {
-	if (words.says("no space left on device") || words.says("enospc")) && e.isDiskFull(ctx, s) {
+// reached a limit, so the command's own output decides: it must say that it failed for this reason. For the disk, the
+// disk must be full, too. A program can claim this without need, but only in its own result.
+func (s *sandbox) reached(ctx context.Context, words *lastOutput) string {
+	if (words.says("no space left on device") || words.says("enospc")) && s.isDiskFull(ctx) {
 		return "disk"
 	}
 	if words.says("fork") && words.says("resource temporarily unavailable") || words.says("cannot fork") {
@@ -52,7 +52,7 @@ func (e *lifecycle) reached(ctx context.Context, s *sandbox, words *lastOutput) 
 }
 
 // isDiskFull reports whether less than a 32nd of the disk of a sandbox is free.
-func (e *lifecycle) isDiskFull(ctx context.Context, s *sandbox) bool {
+func (s *sandbox) isDiskFull(ctx context.Context) bool {
 	inst := s.Instance()
 	if inst == nil {
 		return false

@@ -41,24 +41,6 @@ func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 	return slices.DeleteFunc(list, left), nil
 }
 
-// visible lists the sandboxes of the caller, or one of them.
-func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
-	if id != "" {
-		s, err := e.find(ctx, id)
-		if err != nil {
-			return nil
-		}
-		return []*sandbox{s}
-	}
-	e.mu.Lock()
-	all := e.tableLocked()
-	e.mu.Unlock()
-	if owner, ok := caller.OwnerOf(ctx); ok {
-		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
-	}
-	return all
-}
-
 // recordsOf returns the records of sandboxes.
 func recordsOf(all []*sandbox) []hutch.Sandbox {
 	list := make([]hutch.Sandbox, len(all))
@@ -85,8 +67,8 @@ func visit[T any](all []T, do func(i int, one T)) {
 // slowVisit is how long a visit takes at most if it does not wait for an agent.
 const slowVisit = 250 * time.Millisecond
 
-// slots limit how many tasks work at once. A task that is slow waits for a sandbox, which can be hostile, rather than
-// work: so it does not count.
+// slots limit how many tasks work at once. A slow task does not count: it does not work but waits for a sandbox, which
+// can be hostile.
 type slots chan struct{}
 
 // take waits for a slot. The caller calls end after its task.
@@ -100,28 +82,28 @@ func (s slots) take(slow time.Duration) (end func()) {
 	}
 }
 
-// look is the record of a sandbox with the data of its instance and its agent.
+// look returns the record of a sandbox with the data of its instance and its agent.
 func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	v, inst, agent := s.Look()
 	if agent == nil {
-		inst = s.Instance() // instance of a paused one, which can still be measured
+		inst = s.Instance() // a paused sandbox has an instance that can still be measured
 	}
 	if inst == nil {
 		return v
 	}
-	if now, ok := e.measured.Load(s); ok {
-		v.Processes, v.Resources = slices.Clone(now.(seen).processes), now.(seen).resources
+	if now := s.measured.Load(); now != nil {
+		v.Processes, v.Resources = slices.Clone(now.processes), now.resources
 		return v
 	}
-	if u, err := e.account(ctx, s, inst); err == nil {
+	if u, err := s.account(ctx, inst); err == nil {
 		v.Resources = s.Resources(u)
 	}
 	if agent == nil {
 		return v
 	}
-	switch ps, err := processes(ctx, s.ID(), agent); {
+	switch ps, err := e.listProcesses(ctx, s, agent); {
 	case err == nil:
 		v.Processes = ps
 	case !errors.Is(err, hutch.Exhausted):
@@ -131,8 +113,8 @@ func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 }
 
 // Process implements hutch.Service.
-func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process, error) {
-	all, err := e.Processes(ctx, id)
+func (c commands) Process(ctx context.Context, id, process string) (hutch.Process, error) {
+	all, err := c.Processes(ctx, id)
 	if err != nil {
 		return hutch.Process{}, err
 	}
@@ -145,14 +127,14 @@ func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process
 }
 
 // Processes implements hutch.Service.
-func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
-	return entries(ctx, e, id, func(b *store.Listing) []hutch.Process { return b.Processes }, processes)
+func (c commands) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
+	return entries(ctx, c.life, id, func(b *store.Listing) []hutch.Process { return b.Processes }, c.life.listProcesses)
 }
 
-// entries are a sandbox's list of processes or contexts, without waking it: from its agent, or as saved when it was
-// detached.
-func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Listing) []T,
-	awake func(context.Context, string, *wire.Client) ([]T, error)) ([]T, error) {
+// entries returns a sandbox's list of processes or contexts without waking the sandbox: from its agent, or as the list
+// was saved when the sandbox was detached.
+func entries[T any](ctx context.Context, e *lifecycle, id string, asleep func(*store.Listing) []T,
+	awake func(context.Context, *sandbox, *wire.Client) ([]T, error)) ([]T, error) {
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
@@ -164,14 +146,22 @@ func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*stor
 	case agent == nil:
 		return []T{}, nil
 	}
-	return awake(ctx, id, agent)
+	return awake(ctx, s, agent)
 }
 
-func processes(ctx context.Context, id string, agent *wire.Client) ([]hutch.Process, error) {
+// listProcesses lists the background processes of a sandbox that is awake, and reports those that have ended to its timeline.
+func (e *lifecycle) listProcesses(ctx context.Context, s *sandbox, agent *wire.Client) ([]hutch.Process, error) {
 	all, err := agent.List(ctx)
 	if err != nil {
 		return nil, err
 	}
+	ended := lastEnded(all)
+	ps, err := processes(ctx, s.ID(), all)
+	e.noteEnded(s, ended)
+	return ps, err
+}
+
+func processes(ctx context.Context, id string, all []wire.Process) ([]hutch.Process, error) {
 	if cost := costOf(all); cost > smallList && !caller.From(ctx).Budget.Take(cost) {
 		return nil, hutch.Errorf(hutch.Exhausted, "the list of processes of the sandbox %q, and other answers of this token that are under way, take more memory than it may have: wait for some, or ask for less at a time", id).
 			With("limit", "memory of answers").With("retryAfter", 1)
@@ -186,7 +176,7 @@ func processes(ctx context.Context, id string, agent *wire.Client) ([]hutch.Proc
 // smallList is how many bytes of processes are not counted as memory of the caller.
 const smallList = 128 << 10
 
-// costOf is the memory that processes take, in bytes. An agent chooses their number and texts.
+// costOf returns the memory that processes take, in bytes. An agent chooses their number and texts.
 func costOf(all []wire.Process) int {
 	const record = 600 // of wire.Process and hutch.Process
 	cost := record * len(all)
@@ -199,8 +189,8 @@ func costOf(all []wire.Process) int {
 	return cost
 }
 
-// process is the agent's record of a process as we show it. The agent is not
-// believed: text is bounded and valid, numbers are in range.
+// process returns the agent's record of a process as we show it. The agent is not believed: text is bounded and valid,
+// numbers are in range.
 func process(id string, p wire.Process) hutch.Process {
 	v := hutch.Process{
 		ID: clean(p.ID, hutch.MaxID), SandboxID: id, Name: clean(p.Name, hutch.MaxID), Command: clean(p.Command, 4096),
@@ -236,7 +226,7 @@ func process(id string, p wire.Process) hutch.Process {
 	return v
 }
 
-// health is the agent's report about the health of a process.
+// health returns the agent's report about the health of a process.
 func health(h *wire.Health) *hutch.ProcessHealth {
 	if h == nil {
 		return nil
@@ -268,7 +258,7 @@ func clean(s string, n int) string {
 
 // watchHealth pings every running sandbox at intervals. A sandbox that does not answer is only marked as unhealthy:
 // this machine can be busy, or the sandbox briefly frozen. It fails when its instance dies (see watch).
-func (e *lifecycle) watchHealth() {
+func (e *Engine) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()
 	for {
@@ -277,10 +267,7 @@ func (e *lifecycle) watchHealth() {
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		all := e.tableLocked()
-		e.mu.Unlock()
-		visit(all, func(_ int, s *sandbox) { e.examine(s) })
+		visit(e.table.oldestFirst(), func(_ int, s *sandbox) { e.examine(s) })
 		e.saveLedger(e.ctx)
 		if err := e.ledger.Sweep(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.log.Error("remove the use of expired days", "err", err)
@@ -308,7 +295,7 @@ func (e *lifecycle) examine(s *sandbox) {
 	if !ok { // a sandbox that was paused meanwhile does not answer
 		return
 	}
-	e.account(ctx, s, inst)
+	s.account(ctx, inst)
 	if s.Unsaved() {
 		if err := s.Save(ctx); err != nil {
 			e.log.Error("save what a sandbox used", "sandbox", s.ID(), "err", err)
@@ -319,5 +306,8 @@ func (e *lifecycle) examine(s *sandbox) {
 		e.log.Info("answers again", "sandbox", s.ID())
 	case err != nil && before != hutch.Unhealthy:
 		e.log.Warn("does not answer", "sandbox", s.ID(), "err", err)
+	}
+	if err == nil {
+		e.noteEnds(ctx, s, agent)
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/instance"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -23,17 +26,26 @@ func (e *lifecycle) recover(ctx context.Context) error {
 		if records, err = e.opt.Store.All(ctx); err != nil {
 			return err
 		}
-		if e.retired, err = e.opt.Store.Retired(ctx); err != nil {
+		used, err := e.opt.Store.Retired(ctx)
+		if err != nil {
 			return err
 		}
+		e.recallRetired(used)
+	}
+	arrivals, err := e.saved.Arrivals()
+	if err != nil {
+		return err
 	}
 	byKey := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
 	failed := make(chan error, len(records))
 	for _, rec := range records {
 		rec.Sandbox = onThisClock(rec.Sandbox, time.Now())
+		if a := arrivals[rec.Key]; !a.Checkpoint.IsZero() && !rec.Sandbox.Status.Sleeps() { // the record is the one of the node where it ran
+			rec = asCheckpoint(rec, a.Checkpoint)
+		}
 		s := e.newSandbox(rec)
-		e.sandboxes[s.Name()] = s
+		e.table.add(s)
 		byKey[s.Key()] = s
 		if rec.Sandbox.Status == hutch.Running {
 			wg.Go(func() {
@@ -56,9 +68,17 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	if err := e.retainBuilds(); err != nil {
 		e.log.Warn("programs that no saved memory needs could not be removed", "err", err)
 	}
-	for _, s := range e.sandboxes {
+	for _, s := range e.oldestFirst() {
 		if err := e.recoverAsleep(ctx, s); err != nil {
 			return err
+		}
+		if a, came := arrivals[s.Key()]; came {
+			if err := e.recoverArrived(ctx, s); err != nil {
+				return err
+			}
+			if !a.Checkpoint.IsZero() && s.Status().Sleeps() {
+				e.cameAwake = append(e.cameAwake, a)
+			}
 		}
 		s.Arm()
 		for _, x := range s.Record().Ports {
@@ -68,6 +88,16 @@ func (e *lifecycle) recover(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recoverArrived completes the arrival of a sandbox that the store has on this machine. The note is removed last: without
+// it, the sandbox would be taken for one that ran here.
+func (e *lifecycle) recoverArrived(ctx context.Context, s *sandbox) error {
+	if err := s.Save(ctx); err != nil {
+		return fmt.Errorf("write that sandbox %s came from another node: %w", s.ID(), err)
+	}
+	e.log.Info("came from another node", "sandbox", s.ID())
+	return e.saved.ForgetArrival(s.Key())
 }
 
 // recoverAsleep finds the files of a sandbox that sleeps. There are no files if the machine
@@ -109,12 +139,12 @@ func (e *lifecycle) markLost(ctx context.Context, s *sandbox, reason string) err
 	if e.opt.Restored {
 		return fmt.Errorf("write that sandbox %s is lost: %w", s.ID(), err)
 	}
-	e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err) // the next start finds the same
+	e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err) // the next start finds the same loss
 	return nil
 }
 
-// onThisClock is a record from disk with times of this run's clock. The machine's clock may have been set back
-// meanwhile: then the sandbox was not created in the future, and its end does not move.
+// onThisClock changes the times of a record from disk to times of this run's clock. If the machine's clock was set back
+// since, the time of creation becomes now instead of a time in the future, and the remaining lifetime does not change.
 func onThisClock(v hutch.Sandbox, now time.Time) hutch.Sandbox {
 	if v.ExpiresAt != nil {
 		end := now.Add(v.ExpiresAt.Sub(later(v.CreatedAt, now)))
@@ -207,7 +237,7 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 		return inst, agent, hutch.Healthy, nil
 	case errors.Is(err, wire.ErrOutdated):
 		return inst, agent, "", err
-	case errors.Is(err, hutch.Denied): // it is not ours
+	case errors.Is(err, hutch.Denied): // the instance is not ours
 		agent.Close()
 		return nil, nil, "", errors.Join(err, instance.Destroy(inst))
 	}
@@ -241,4 +271,67 @@ func (e *lifecycle) sweep(ctx context.Context, byKey map[string]*sandbox) error 
 		}
 		return ""
 	})
+}
+
+// retainBuilds removes kept programs that no saved memory on this machine needs. The memory of sandboxes whose arrival is
+// undecided counts, too.
+func (e *lifecycle) retainBuilds() error {
+	arrivals, err := e.saved.Arrivals()
+	if err != nil {
+		return err
+	}
+	for _, d := range e.opt.Drivers {
+		k, ok := driver.As[driver.Keeper](d)
+		if !ok {
+			continue
+		}
+		keys := slices.Collect(maps.Keys(arrivals))
+		for _, s := range e.table.oldestFirst() {
+			if s.Sandbox().Runtime == d.Name() {
+				keys = append(keys, s.Key())
+			}
+		}
+		needed := map[string]bool{}
+		for _, key := range keys {
+			if !e.saved.HasMemory(key) {
+				continue
+			}
+			build, err := k.BuildOf(e.saved.Memory(key))
+			if err != nil {
+				return err
+			}
+			needed[build] = true
+		}
+		for _, snap := range e.snaps.List(snapshots.Viewer{Server: true}) {
+			needed[snap.Build] = true
+		}
+		if err := k.Retain(func(build string) bool { return needed[build] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relocateAll adapts what a backup of another folder or another machine has of sandboxes and snapshots. A sandbox or
+// snapshot that cannot be adapted keeps its files, and its next use reports the problem.
+func (e *lifecycle) relocateAll(ctx context.Context) {
+	failed := func(kind, id string, err error) {
+		e.log.Warn("the memory in the backup cannot be restored here, only the files", kind, id, "err", err, "cause", hutch.AsError(err).Cause)
+	}
+	for _, s := range e.table.oldestFirst() {
+		if !e.saved.HasMemory(s.Key()) {
+			continue
+		}
+		if err := e.here.relocate(ctx, s.Record(), e.saved.Memory(s.Key())); err != nil {
+			failed("sandbox", s.ID(), err)
+		}
+	}
+	for _, snap := range e.snaps.List(snapshots.Viewer{Server: true}) {
+		if !snap.Snapshot.Memory {
+			continue
+		}
+		if err := snap.Change(func() error { return e.here.relocate(ctx, snap.Record, snap.Memory()) }); err != nil {
+			failed("snapshot", snap.Snapshot.ID, err)
+		}
+	}
 }

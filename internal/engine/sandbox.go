@@ -20,10 +20,11 @@ func nameOf(ctx context.Context, id string) box.Name {
 // sandbox is a box with the engine's data about it.
 type sandbox struct {
 	*box.Box
-	execs   resumable.Table
-	servers atomic.Int32 // connections with servers inside
+	execs    resumable.Table
+	servers  atomic.Int32         // connections with servers inside
+	measured atomic.Pointer[seen] // set while its work is measured
 
-	// These fields are about the saves of its volumes; only keepVolumesSaved uses them.
+	// These fields are about the saves of its volumes; only keepSaved uses them.
 	nextSave         time.Time
 	interruptedSaves int // saves in a row that ended because another caller wanted the lifecycle lock
 }

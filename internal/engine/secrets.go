@@ -17,7 +17,7 @@ type secretUses struct {
 	log   *slog.Logger
 }
 
-// check refuses a new sandbox whose secrets are missing, and records which it has.
+// check refuses a new sandbox whose secrets are missing, and records the names of its secrets.
 func (u secretUses) check(rec *store.Record) error {
 	owner := rec.Sandbox.Owner
 	env, err := u.requestEnv(owner, rec.Env, rec.Secrets)
@@ -28,8 +28,8 @@ func (u secretUses) check(rec *store.Record) error {
 	return nil
 }
 
-// programEnv is the environment of a program, in addition to the sandbox's variables: the sandbox's secrets, overridden
-// by those of the request.
+// programEnv returns the environment of a program, in addition to the sandbox's variables: the sandbox's secrets,
+// overridden by those of the request.
 func (u secretUses) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := u.requested(s, env, secrets)
 	if err != nil {
@@ -56,7 +56,7 @@ func (u secretUses) requested(s *sandbox, env map[string]string, secrets []strin
 	return all, s.Save(u.ctx)
 }
 
-// requestEnv are the variables that a request sets, with its secrets.
+// requestEnv returns the variables that a request sets, with its secrets.
 func (u secretUses) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
 	all := maps.Clone(env)
 	if all == nil {

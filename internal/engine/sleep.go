@@ -56,7 +56,7 @@ func (e *lifecycle) saveAndSleep(ctx context.Context, s *sandbox, filesOnly bool
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inst, agent, since := s.BeginSleep(cancel)
-	if err := e.saveVolumes(ctx, s, agent); err != nil {
+	if err := e.volumes.save(ctx, s, agent); err != nil {
 		return err
 	}
 	if saver, ok := driver.As[driver.Saver](inst); ok && !filesOnly {

@@ -15,9 +15,13 @@ import (
 	"hutch/internal/wire"
 )
 
+// captures are the verbs of snapshots: they make, name and delete them.
+type captures struct{ life *lifecycle }
+
 // openSnapshots opens the catalog of snapshots.
 func (e *lifecycle) openSnapshots() (err error) {
 	e.snaps, err = snapshots.Open(filepath.Join(e.opt.Dir, "snapshots"), e.log)
+	e.table.snaps = e.snaps
 	e.instances.UseSnapshots(e.snaps)
 	return err
 }
@@ -29,45 +33,45 @@ func viewer(ctx context.Context) snapshots.Viewer {
 }
 
 // Snapshot implements hutch.Snapshots.
-func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
+func (c captures) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
 	if err := req.Check(); err != nil {
 		return hutch.Snapshot{}, err
 	}
-	s, err := e.find(ctx, id)
+	s, err := c.life.find(ctx, id)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	return e.keepSnapshot(ctx, id, draftSnapshot(s, req), !req.FilesOnly, "")
+	return c.keepSnapshot(ctx, id, draftSnapshot(s, req), !req.FilesOnly, "")
 }
 
-// keepSnapshot makes a snapshot of a sandbox and puts it into the catalog, in place of
-// the one with the id in over, if there is one.
-func (e *lifecycle) keepSnapshot(ctx context.Context, id string, v hutch.Snapshot, memory bool, over string) (hutch.Snapshot, error) {
-	release, err := e.snaps.Reserve(v, over)
+// keepSnapshot makes a snapshot of a sandbox and puts it into the catalog. It replaces the snapshot whose id is over,
+// if there is one.
+func (c captures) keepSnapshot(ctx context.Context, id string, v hutch.Snapshot, memory bool, over string) (hutch.Snapshot, error) {
+	release, err := c.life.snaps.Reserve(v, over)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
 	defer release()
-	snap, err := e.capture(ctx, id, v, parts{files: true, memory: memory})
+	snap, err := c.capture(ctx, id, v, parts{files: true, memory: memory})
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	replaced, err := e.snaps.Keep(snap)
+	replaced, err := c.life.snaps.Keep(snap)
 	if err != nil {
-		return hutch.Snapshot{}, e.snaps.Discard(snap, err)
+		return hutch.Snapshot{}, c.life.snaps.Discard(snap, err)
 	}
-	e.dropReplaced(replaced)
-	e.log.Info("snapshot", "sandbox", id, "snapshot", v.ID, "size", snap.Snapshot.Size, "stood", snap.Snapshot.Stood)
-	return e.snaps.Record(snap), nil
+	c.dropReplaced(replaced)
+	c.life.log.Info("snapshot", "sandbox", id, "snapshot", v.ID, "size", snap.Snapshot.Size, "stood", snap.Snapshot.Stood)
+	return c.life.snaps.Record(snap), nil
 }
 
-// dropReplaced deletes a snapshot whose last name another one has now; nil is none.
-func (e *lifecycle) dropReplaced(old *snapshots.Snapshot) {
+// dropReplaced deletes a snapshot whose last name has moved to another snapshot. For nil it does nothing.
+func (c captures) dropReplaced(old *snapshots.Snapshot) {
 	if old == nil {
 		return
 	}
-	if err := e.dropSnapshot(old); err != nil {
-		e.log.Error("delete a snapshot that was replaced", "snapshot", old.Snapshot.ID, "err", err)
+	if err := c.dropSnapshot(old); err != nil {
+		c.life.log.Error("delete a snapshot that was replaced", "snapshot", old.Snapshot.ID, "err", err)
 	}
 }
 
@@ -84,27 +88,27 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 	return v
 }
 
-// parts say what a snapshot should have; memory if the runtime can.
+// parts say what a snapshot should have. It gets memory only if the runtime can save memory.
 type parts struct{ files, memory bool }
 
 // capture writes a snapshot to a folder that has no name yet.
-func (e *lifecycle) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshots.Snapshot, error) {
-	snap, err := e.snaps.Begin(v)
+func (c captures) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshots.Snapshot, error) {
+	snap, err := c.life.snaps.Begin(v)
 	if err == nil {
-		err = e.captureFiles(ctx, id, snap, what)
+		err = c.captureFiles(ctx, id, snap, what)
 	}
 	if err == nil && what.memory {
-		err = e.captureMemory(ctx, id, snap)
+		err = c.captureMemory(ctx, id, snap)
 	}
 	if err != nil {
-		return nil, e.snaps.Discard(snap, err)
+		return nil, c.life.snaps.Discard(snap, err)
 	}
 	return snap, nil
 }
 
 // captureFiles keeps the files, and the record of the sandbox.
-func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
-	s, agent, err := e.use(ctx, id)
+func (c captures) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
+	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -121,8 +125,8 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 }
 
 // captureMemory saves everything that runs, if the runtime can.
-func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
-	d, err := e.instances.Driver(snap.Snapshot.Runtime)
+func (c captures) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
+	d, err := c.life.instances.Driver(snap.Snapshot.Runtime)
 	if err != nil {
 		return err
 	}
@@ -131,8 +135,8 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 		return nil
 	}
 	snap.Snapshot.Memory = true
-	return e.quiesce(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
-		defer e.attach(s, inst, agent)
+	return c.life.quiesce(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
+		defer c.life.attach(s, inst, agent)
 		began := time.Now()
 		saver, ok := driver.As[driver.Saver](inst)
 		if !ok {
@@ -148,34 +152,34 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 }
 
 // Snapshots implements hutch.Snapshots.
-func (e *Engine) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
+func (c captures) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	list := []hutch.Snapshot{}
-	for _, s := range e.snaps.List(viewer(ctx)) {
-		list = append(list, e.snaps.Record(s))
+	for _, s := range c.life.snaps.List(viewer(ctx)) {
+		list = append(list, c.life.snaps.Record(s))
 	}
 	return list, nil
 }
 
 // TagSnapshot implements hutch.Snapshots.
-func (e *Engine) TagSnapshot(ctx context.Context, id string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
+func (c captures) TagSnapshot(ctx context.Context, id string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
 	if err := req.Check(); err != nil {
 		return hutch.Snapshot{}, err
 	}
-	snap, err := e.ownSnapshot(ctx, id)
+	snap, err := c.ownSnapshot(ctx, id)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	lost, err := e.snaps.Tag(snap, hutch.TemplateName(req.Name), req.Replace)
+	lost, err := c.life.snaps.Tag(snap, hutch.TemplateName(req.Name), req.Replace)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	e.dropReplaced(lost)
-	return e.snaps.Record(snap), nil
+	c.dropReplaced(lost)
+	return c.life.snaps.Record(snap), nil
 }
 
 // ownSnapshot finds a snapshot that the caller can change.
-func (e *lifecycle) ownSnapshot(ctx context.Context, id string) (*snapshots.Snapshot, error) {
-	snap, err := e.snaps.Find(viewer(ctx), id)
+func (c captures) ownSnapshot(ctx context.Context, id string) (*snapshots.Snapshot, error) {
+	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {
 		return nil, err
 	}
@@ -186,34 +190,34 @@ func (e *lifecycle) ownSnapshot(ctx context.Context, id string) (*snapshots.Snap
 }
 
 // DeleteSnapshot implements hutch.Snapshots.
-func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
-	snap, err := e.ownSnapshot(ctx, id)
+func (c captures) DeleteSnapshot(ctx context.Context, id string) error {
+	snap, err := c.ownSnapshot(ctx, id)
 	switch {
 	case errors.Is(err, hutch.NotFound):
 		return nil
 	case err != nil:
 		return err
 	case snap.Snapshot.ID == id:
-		return e.dropSnapshot(snap)
+		return c.dropSnapshot(snap)
 	}
-	if last, err := e.snaps.Untag(snap, id); err != nil || !last {
+	if last, err := c.life.snaps.Untag(snap, id); err != nil || !last {
 		return err
 	}
-	return e.dropSnapshot(snap)
+	return c.dropSnapshot(snap)
 }
 
 // dropSnapshot deletes a snapshot, and the copies of it that wait in the pool.
-func (e *lifecycle) dropSnapshot(snap *snapshots.Snapshot) error {
-	e.snaps.Forget(snap)
-	e.instances.Withdraw(snap.Snapshot.ID)
-	return e.snaps.Remove(snap)
+func (c captures) dropSnapshot(snap *snapshots.Snapshot) error {
+	c.life.snaps.Forget(snap)
+	c.life.instances.Withdraw(snap.Snapshot.ID)
+	return c.life.snaps.Remove(snap)
 }
 
 // expireSnapshots deletes the snapshots that have expired.
-func (e *lifecycle) expireSnapshots() {
-	for _, s := range e.snaps.Expired() {
-		if err := e.dropSnapshot(s); err != nil {
-			e.log.Error("delete an expired snapshot", "snapshot", s.Snapshot.ID, "err", err)
+func (c captures) expireSnapshots() {
+	for _, s := range c.life.snaps.Expired() {
+		if err := c.dropSnapshot(s); err != nil {
+			c.life.log.Error("delete an expired snapshot", "snapshot", s.Snapshot.ID, "err", err)
 		}
 	}
 }

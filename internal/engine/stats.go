@@ -21,8 +21,11 @@ import (
 
 const (
 	statsShare = 1.0 / 50
-	// A sandbox whose counters cannot be read at once counts as that much: it waits, and uses no CPU.
+	// A sandbox whose counters cannot be read at once counts as this much work at most: it waits, and uses no CPU.
 	mostRead = 5 * time.Millisecond
+	// leastUptime is the shortest time to which the first reading of an instance relates: its start has used CPU before the
+	// sandbox began to run.
+	leastUptime = time.Second
 	// keepGone is for how long the row of a destroyed sandbox is kept. A caller that was away for longer gets a full
 	// report.
 	keepGone = time.Minute
@@ -33,7 +36,7 @@ type statsTable struct {
 	ctx        context.Context // done when the engine closes
 	background func(func())
 	all        func() []*sandbox
-	read       func(ctx context.Context, s *sandbox, before statsRow) statsRow
+	prices     hutch.Prices
 
 	mu       sync.Mutex
 	rows     map[box.Name]statsRow
@@ -48,29 +51,29 @@ type statsTable struct {
 
 type statsRow struct {
 	hutch.Stats
-	inst    driver.Instance // inst that the counter is of
+	inst    driver.Instance // the instance that the counter belongs to
 	seconds float64         // CPU of the instance
-	read    time.Time       // when
-	changed int64           // round
+	read    time.Time       // when seconds was read
+	changed int64           // round of the last change
 	gone    time.Time
 }
 
 func newStatsTable(e *lifecycle) *statsTable {
 	return &statsTable{
-		ctx: e.ctx, background: e.background, all: e.table, read: e.readStats, rows: map[box.Name]statsRow{},
+		ctx: e.ctx, background: e.background, all: e.oldestFirst, prices: e.opt.Prices, rows: map[box.Name]statsRow{},
 		next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{},
 	}
 }
 
 // Stats implements hutch.Accounts.
-func (e *Engine) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	if err := req.Check(); err != nil {
 		return err
 	}
 	if !req.Follow {
-		return out(e.statsOnce(ctx))
+		return out(a.statsOnce(ctx))
 	}
-	defer e.stats.watch(req.Every())()
+	defer a.stats.watch(req.Every())()
 	of := func(hutch.Stats) bool { return true }
 	if owner, ok := caller.OwnerOf(ctx); ok {
 		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
@@ -79,9 +82,9 @@ func (e *Engine) Stats(ctx context.Context, req hutch.StatsRequest, out func(hut
 	var seen int64
 	var before time.Time
 	for {
-		next, at := e.stats.wait()
+		next, at := a.stats.wait()
 		if at.After(began) && at.Sub(before) >= req.Every()*9/10 {
-			report, round := e.stats.since(seen, before, of)
+			report, round := a.stats.since(seen, before, of)
 			if report.Full || len(report.Sandboxes) > 0 {
 				if err := out(report); err != nil {
 					return err
@@ -93,18 +96,18 @@ func (e *Engine) Stats(ctx context.Context, req hutch.StatsRequest, out func(hut
 		case <-next:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-e.ctx.Done():
+		case <-a.life.ctx.Done():
 			return hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
 		}
 	}
 }
 
 // statsOnce reads the sandboxes of the caller. CPU is the average since another caller read it, or since the sandbox began to run.
-func (e *Engine) statsOnce(ctx context.Context) hutch.StatsReport {
-	all := e.visible(ctx, "")
+func (a accounts) statsOnce(ctx context.Context) hutch.StatsReport {
+	all := a.life.visible(ctx, "")
 	rows := make([]hutch.Stats, len(all))
 	visit(all, func(i int, s *sandbox) {
-		row := e.readStats(ctx, s, statsRow{})
+		row := a.stats.read(ctx, s, statsRow{})
 		row.CPU = 0
 		if row.inst != nil {
 			row.CPU = tenths(s.Resources(driver.Usage{CPUSeconds: row.seconds}).CPU)
@@ -190,19 +193,19 @@ func (t *statsTable) readAll() (cost time.Duration) {
 	return cost + time.Since(began)
 }
 
-// readStats reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen.
-func (e *lifecycle) readStats(ctx context.Context, s *sandbox, before statsRow) statsRow {
+// read reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen.
+func (t *statsTable) read(ctx context.Context, s *sandbox, before statsRow) statsRow {
 	v := s.Sandbox()
 	row := statsRow{inst: s.Instance(), Stats: hutch.Stats{
 		SandboxID: v.ID, Owner: v.Owner, Status: v.Status, Health: v.Health, Runtime: v.Runtime, CreatedAt: v.CreatedAt,
 		CPULimit: v.Limits.CPU, MemoryLimit: v.Limits.Memory, DiskLimit: v.Limits.Disk,
 	}}
 	if row.inst != nil {
-		row.readFrom(e.reading(ctx, s, row.inst), before)
+		row.readFrom(s.reading(ctx, row.inst), before, v.Uptime.Duration())
 	}
 	used := s.Used()
 	row.CPUSeconds, row.NetworkSent, row.NetworkReceived = tenths(used.CPUSeconds), used.NetworkSent, used.NetworkReceived
-	row.Cost = math.Round(e.opt.Prices.Of(used)*1e6) / 1e6
+	row.Cost = math.Round(t.prices.Of(used)*1e6) / 1e6
 	if row.inst == nil {
 		row.Disk = tenths(used.Disk)
 	}
@@ -210,19 +213,19 @@ func (e *lifecycle) readStats(ctx context.Context, s *sandbox, before statsRow) 
 }
 
 // reading returns the counters of an instance, or nil when they cannot be read now.
-func (e *lifecycle) reading(ctx context.Context, s *sandbox, inst driver.Instance) *driver.Usage {
-	if _, ok := e.measured.Load(s); ok {
+func (s *sandbox) reading(ctx context.Context, inst driver.Instance) *driver.Usage {
+	if s.measured.Load() != nil {
 		return nil
 	}
-	u, err := e.account(ctx, s, inst)
+	u, err := s.account(ctx, inst)
 	if err != nil {
 		return nil
 	}
 	return &u
 }
 
-// readFrom fills in the counters of an instance.
-func (r *statsRow) readFrom(u *driver.Usage, before statsRow) {
+// readFrom fills in the counters of an instance. uptime is 0 for a sandbox that does not run.
+func (r *statsRow) readFrom(u *driver.Usage, before statsRow, uptime time.Duration) {
 	if u == nil {
 		r.CPU, r.Memory, r.Disk, r.PIDs, r.seconds, r.read = before.CPU, before.Memory, before.Disk, before.PIDs, before.seconds, before.read
 		return
@@ -230,9 +233,17 @@ func (r *statsRow) readFrom(u *driver.Usage, before statsRow) {
 	const mib = 1 << 20
 	r.seconds, r.read = u.CPUSeconds, time.Now()
 	r.Memory, r.Disk, r.PIDs = tenths(float64(u.Memory)/mib), tenths(float64(u.Disk)/mib), u.PIDs
-	if before.inst == r.inst && !before.read.IsZero() {
-		r.CPU = tenths(max(0, 100*(r.seconds-before.seconds)/max(r.read.Sub(before.read).Seconds(), 0.001)))
+	switch {
+	case before.inst == r.inst && !before.read.IsZero():
+		r.CPU = percent(r.seconds-before.seconds, r.read.Sub(before.read))
+	case uptime > 0:
+		r.CPU = percent(r.seconds, max(uptime, leastUptime))
 	}
+}
+
+// percent returns the share of one core that was used.
+func percent(seconds float64, over time.Duration) float64 {
+	return tenths(max(0, 100*seconds/max(over.Seconds(), 0.001)))
 }
 
 // tenths rounds, so that small changes do not count as changes.
@@ -266,7 +277,7 @@ func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
 	t.next = make(chan struct{})
 }
 
-// destroyedStats is the last line of a sandbox.
+// destroyedStats returns the last row of a destroyed sandbox.
 func (r statsRow) destroyedStats() hutch.Stats {
 	s := r.Stats
 	s.Status, s.CPU, s.Memory, s.Disk, s.PIDs = hutch.Destroyed, 0, 0, 0, 0
@@ -280,7 +291,8 @@ func (t *statsTable) wait() (next <-chan struct{}, at time.Time) {
 	return t.next, t.at
 }
 
-// since returns the rows that have changed after a round, or all to a caller that has seen none, or long ago.
+// since returns the rows that have changed after the round seen. A caller that has seen no round, or saw its last round
+// long ago, gets all rows.
 func (t *statsTable) since(seen int64, before time.Time, of func(hutch.Stats) bool) (hutch.StatsReport, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -304,7 +316,7 @@ func report(at time.Time, full bool, rows []hutch.Stats) hutch.StatsReport {
 	return hutch.StatsReport{Time: at.UTC(), Full: full, Sandboxes: rows}
 }
 
-// shortest is the shortest interval of the followers. Without followers, the table is emptied, and ok is false.
+// shortest returns the shortest interval of the followers. Without followers, the table is emptied, and ok is false.
 func (t *statsTable) shortest() (every time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/kernel"
 	"hutch/internal/snapshots"
-	"hutch/internal/store"
 	"hutch/internal/wire"
 )
 
@@ -21,31 +19,34 @@ import (
 // the running program, so a sandbox made from it only continues. Without memory, a new sandbox starts the program again
 // and Create returns when it is ready.
 
-// buildTime is how long a builder can live, in addition to the time limit of its start command. It matters only when
-// the server ends meanwhile: otherwise it is destroyed at the end of the call.
+// buildTime is how long a builder can live, in addition to the time limit of its start command. The time matters only
+// if the server ends during the call; otherwise the call destroys the builder at its end.
 const buildTime = time.Hour
 
+// templates make templates, and start their programs, with the verbs of the engine.
+type templates struct{ e *Engine }
+
 // CreateTemplate implements hutch.Snapshots.
-func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
-	if err := e.checkTemplate(req); err != nil {
+func (ts templates) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
+	if err := ts.checkTemplate(req); err != nil {
 		return hutch.Snapshot{}, err
 	}
 	req.Name = hutch.TemplateName(req.Name)
-	if err := e.checkVolumes(viewer(ctx).Owner, req.Volumes); err != nil {
+	if err := ts.e.volumes.check(viewer(ctx).Owner, req.Volumes); err != nil {
 		return hutch.Snapshot{}, err
 	}
-	over, err := e.freeName(ctx, req)
+	over, err := ts.freeName(ctx, req)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
 	from := req.From
 	if from == "" {
-		if from, err = e.buildTemplate(ctx, &req); err != nil {
+		if from, err = ts.buildTemplate(ctx, &req); err != nil {
 			return hutch.Snapshot{}, err
 		}
-		defer e.discardSandbox(ctx, from)
+		defer ts.discardSandbox(ctx, from)
 	}
-	s, err := e.find(ctx, from)
+	s, err := ts.e.find(ctx, from)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
@@ -54,16 +55,16 @@ func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) 
 	}
 	v := draftSnapshot(s, hutch.SnapshotRequest{Name: req.Name, TTL: req.TTL, Shared: req.Shared})
 	v.Template = &req.Template
-	return e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
+	return ts.e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
 }
 
 // checkTemplate refuses a request that cannot become a template, before anything is made.
-func (e *Engine) checkTemplate(req hutch.TemplateRequest) error {
+func (ts templates) checkTemplate(req hutch.TemplateRequest) error {
 	if err := req.Check(); err != nil {
 		return err
 	}
 	if req.Ready != nil {
-		if _, _, err := e.checkWait(*req.Ready); err != nil {
+		if _, _, err := ts.e.checkWait(*req.Ready); err != nil {
 			return err
 		}
 	}
@@ -73,12 +74,12 @@ func (e *Engine) checkTemplate(req hutch.TemplateRequest) error {
 
 // freeName returns the id of the snapshot that a new template replaces, if there is one. It refuses a name that is
 // already used, before the template is made.
-func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over string, err error) {
+func (ts templates) freeName(ctx context.Context, req hutch.TemplateRequest) (over string, err error) {
 	v := hutch.Snapshot{Name: req.Name, Owner: viewer(ctx).Owner}
-	if old, err := e.snaps.Find(viewer(ctx), req.Name); err == nil && req.Replace && old.Snapshot.Owner == v.Owner {
+	if old, err := ts.e.snaps.Find(viewer(ctx), req.Name); err == nil && req.Replace && old.Snapshot.Owner == v.Owner {
 		over = old.Snapshot.ID
 	}
-	release, err := e.snaps.Reserve(v, over)
+	release, err := ts.e.snaps.Reserve(v, over)
 	if err != nil {
 		return "", err
 	}
@@ -88,43 +89,43 @@ func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over 
 
 // buildTemplate makes the sandbox from which a template is made: it runs the start command, waits until the program is
 // ready, and starts the warm interpreters. If something fails, the sandbox is destroyed.
-func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
+func (ts templates) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
 	create := req.SandboxRequest()
 	create.ID, create.OnIdle, create.Timeout = hutch.NewID("template"), hutch.IdleDestroy, hutch.InSeconds(buildTime)
 	if req.Ready != nil {
 		create.Timeout += req.Ready.Timeout
 	}
-	sb, err := e.Create(ctx, create)
+	sb, err := ts.e.Create(ctx, create)
 	if err != nil {
 		return "", err
 	}
 	if req.Entrypoint {
-		req.Start, req.Care, err = e.entrypoint(ctx, sb.Image, req.Care)
+		req.Start, req.Care, err = ts.e.entrypoint(ctx, sb.Image, req.Care)
 	}
 	if err == nil {
-		err = e.startReady(ctx, sb.ID, req.Template)
+		err = ts.startReady(ctx, sb.ID, req.Template)
 	}
 	if err == nil {
-		err = e.warm(ctx, sb.ID, req.Warm)
+		err = ts.warm(ctx, sb.ID, req.Warm)
 	}
 	if err != nil {
-		e.discardSandbox(ctx, sb.ID)
+		ts.discardSandbox(ctx, sb.ID)
 		return "", err
 	}
 	return sb.ID, nil
 }
 
 // discardSandbox destroys a sandbox that no caller may get.
-func (e *Engine) discardSandbox(ctx context.Context, id string) {
-	if _, err := e.Destroy(context.WithoutCancel(ctx), id, true); err != nil {
-		e.log.Error("destroy the sandbox of a template", "sandbox", id, "err", err)
+func (ts templates) discardSandbox(ctx context.Context, id string) {
+	if _, err := ts.e.Destroy(context.WithoutCancel(ctx), id, true); err != nil {
+		ts.e.log.Error("destroy the sandbox of a template", "sandbox", id, "err", err)
 	}
 }
 
-// entrypoint is the program that an image names, as a command line, and its care: the request overrides the image. Its
-// stop signal is always set, so it has time to end.
-func (e *Engine) entrypoint(ctx context.Context, name string, asked hutch.Care) (string, hutch.Care, error) {
-	root, err := e.opt.Image(ctx, name)
+// entrypoint returns the program that an image names, as a command line, and its care: the request overrides the image.
+// Its stop signal is always set, so it has time to end.
+func (c commands) entrypoint(ctx context.Context, name string, asked hutch.Care) (string, hutch.Care, error) {
+	root, err := c.life.opt.Image(ctx, name)
 	if err != nil {
 		return "", asked, err
 	}
@@ -143,24 +144,24 @@ const startName = "template"
 
 // startTemplate starts a template's program, in a new sandbox that has only its files. If the program does not become
 // ready, the sandbox is destroyed.
-func (e *Engine) startTemplate(ctx context.Context, id string, t hutch.Template) error {
-	err := e.startReady(ctx, id, t)
+func (ts templates) startTemplate(ctx context.Context, id string, t hutch.Template) error {
+	err := ts.startReady(ctx, id, t)
 	if err != nil {
-		e.discardSandbox(ctx, id)
+		ts.discardSandbox(ctx, id)
 	}
 	return err
 }
 
 // startReady starts the process of a template, and waits until it is ready.
-func (e *Engine) startReady(ctx context.Context, id string, t hutch.Template) error {
+func (ts templates) startReady(ctx context.Context, id string, t hutch.Template) error {
 	if t.Start == "" {
 		return nil
 	}
-	p, err := e.StartProcess(ctx, id, hutch.ProcessRequest{Command: t.Start, Name: startName, Care: t.Care})
+	p, err := ts.e.StartProcess(ctx, id, hutch.ProcessRequest{Command: t.Start, Name: startName, Care: t.Care})
 	if err != nil || t.Ready == nil {
 		return err
 	}
-	res, err := e.Wait(ctx, id, p.ID, *t.Ready)
+	res, err := ts.e.Wait(ctx, id, p.ID, *t.Ready)
 	if err != nil || res.Met {
 		return err
 	}
@@ -168,15 +169,15 @@ func (e *Engine) startReady(ctx context.Context, id string, t hutch.Template) er
 	if res.Process.ExitCode != nil {
 		why = fmt.Sprintf("ended with exit code %d before it was ready", *res.Process.ExitCode)
 	}
-	return hutch.Errorf(hutch.Conflict, "the start command of the template %s%s: correct it, or what ready waits for, or give ready a longer timeout", why, e.lastWords(ctx, id, p.ID)).
+	return hutch.Errorf(hutch.Conflict, "the start command of the template %s%s: correct it, or what ready waits for, or give ready a longer timeout", why, ts.lastWords(ctx, id, p.ID)).
 		Naming(hutch.AboutField, "start")
 }
 
 // lastWords quotes the end of the output of a process, for an error.
-func (e *Engine) lastWords(ctx context.Context, id, process string) string {
+func (ts templates) lastWords(ctx context.Context, id, process string) string {
 	const most = 1 << 10
 	var end []byte
-	_, err := e.Logs(ctx, hutch.LogsRequest{SandboxID: id, ProcessID: process}, func(o hutch.Output) error {
+	_, err := ts.e.Logs(ctx, hutch.LogsRequest{SandboxID: id, ProcessID: process}, func(o hutch.Output) error {
 		end = append(end, o.Data...)
 		end = end[max(0, len(end)-most):]
 		return nil
@@ -189,13 +190,13 @@ func (e *Engine) lastWords(ctx context.Context, id, process string) string {
 }
 
 // warm starts interpreters in a sandbox, which then wait for code.
-func (e *Engine) warm(ctx context.Context, id string, texts []string) error {
+func (ts templates) warm(ctx context.Context, id string, texts []string) error {
 	all, err := kernel.Spares(texts)
 	if err != nil {
 		return err
 	}
 	for i, c := range all {
-		if err := e.ask(ctx, id, func(agent *wire.Client) error { return agent.Spare(ctx, c) }); err != nil {
+		if err := ts.e.ask(ctx, id, func(agent *wire.Client) error { return agent.Spare(ctx, c) }); err != nil {
 			return hutch.Errorf(hutch.KindOf(err), "the interpreter %s cannot wait: %v", texts[i], err).Naming(hutch.AboutField, "warm").Because(err)
 		}
 	}
@@ -204,41 +205,20 @@ func (e *Engine) warm(ctx context.Context, id string, texts []string) error {
 
 // namesTemplate turns a request whose image is the name of a template into one for the template. The name of a snapshot
 // that is not a template stays an image.
-func (e *lifecycle) namesTemplate(ctx context.Context, req *hutch.CreateRequest) {
+func (ts templates) namesTemplate(ctx context.Context, req *hutch.CreateRequest) {
 	if req.Image == "" || req.Image == image.HostName || req.Template != "" || req.Snapshot != "" {
 		return
 	}
-	if snap := e.template(ctx, req.Image); snap != nil {
+	if snap := ts.template(ctx, req.Image); snap != nil {
 		req.Image, req.Template = "", req.Image
 	}
 }
 
 // template returns the template of a name, if the caller can use one; else nil.
-func (e *lifecycle) template(ctx context.Context, name string) *snapshots.Snapshot {
-	snap, err := e.snaps.Find(viewer(ctx), name)
-	if err != nil || snap.Snapshot.Template == nil || !e.snaps.Record(snap).HasName(name) {
+func (ts templates) template(ctx context.Context, name string) *snapshots.Snapshot {
+	snap, err := ts.e.snaps.Find(viewer(ctx), name)
+	if err != nil || snap.Snapshot.Template == nil || !ts.e.snaps.Record(snap).HasName(name) {
 		return nil
 	}
 	return snap
-}
-
-// templateRoomLocked refuses a sandbox over the number of its template.
-func (e *lifecycle) templateRoomLocked(rec store.Record) error {
-	if rec.Template == "" {
-		return nil
-	}
-	snap, err := e.snaps.ByID(rec.Template)
-	if errors.Is(err, hutch.NotFound) || snap.Snapshot.Template.MaxSandboxes == 0 {
-		return nil
-	}
-	most, n := snap.Snapshot.Template.MaxSandboxes, 0
-	for _, s := range e.sandboxes {
-		if s.Record().Template == rec.Template {
-			n++
-		}
-	}
-	if n < most {
-		return nil
-	}
-	return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once of the template %q, awake or asleep, is reached: destroy one", most, rec.Sandbox.Template).With("limit", "template sandboxes")
 }

@@ -7,6 +7,27 @@ import (
 	"hutch/internal/engine"
 )
 
+// A create with the id of an existing sandbox returns it, also when its snapshot was deleted or is on another node.
+func TestExistingSandboxNeedsNoSnapshot(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "origin"})
+	if _, err := b.Snapshot(t.Context(), "origin", hutch.SnapshotRequest{Name: "base"}); err != nil {
+		t.Fatal(err)
+	}
+	b.create(t, hutch.CreateRequest{ID: "copy", Snapshot: "base"})
+	if err := b.DeleteSnapshot(t.Context(), "base"); err != nil {
+		t.Fatal(err)
+	}
+	for _, req := range []hutch.CreateRequest{{ID: "copy", Snapshot: "base"}, {ID: "Copy", NormalizeID: true, Template: "base"}} {
+		if sb, err := b.Create(t.Context(), req); err != nil || sb.ID != "copy" || sb.Snapshot == "" {
+			t.Errorf("%+v: %+v %v", req, sb, err)
+		}
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "other", Snapshot: "base"}); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("a new sandbox: %v", err)
+	}
+}
+
 // A template that is shared with all owners cannot be made from a sandbox that has requested secrets.
 func TestSharedTemplateWithoutSecrets(t *testing.T) {
 	b := start(t, func(o *engine.Options) {

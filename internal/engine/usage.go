@@ -14,7 +14,7 @@ import (
 
 const traceparent = "TRACEPARENT"
 
-// traced is an environment with the trace of ctx, for programs inside that make their own spans.
+// traced returns an environment with the trace of ctx, for programs inside that make their own spans.
 func traced(ctx context.Context, env map[string]string) map[string]string {
 	trace := caller.From(ctx).Trace
 	if _, ok := env[traceparent]; ok || trace == "" {
@@ -28,9 +28,15 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 	return env
 }
 
+// accounts are the verbs that say what sandboxes use.
+type accounts struct {
+	life  *lifecycle
+	stats *statsTable
+}
+
 // account reads the use of the instance of s, and adds the increase to the sandbox's account. It is called at
 // intervals, and before the instance is removed: the use between two readings is their difference.
-func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
+func (s *sandbox) account(ctx context.Context, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	u, err := inst.Usage(ctx)
@@ -42,22 +48,19 @@ func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instanc
 }
 
 // Usage implements hutch.Accounts.
-func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
-	e.mu.Lock()
-	all := e.tableLocked()
-	sums := maps.Clone(e.retired)
-	e.mu.Unlock()
+func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
+	all, sums := a.life.table.used()
 	if owner, ok := caller.OwnerOf(ctx); ok {
 		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
 		maps.DeleteFunc(sums, func(id string, _ hutch.Usage) bool { return id != owner.ID })
 	}
-	list := e.usages(ctx, all)
+	list := a.usages(ctx, all)
 	for _, u := range list {
 		sums[u.Owner] = sums[u.Owner].Add(u)
 	}
 	report := hutch.UsageReport{Sandboxes: list, Owners: []hutch.Usage{}}
 	for owner, u := range sums {
-		u.Owner, u.Cost = owner, e.opt.Prices.Of(u)
+		u.Owner, u.Cost = owner, a.life.opt.Prices.Of(u)
 		report.Owners = append(report.Owners, u)
 	}
 	slices.SortFunc(report.Owners, func(a, b hutch.Usage) int { return strings.Compare(a.Owner, b.Owner) })
@@ -70,7 +73,7 @@ const maxUsageRows = 10_000
 var errUsageRows = hutch.Errorf(hutch.Invalid, "the answer would have more than %d rows: ask for fewer days, or for fewer groups in by", maxUsageRows)
 
 // UsageHistory implements hutch.Accounts.
-func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
+func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
@@ -81,7 +84,7 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 		only = &owner.ID
 	}
 	var list []hutch.Usage
-	err := e.ledger.Between(ctx, from, to, only, func(u hutch.Usage) error {
+	err := a.life.ledger.Between(ctx, from, to, only, func(u hutch.Usage) error {
 		if list = append(list, u); len(list) >= 2*maxUsageRows { // there can be many more than in the answer
 			if list = q.Grouped(list); len(list) > maxUsageRows {
 				return errUsageRows
@@ -93,9 +96,9 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 		return nil, err
 	}
 	if today := now.Truncate(24 * time.Hour); !today.Before(from) && !today.After(to) {
-		all := e.visible(ctx, "")
+		all := a.life.visible(ctx, "")
 		unspent := make([]hutch.Usage, len(all))
-		visit(all, func(i int, s *sandbox) { unspent[i] = e.unspent(ctx, s, now) })
+		visit(all, func(i int, s *sandbox) { unspent[i] = a.unspent(ctx, s, now) })
 		list = append(list, slices.DeleteFunc(unspent, hutch.Usage.Idle)...)
 	}
 	list = q.Grouped(list)
@@ -103,22 +106,22 @@ func (e *Engine) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 		return nil, errUsageRows
 	}
 	for i := range list {
-		list[i].Cost = e.opt.Prices.Of(list[i])
+		list[i].Cost = a.life.opt.Prices.Of(list[i])
 	}
 	return list, nil
 }
 
 // saveLedger saves the sums of the day. If that fails, they wait in memory, and the server can end without them.
-func (e *lifecycle) saveLedger(ctx context.Context) {
-	if err := e.ledger.Save(ctx); err != nil && ctx.Err() == nil {
-		e.log.Error("save what was used today", "err", err)
+func (a accounts) saveLedger(ctx context.Context) {
+	if err := a.life.ledger.Save(ctx); err != nil && ctx.Err() == nil {
+		a.life.log.Error("save what was used today", "err", err)
 	}
 }
 
-// unspent is what a sandbox used today that is not in the ledger.
-func (e *Engine) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.Usage {
+// unspent returns what a sandbox used today that is not in the ledger.
+func (a accounts) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.Usage {
 	if inst := s.Instance(); inst != nil {
-		e.account(ctx, s, inst)
+		s.account(ctx, inst)
 	}
 	image, more := s.Unspent()
 	more.Day, more.Owner, more.Image = now.Format(time.DateOnly), s.Owner(), image
@@ -126,29 +129,19 @@ func (e *Engine) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.U
 }
 
 // usages reads several sandboxes.
-func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
+func (a accounts) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 	list := make([]hutch.Usage, len(all))
-	visit(all, func(i int, s *sandbox) { list[i] = e.usage(ctx, s) })
+	visit(all, func(i int, s *sandbox) { list[i] = a.usage(ctx, s) })
 	return list
 }
 
-func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
+func (a accounts) usage(ctx context.Context, s *sandbox) hutch.Usage {
 	if inst := s.Instance(); inst != nil {
-		e.account(ctx, s, inst) // otherwise it keeps the last reading
+		s.account(ctx, inst) // without an instance, the last reading counts
 	}
 	u := s.Used()
 	v := s.Sandbox()
 	u.SandboxID, u.Owner, u.Status, u.Image = v.ID, v.Owner, v.Status, v.Image
-	u.Cost = e.opt.Prices.Of(u)
+	u.Cost = a.life.opt.Prices.Of(u)
 	return u
-}
-
-// removeUsage removes a destroyed sandbox from the table, and adds its account to its owner's.
-func (e *lifecycle) removeUsage(s *sandbox) {
-	u := s.Used()
-	u.Disk = 0 // freed
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.sandboxes, s.Name())
-	e.retired[s.Owner()] = e.retired[s.Owner()].Add(u)
 }

@@ -23,11 +23,12 @@ func CheckLinkTime(lifetime hutch.Seconds) error {
 	return nil
 }
 
-// Link signs a URL that opens an exposed port until its end.
-func (t *Table) Link(x store.Exposure, lifetime hutch.Seconds) hutch.PortLink {
+// Link signs a URL that opens an exposed port until its end, as long as the holder has the same proof (see
+// hutch.Preview.SignFor). An empty holder is for a link that only time and Unexpose end.
+func (t *Table) Link(x store.Exposure, lifetime hutch.Seconds, holder string, proof []byte) hutch.PortLink {
 	p := hutch.Preview{Port: t.Port(x), Key: []byte(x.Key)}
 	end := time.Now().Add(cmp.Or(lifetime.Duration(), linkTime)).Truncate(time.Second).UTC()
-	link := p.URL + "/?" + url.Values{hutch.PortLinkParameter: {p.Sign(end)}}.Encode()
+	link := p.URL + "/?" + url.Values{hutch.PortLinkParameter: {p.SignFor(end, holder, proof)}}.Encode()
 	return hutch.PortLink{URL: link, ExpiresAt: end}
 }
 

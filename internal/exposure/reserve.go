@@ -64,8 +64,8 @@ func (t *Table) Reserve(owner string, x store.Exposure) {
 	t.reserved[keyOf(x)] = reservation{owner, time.Now().Add(reservedFor).UTC()}
 }
 
-// reserveLocked reserves a label. It removes reservations that have expired and, if the owner has too many, the one
-// among those not in use that would expire first.
+// reserveLocked reserves a label. It removes reservations that have expired and, if the owner has too many, the
+// reservation that would expire first among those not in use.
 func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error {
 	now := time.Now()
 	r := reservation{owner, now.Add(reservedFor).UTC()}

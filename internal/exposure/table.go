@@ -1,4 +1,4 @@
-// Package exposure is the table of exposed ports: which label leads to which port of which sandbox.
+// Package exposure is the table of exposed ports: each label leads to a port of a sandbox.
 //
 // A label is the first part of the host name of a preview's URL. It is looked up by its hash: a lookup takes the same
 // time for an almost correct label as for any other. A label is never parsed, so it does not matter that one label can
@@ -23,7 +23,7 @@ import (
 	"hutch/internal/store"
 )
 
-// maxPorts is the most exposed ports of one sandbox.
+// maxPorts is the highest number of exposed ports of one sandbox.
 const maxPorts = 100
 
 // labelKey is the hash of a label.
@@ -69,8 +69,7 @@ func (t *Table) Preview(label string) (hutch.Preview, bool) {
 	return hutch.Preview{}, false
 }
 
-// Port is an exposed port with its URL, which follows from where the server is
-// reached now.
+// Port returns an exposed port with its URL, which follows from where the server is reached now.
 func (t *Table) Port(x store.Exposure) hutch.Port {
 	p := x.Port
 	if p.Port != 0 && t.url != nil {
@@ -79,7 +78,7 @@ func (t *Table) Port(x store.Exposure) hutch.Port {
 	return p
 }
 
-// Ports are the exposed ports of one sandbox, by their numbers.
+// Ports returns the exposed ports of one sandbox, by their numbers.
 func (t *Table) Ports(all []store.Exposure) []hutch.Port {
 	list := make([]hutch.Port, 0, len(all))
 	for _, x := range all {
@@ -92,7 +91,7 @@ func (t *Table) Ports(all []store.Exposure) []hutch.Port {
 // Holder is the sandbox whose ports change.
 type Holder struct {
 	Owner, Sandbox string
-	Ports          []store.Exposure                   // as they are
+	Ports          []store.Exposure                   // the present exposures
 	Keep           func(ports []store.Exposure) error // writes the new list to the sandbox's record
 }
 

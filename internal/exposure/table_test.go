@@ -154,7 +154,7 @@ func TestLink(t *testing.T) {
 	if _, err := b.expose("live"); err != nil {
 		t.Fatal(err)
 	}
-	link := b.Link(b.ports[0], 60)
+	link := b.Link(b.ports[0], 60, "", nil)
 	p, _ := b.Preview("80-sb-live")
 	_, signature, _ := strings.Cut(link.URL, hutch.PortLinkParameter+"=")
 	for after, opens := range map[time.Duration]bool{0: true, 58 * time.Second: true, time.Minute: false} {

@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,5 +175,83 @@ func TestMostJobs(t *testing.T) {
 		if len(l.running) != 3 {
 			t.Errorf("%d jobs run", len(l.running))
 		}
+	})
+}
+
+// TestManyOwnersWithSlowJobs: however many owners have jobs that never end, another owner waits no longer than until one
+// is slow. A job that is not slow is never ended, and owners that come again and again do not end a job of an owner that
+// has used less than they have.
+func TestManyOwnersWithSlowJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4
+		l := New(2, most, slow)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 3 * most { // each comes again when it was ended
+			go func() {
+				for ctx.Err() == nil {
+					job, end, err := l.Begin(ctx, string(rune('a'+i)))
+					if err != nil {
+						return
+					}
+					began := time.Now()
+					<-job.Done()
+					if took := time.Since(began); errors.Is(context.Cause(job), ErrShare) && took < slow {
+						t.Errorf("a job was ended after %v", took)
+					}
+					end()
+				}
+			}()
+		}
+		time.Sleep(100 * slow)
+		for range 20 { // small jobs
+			began := time.Now()
+			job, end, err := l.Begin(t.Context(), "ada")
+			if waited := time.Since(began); err != nil || waited > slow {
+				t.Errorf("waited %v, %v", waited, err)
+			}
+			time.Sleep(slow / 10)
+			synctest.Wait()
+			if job.Err() != nil || len(l.running) > most {
+				t.Errorf("%v, %d run", context.Cause(job), len(l.running))
+			}
+			end()
+			time.Sleep(slow)
+		}
+		job, end, err := l.Begin(t.Context(), "bob") // a long one
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Sleep(8 * slow); job.Err() != nil {
+			t.Errorf("a job of an owner that used less than all others was ended: %v", context.Cause(job))
+		}
+		end()
+		cancel()
+		synctest.Wait()
+		if l.free != 2 || len(l.running)+len(l.waiting)+len(l.turns) != 0 {
+			t.Errorf("%d slots, %d run, %d wait", l.free, len(l.running), len(l.waiting))
+		}
+		time.Sleep(1000 * slow)
+		if _, end, err := l.Begin(t.Context(), "ada"); err == nil {
+			end()
+		}
+		if len(l.used) > 0 {
+			t.Errorf("the use of %d owners is never forgotten", len(l.used))
+		}
+	})
+}
+
+// TestJobThatCannotBeEnded: a job of Take stays, however long others wait.
+func TestJobThatCannotBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(1, 2, slow)
+		ends, _ := begin(t, l, "a", 1)
+		more, _ := begin(t, l, "b", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*slow)
+		defer cancel()
+		if _, _, err := l.Begin(ctx, "ada"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		ends[0]()
+		more[0]()
 	})
 }

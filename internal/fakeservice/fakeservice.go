@@ -30,7 +30,7 @@ type Service struct {
 
 	// OnDial is what listens on every port; without it nothing does.
 	OnDial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
-	// OnWait is how a wait for a process ends; without it at once.
+	// OnWait is how a wait for a process ends; without it, a wait ends at once.
 	OnWait func(ctx context.Context, p hutch.Process, req hutch.WaitRequest) (hutch.WaitResult, error)
 
 	mu        sync.Mutex
@@ -46,14 +46,14 @@ type Service struct {
 
 var _ hutch.Service = (*Service)(nil)
 
-// Created is what Create was asked for so far.
+// Created returns what Create was asked for so far.
 func (s *Service) Created() []hutch.CreateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.created)
 }
 
-// Signals is what Signal was asked for so far.
+// Signals returns what Signal was asked for so far.
 func (s *Service) Signals() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	if sb, ok := s.sandboxes[req.ID]; ok {
 		return sb, nil
 	}
-	if err := hutch.CheckNewID(req.ID); err != nil {
+	if err := cmp.Or(hutch.CheckNewID(req.ID), hutch.MatchNodeSelector(req.NodeSelector, nil)); err != nil {
 		return hutch.Sandbox{}, err
 	}
 	req.SleepAfter, req.OnIdle = cmp.Or(req.SleepAfter, 600), cmp.Or(req.OnIdle, hutch.IdleHibernate)
@@ -89,7 +89,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	sb := hutch.Sandbox{
 		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "fake", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
-		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Volumes: req.Volumes, Processes: []hutch.Process{},
+		Limits: req.Limits, Network: req.Network, Labels: req.Labels, NodeSelector: req.NodeSelector, Tolerations: req.Tolerations, Volumes: req.Volumes, Processes: []hutch.Process{},
 	}
 	if req.Timeout > 0 {
 		end := now.Add(req.Timeout.Duration())
@@ -205,7 +205,7 @@ func (s *Service) CancelExec(ctx context.Context, sandbox, exec string) error {
 	return nil
 }
 
-// Print is a script that prints one text and exits with 0.
+// Print does what a command does that prints one text and exits with 0.
 func Print(sandbox string, req hutch.ExecRequest, out func(hutch.Output) error, stream hutch.Stream, text string) (hutch.ExecResult, error) {
 	res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Duration: time.Millisecond, Timestamp: time.Now().UTC()}
 	if stream == hutch.Stdout {

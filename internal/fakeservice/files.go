@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// files are OnFiles, for a sandbox that exists.
+// files returns the result of OnFiles, if the sandbox exists.
 func (s *Service) files(ctx context.Context, sandbox string) (hutch.Files, error) {
 	if _, err := s.Sandbox(ctx, sandbox); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 const commit = "3133bc12740fb112c1a1ca72680c07816057b4c1"
 
-// repository is one that is in every folder.
+// repository returns the repository that every folder has.
 func repository(dir, branch string) hutch.GitRepository {
 	if branch == "" {
 		branch = "main"

@@ -78,7 +78,7 @@ func (s *Service) untagLocked(name string) {
 	}
 }
 
-// named is a snapshot with these names.
+// named returns a snapshot with these names.
 func named(v hutch.Snapshot, names []string) hutch.Snapshot {
 	v.Name, v.Names = "", names
 	if len(names) > 0 {

@@ -183,7 +183,7 @@ func (k *packing) add(e *entry) error {
 	case unix.S_IFLNK:
 		to, err := readlink(e.dir, e.name)
 		if err != nil {
-			return nil // it no longer exists
+			return nil // the file no longer exists
 		}
 		return k.to.add(e.path, e, to, nil)
 	}
@@ -387,8 +387,8 @@ func local(name string) bool {
 // entrySize is how many bytes an entry or a folder counts, whatever its content.
 const entrySize = 4 << 10
 
-// staysInside reports whether a link leads to a place in the folder, whatever other links there are on its way, if they
-// stay inside as well. After a name, .. could lead anywhere.
+// staysInside reports whether a link leads to a place in the folder. Other links on its way do not matter, if they stay
+// inside as well. A target with .. after a name is refused, because it could lead anywhere.
 func staysInside(name, target string) bool {
 	if path.IsAbs(target) {
 		return false
@@ -419,7 +419,7 @@ func (u *unpacking) take(n int64) error {
 	return nil
 }
 
-// taking takes bytes that are read from the limit.
+// taking is a reader that charges the bytes that it reads to the limit.
 type taking struct {
 	u *unpacking
 	r io.Reader
@@ -521,7 +521,7 @@ func (u *unpacking) hardLink(target string, dir int, name string) error {
 		return err
 	}
 	if u.most > 0 && isLink(from, path.Base(target)) {
-		return nil // its target stayed inside of the folder from the path of the first name, but might not from this path
+		return nil // the target is inside of the folder as seen from the link's first name, but perhaps not from this one
 	}
 	return unix.Linkat(from, path.Base(target), own, name, 0)
 }
@@ -548,7 +548,7 @@ func (u *unpacking) file(m *member, dir int, name string) error {
 	return unix.Fchmod(fd, uint32(m.mode&fs.ModePerm))
 }
 
-// finish sets the modes of folders, inner ones first, which can make them read only.
+// finish sets the modes of folders. Inner folders come first, because a mode can make a folder read only.
 func (u *unpacking) finish() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(u.modes))) {
 		fd, err := u.folder(name)
@@ -601,7 +601,7 @@ func (u *unpacking) zipped(f *zip.File) error {
 	if strings.HasSuffix(f.Name, "/") {
 		m.mode = m.mode&fs.ModePerm | fs.ModeDir
 	}
-	if m.mode&fs.ModePerm == 0 { // the default if it has no permissions
+	if m.mode&fs.ModePerm == 0 { // the default mode, if the archive gives no permissions
 		m.mode |= 0o644
 		if m.mode.IsDir() {
 			m.mode |= 0o755

@@ -209,7 +209,7 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// info is st as a record.
+// info returns the record of a file from its attributes st.
 func info(p string, st *unix.Stat_t, target string) hutch.FileInfo {
 	t := hutch.OtherFile
 	switch st.Mode & unix.S_IFMT {

@@ -26,7 +26,8 @@ func (f *FS) Mkdir(_ context.Context, _, p string, parents bool) error {
 	})
 }
 
-// failIn is fail for something new at p, which a missing folder is the reason for.
+// failIn does the same as fail, for something new at p. If the folder of p is missing, the error says so, and ends with
+// the hint.
 func failIn(err error, p, hint string) error {
 	if errors.Is(err, unix.ENOENT) {
 		p = strings.TrimRight(p, "/")

@@ -116,8 +116,8 @@ func (f *FS) walkPath(ctx context.Context, p string, visit func(*entry) error) e
 	})
 }
 
-// bounded is the context of a list or a search below p. On gVisor a walk over
-// everything can take longer than a caller waits.
+// bounded returns the context of a list or a search below p. On gVisor a walk over everything can take longer than a
+// caller waits.
 func (f *FS) bounded(ctx context.Context, p string) (context.Context, context.CancelFunc) {
 	limit := cmp.Or(f.WalkTime, walkTime)
 	return context.WithTimeoutCause(ctx, limit, hutch.Errorf(hutch.Exhausted,

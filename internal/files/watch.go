@@ -37,7 +37,7 @@ func (f *FS) Watch(ctx context.Context, _ string, req hutch.WatchRequest, out fu
 	})
 }
 
-// Changes is Watch, but passes all events that have arrived in one call.
+// Changes does the same as Watch, but passes all events that have arrived in one call.
 func (f *FS) Changes(ctx context.Context, req hutch.WatchRequest, out func([]hutch.FileEvent) error) error {
 	p, err := f.path(req.Path)
 	if err != nil {
@@ -156,7 +156,7 @@ type change struct {
 	cookie uint32
 	since  time.Time
 	inside []int // its watches, if it is a folder
-	quiet  bool  // it matters only if it became the watched file
+	quiet  bool  // matters only if the file became the watched file
 }
 
 // begin sets up the first watches. A file is watched through its folder, so that a file which replaces it is watched,
@@ -393,8 +393,8 @@ func (w *watcher) inside(dir string) (wds []int) {
 	return wds
 }
 
-// forget drops the watches of a folder that has left, with the events that they reported since then, which happened
-// elsewhere.
+// forget drops the watches of a folder that was moved away. It also drops the events that these watches have reported
+// since then, because they happened elsewhere.
 func (w *watcher) forget(wds []int, since []change) {
 	for _, wd := range wds {
 		w.drop(wd)
@@ -406,7 +406,7 @@ func (w *watcher) forget(wds []int, since []change) {
 	}
 }
 
-// flushEvents passes on the changes before one that can still become a move.
+// flushEvents passes on the changes before a departure that can still become a move.
 func (w *watcher) flushEvents(out func(hutch.FileEvent) error) error {
 	for i := range w.queue {
 		c := &w.queue[i]

@@ -19,8 +19,8 @@ import (
 // hidden begins the names of files that are being written.
 const hidden = ".hutch-"
 
-// hiddenName returns an unused name: the runtime's random numbers cannot be predicted, and with them the agent needs
-// no package crypto.
+// hiddenName returns an unused name. It uses the random numbers of Go's runtime: they cannot be predicted, and the
+// agent can do without package crypto.
 func hiddenName() string {
 	return hidden + strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
 }
@@ -109,10 +109,10 @@ type draft struct {
 	file   *os.File
 	mode   fs.FileMode
 	fresh  bool // no file has the name
-	create bool // no file may have it
+	create bool // no file may have the name already
 
 	attributes map[string]string
-	like       *os.File // file whose attributes it also gets; nil for none
+	like       *os.File // file whose attributes the draft also gets; nil for none
 }
 
 // begin resolves the path of a file, following links, and opens a draft for it.

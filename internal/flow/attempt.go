@@ -16,6 +16,7 @@ import (
 	"hutch"
 	"hutch/internal/delay"
 	"hutch/internal/durable"
+	"hutch/internal/tarfile"
 )
 
 const (
@@ -42,7 +43,7 @@ var (
 	maxOutputs int64 = 20 << 30
 )
 
-// sandboxID is the id of the sandbox of an attempt.
+// sandboxID returns the id of the sandbox of an attempt.
 func sandboxID(run, step string, attempt int) string {
 	return fmt.Sprintf("%s-%s-%d", run, step, attempt)
 }
@@ -170,17 +171,12 @@ func addFile(archive *tar.Writer, root *os.Root, path string) error {
 	if err != nil {
 		return err
 	}
-	head := &tar.Header{Name: path, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Typeflag: tar.TypeDir}
+	h := tar.Header{Name: path, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}
 	if info.IsDir() {
-		head.Name += "/"
-		return archive.WriteHeader(head)
+		h.Typeflag, h.Name = tar.TypeDir, path+"/"
+		return archive.WriteHeader(&h)
 	}
-	head.Typeflag, head.Size = tar.TypeReg, info.Size()
-	if err := archive.WriteHeader(head); err != nil {
-		return err
-	}
-	_, err = io.CopyN(archive, f, info.Size()) // it can grow meanwhile
-	return err
+	return tarfile.Add(archive, f, h)
 }
 
 // follow writes the output of the process to the log of the step until the process has ended. It starts the log again:

@@ -25,8 +25,8 @@ import (
 
 // The most that a workflow can have.
 const (
-	MaxFile  = 256 << 10 // bytes
-	MaxSteps = 200
+	maxFile  = 256 << 10 // bytes
+	maxSteps = 200
 
 	maxTitle    = 200 // bytes of the name of a workflow
 	maxName     = 32
@@ -100,8 +100,8 @@ func (s Sandbox) request() hutch.CreateRequest {
 
 // Parse reads a workflow file, and checks it. Its errors are of kind Invalid.
 func Parse(content []byte) (*Flow, error) {
-	if len(content) > MaxFile {
-		return nil, hutch.Errorf(hutch.Invalid, "the workflow has %d bytes, over the limit of %d: put long scripts into files, and name them under files", len(content), MaxFile)
+	if len(content) > maxFile {
+		return nil, hutch.Errorf(hutch.Invalid, "the workflow has %d bytes, over the limit of %d: put long scripts into files, and name them under files", len(content), maxFile)
 	}
 	if err := refuseAliases(content); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func refuseAliases(content []byte) error {
 	return nil
 }
 
-// explained is an error of the YAML decoder without the names of Go's types.
+// explained returns an error of the YAML decoder without the names of Go's types.
 func explained(err error) error {
 	if e, ok := errors.AsType[*hutch.Error](err); ok {
 		return e
@@ -153,8 +153,8 @@ func (f *Flow) check() error {
 	switch {
 	case len(f.Steps) == 0:
 		return hutch.Errorf(hutch.Invalid, "the workflow has no steps: write a list of steps, each with name and run")
-	case len(f.Steps) > MaxSteps:
-		return hutch.Errorf(hutch.Invalid, "the workflow has %d steps, over the limit of %d", len(f.Steps), MaxSteps)
+	case len(f.Steps) > maxSteps:
+		return hutch.Errorf(hutch.Invalid, "the workflow has %d steps, over the limit of %d", len(f.Steps), maxSteps)
 	case len(f.Name) > maxTitle:
 		return hutch.Errorf(hutch.Invalid, "the name of the workflow has %d bytes: at most %d are allowed", len(f.Name), maxTitle)
 	case f.Parallel < 0 || f.Parallel > maxParallel:

@@ -110,8 +110,8 @@ func readFlow(file string) ([]byte, error) {
 		return nil, hutch.Errorf(hutch.Invalid, "%v: give the path of a workflow file", err)
 	case !info.Mode().IsRegular():
 		return nil, hutch.Errorf(hutch.Invalid, "%s is not a file: give the path of a workflow file", file)
-	case info.Size() > MaxFile:
-		return nil, hutch.Errorf(hutch.Invalid, "%s has %d bytes, over the limit of %d of a workflow: put long scripts into files, and name them under files", file, info.Size(), MaxFile)
+	case info.Size() > maxFile:
+		return nil, hutch.Errorf(hutch.Invalid, "%s has %d bytes, over the limit of %d of a workflow: put long scripts into files, and name them under files", file, info.Size(), maxFile)
 	}
 	return os.ReadFile(file)
 }
@@ -130,7 +130,7 @@ func (s Store) Open(id string) (*Run, error) {
 	if !free {
 		return nil, hutch.Errorf(hutch.Conflict, "another process runs %s: wait for it, or end it first", id)
 	}
-	// Only from now on does no other process change the files.
+	// From now on, no other process changes the files.
 	r.state, err = s.read(id)
 	if err == nil {
 		r.flow, err = s.flow(id)
@@ -159,7 +159,7 @@ func (s Store) flow(id string) (*Flow, error) {
 // Close frees the lock.
 func (r *Run) Close() error { return r.lock.Close() }
 
-// State is the state of a run. A run without a process is interrupted.
+// State returns the state of a run. A run without a process is interrupted.
 func (s Store) State(id string) (State, error) {
 	state, err := s.read(id)
 	if err != nil || state.Status != Running {
@@ -213,7 +213,7 @@ func (s Store) List() ([]State, error) {
 	return list, nil
 }
 
-// Log is the path of the output of a step, which need not exist.
+// Log returns the path of the output of a step, which need not exist.
 func (s Store) Log(id, step string) string { return filepath.Join(s.Dir, id, step+".log") }
 
 // Remove destroys a run: its sandboxes, and its folder.
@@ -237,7 +237,7 @@ func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
 	return os.RemoveAll(filepath.Join(s.Dir, id))
 }
 
-// State is a copy of the state.
+// State returns a copy of the state.
 func (r *Run) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

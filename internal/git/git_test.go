@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 		"":         hutch.Conflict,
 		strings.Repeat("x", 1<<20) + "\nfatal: unable to write: No space left on device": hutch.Exhausted,
 	} {
-		err := c.Refusal(nil, []byte(says))
+		err := c.Refusal(nil, []byte(says), "box", nil)
 		msg := err.Error()
 		if hutch.KindOf(err) != want || len(msg) > 1500 || strings.ContainsAny(msg, "\x00\x1b\n") {
 			t.Errorf("%.80q: %s, %.300q", says, hutch.KindOf(err), msg)
@@ -84,6 +84,23 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%.80q: tells %s: %s", says, secret, msg)
 			}
 		}
+	}
+}
+
+// TestRefusalNamesTheRule names the command that allows a host that the network denied, safe to paste whatever the host.
+func TestRefusalNamesTheRule(t *testing.T) {
+	t.Parallel()
+	c, _, err := git.Clone(hutch.GitCloneRequest{URL: "https://example.com/r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := []byte("fatal: unable to access 'https://example.com/r/': Could not resolve host: example.com")
+	msg := c.Refusal(nil, says, "box", []string{"example.com", "$(id).example"}).Error()
+	if want := "the network of the sandbox denied example.com, $(id).example: allow it with `hutch network box --allow example.com --allow '$(id).example'`"; !strings.HasSuffix(msg, want) {
+		t.Errorf("%s\ndoes not end with %s", msg, want)
+	}
+	if msg := c.Refusal(nil, []byte("fatal: Remote branch x not found in upstream origin"), "box", []string{"example.com"}).Error(); strings.Contains(msg, "--allow") {
+		t.Errorf("a missing branch is answered with a rule: %s", msg)
 	}
 }
 

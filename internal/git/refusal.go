@@ -3,6 +3,7 @@ package git
 import (
 	"cmp"
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 // refusals are git's messages that matter to a program, the most specific first. Git has no codes for them: it exits
@@ -67,32 +69,47 @@ var refusals = []struct {
 	{"rpc failed", hutch.Unavailable, "the connection broke: try again"},
 }
 
-// Refusal returns the error for a failed command with that output.
-func (c Command) Refusal(stdout, stderr []byte) error {
+// Refusal returns the error for a failed command with that output. denied are the rules that would have allowed what the
+// network of the sandbox denied meanwhile.
+func (c Command) Refusal(stdout, stderr []byte, sandbox string, denied []string) error {
 	text := c.words(stderr)
 	if text == "" {
-		text = c.words(stdout) // commit prints there that it has nothing to do
+		text = c.words(stdout) // commit prints on standard output that it has nothing to do
 	}
 	low := strings.ToLower(text)
 	for _, r := range refusals {
 		if strings.Contains(low, r.says) {
-			return hutch.Errorf(r.kind, "git %s: %s. Next: %s", c.verb, strings.TrimRight(text, "."), r.next)
+			next := r.next
+			if r.kind == hutch.Unavailable && len(denied) > 0 {
+				next = allow(sandbox, denied)
+			}
+			return hutch.Errorf(r.kind, "git %s: %s. Next: %s", c.verb, strings.TrimRight(text, "."), next)
 		}
 	}
 	return hutch.Errorf(hutch.Conflict, "git %s failed: %s", c.verb, cmp.Or(text, "it did not say why"))
 }
 
-// Late is the error of a command that ran out of time.
+// allow returns the next step after the network of a sandbox has denied what these rules allow.
+func allow(sandbox string, denied []string) string {
+	var names, flags []string
+	for _, rule := range denied {
+		names = append(names, text.Line(rule))
+		flags = append(flags, "--allow "+text.Word(rule))
+	}
+	return fmt.Sprintf("the network of the sandbox denied %s: allow it with `hutch network %s %s`", strings.Join(names, ", "), sandbox, strings.Join(flags, " "))
+}
+
+// Late returns the error of a command that ran out of time.
 func (c Command) Late() error {
 	return hutch.Errorf(hutch.Timeout, "git %s did not end within %v, and was killed: give it more time, or less to do", c.verb, c.Timeout.Round(time.Millisecond))
 }
 
-// TooMuch is the error of a command that printed more than MaxOutput.
+// TooMuch returns the error of a command that printed more than MaxOutput.
 func (c Command) TooMuch() error {
 	return hutch.Errorf(hutch.Exhausted, "git %s prints more than %d MiB: ask for fewer paths, or run it and read its output as a stream", c.verb, MaxOutput>>20)
 }
 
-// Odd is the error for a command whose output cannot be parsed; the cause is logged.
+// Odd returns the error for a command whose output cannot be parsed; the cause is logged.
 func (c Command) Odd(cause error) error {
 	if _, ok := cause.(*hutch.Error); ok {
 		return cause

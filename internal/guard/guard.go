@@ -68,8 +68,8 @@ type Options struct {
 	Unbounded func(*http.Request) bool
 	// Open, when set, reports further requests that need no token.
 	Open func(*http.Request) bool
-	// Room limits the memory held for principals: the bodies of their requests here, and data that surfaces hold for
-	// them; nil does not.
+	// Budget limits the memory that is held for principals: here for the bodies of their requests, and in surfaces for
+	// other data. nil sets no limit.
 	Budget *membudget.Budget
 	// Claim counts the connection of a request towards a class, and each class is bounded: the class of an owner, or
 	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
@@ -254,13 +254,13 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 		g.opt.Named != nil && g.opt.Named(host)
 }
 
-// hostname is a Host header without its port, in lower case.
+// hostname returns a Host header without its port, in lower case.
 func hostname(hostport string) string {
 	host, _ := netaddr.SplitHost(hostport)
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// localAddr is the address that the client connected to.
+// localAddr returns the address that the client connected to.
 func localAddr(r *http.Request) netip.Addr {
 	if tcp, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

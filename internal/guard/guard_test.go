@@ -21,6 +21,7 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/caller"
 	"hutch/internal/guard"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/listen"
 	"hutch/internal/membudget"
 	"hutch/internal/problem"
@@ -49,7 +50,7 @@ func echo() http.Handler {
 }
 
 var options = guard.Options{
-	Check:   auth.Only("right", "other"),
+	Check:   tokens.Only("right", "other"),
 	Hosts:   []string{"hutch.example.com"},
 	Origins: []string{"https://app.example.com"},
 	MaxBody: 10,
@@ -89,7 +90,7 @@ func TestPlacesOfTokens(t *testing.T) {
 	const token = "hutch_right-token"
 	var log bytes.Buffer
 	var query string
-	opt := guard.Options{Check: auth.Only(token), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	opt := guard.Options{Check: tokens.Only(token), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	h := guard.New(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { query = r.URL.RawQuery + r.RequestURI }), opt)
 	places := map[string]func(r *http.Request, token string){
 		"bearer":   func(r *http.Request, token string) { r.Header.Set("Authorization", "Bearer "+token) },
@@ -151,7 +152,7 @@ func TestShape(t *testing.T) {
 
 func TestNoTokensLetNoOneIn(t *testing.T) {
 	t.Parallel()
-	for _, check := range []func(context.Context, string) (*caller.Principal, error){nil, auth.Only(""), auth.Only()} {
+	for _, check := range []func(context.Context, string) (*caller.Principal, error){nil, tokens.Only(""), tokens.Only()} {
 		h := guard.New(echo(), guard.Options{Check: check})
 		for _, header := range []string{"", "Bearer ", "Bearer right"} {
 			if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", header) }); w.Code != 401 {

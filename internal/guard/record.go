@@ -62,7 +62,7 @@ func level(r *http.Request) slog.Level {
 	return slog.LevelInfo
 }
 
-// clientID is the id that the client gave the request, if it is fit for a log. A client can give one id to many
+// clientID returns the id that the client gave the request, if it is fit for a log. A client can give one id to many
 // requests.
 func clientID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")

@@ -13,8 +13,8 @@ import (
 const (
 	// Most is how many different wrong credentials an address can send in a minute, by default.
 	Most = 30
-	// maxGuesses bounds the memory: at most that many by the highest number of an address are counted separately, and
-	// further addresses share one count.
+	// maxGuesses bounds the memory: maxGuesses / Most addresses, at least, are counted separately, and further
+	// addresses share one count.
 	maxGuesses = 10_000 * Most
 )
 

@@ -4,13 +4,13 @@ package headtail
 
 import "hutch"
 
-// Default is how much of each stream is kept by default.
-const Default = 1 << 20
+// defaultLimit is how much of each stream is kept by default.
+const defaultLimit = 1 << 20
 
 // Output keeps both ends of each stream for a result. A nil Output keeps nothing.
 //
-// Each call has only one, in the outermost layer that changes the output. That layer requests only the stream from
-// lower layers, so that output is kept, and charged, once.
+// Each call has only one Output, in the outermost layer that changes the output. That layer requests only the stream
+// from lower layers, so that output is kept, and charged, once.
 type Output struct {
 	out, err Ends
 }
@@ -23,16 +23,16 @@ func For(req hutch.ExecRequest, take func(bytes int) bool) *Output {
 	return New(req.MaxOutput, take)
 }
 
-// ForRun is For for a run of code.
+// ForRun does the same as For, for a run of code.
 func ForRun(req hutch.RunRequest, take func(bytes int) bool) *Output {
 	return For(hutch.ExecRequest{MaxOutput: req.MaxOutput, StreamOnly: req.StreamOnly}, take)
 }
 
-// New returns an Output that keeps limit bytes of each stream; 0 means Default. For more than a little, it calls
+// New returns an Output that keeps limit bytes of each stream; 0 means 1 MiB. For more than a little, it calls
 // take, which decides whether the bytes can be kept.
 func New(limit int, take func(bytes int) bool) *Output {
 	if limit == 0 {
-		limit = Default
+		limit = defaultLimit
 	}
 	return &Output{out: Ends{Limit: limit, Take: take}, err: Ends{Limit: limit, Take: take}}
 }

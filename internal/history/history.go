@@ -1,8 +1,9 @@
 // Package history keeps what each sandbox used over time, in memory and in a file.
 //
-// A sandbox has at most maxSamples samples, whatever its age. At that number each two neighbours are merged, and later samples
-// are as far apart as the merged ones. So they always cover the whole time since the sandbox was created: first in steps of
-// [Step], after half an hour in steps of twice that, and so on.
+// A sandbox has at most maxSamples samples, whatever its age. At that number the step doubles, and neighbours that are in the
+// same step are merged. So the samples always cover the whole time since the sandbox was created: first in steps of [Step],
+// after half an hour of running in steps of twice that, and so on. The time that a sandbox sleeps is in no sample, except where
+// it is shorter than a step.
 package history
 
 import (
@@ -18,8 +19,7 @@ import (
 
 const (
 	// Step is the time between two readings.
-	Step = 5 * time.Second
-	// maxSamples is even, as neighbours are put together.
+	Step       = 5 * time.Second
 	maxSamples = 360
 	// retry is the pause before figures are followed again after an error.
 	retry = time.Second
@@ -51,15 +51,15 @@ type row struct {
 	now     hutch.Stats
 	before  hutch.Stats // at the last reading: network traffic is the difference
 	samples []reading
-	each    int // readings in a full sample
+	each    int // readings in a full sample, which covers each * Step
 }
 
 // reading is a sample in a few bytes. The file has the same form.
 type reading struct {
 	Unix              int64
-	CPU, Memory, Disk float32 // averages of as many readings, as are the rates
-	Sent, Received    float32 // bytes per second
-	Of                int32
+	CPU, Memory, Disk float32 // averages
+	Sent, Received    float32 // averages, in bytes per second
+	Of                int32   // number of readings
 }
 
 var _ hutch.Histories = (*History)(nil)
@@ -157,28 +157,35 @@ func (r *row) reading(at time.Time) reading {
 	return x
 }
 
+// add adds a reading to the last sample or, when that is full or its step has passed, as a sample of its own.
 func (r *row) add(x reading) {
-	last := len(r.samples) - 1
-	if last >= 0 && int(r.samples[last].Of) < r.each {
-		r.samples[last] = r.samples[last].with(x)
-		return
+	r.samples = r.join(r.samples, x)
+	for len(r.samples) > maxSamples {
+		r.coarsen()
 	}
-	if len(r.samples) == maxSamples {
-		r.halve()
-	}
-	r.samples = append(r.samples, x)
 }
 
-// halve merges each two neighbours.
-func (r *row) halve() {
-	for i := range maxSamples / 2 {
-		r.samples[i] = r.samples[2*i].with(r.samples[2*i+1])
-	}
-	r.samples = r.samples[:maxSamples/2]
+// coarsen doubles the step.
+func (r *row) coarsen() {
 	r.each *= 2
+	merged := r.samples[:0]
+	for _, x := range r.samples {
+		merged = r.join(merged, x)
+	}
+	r.samples = merged
 }
 
-// with is the average of two readings, from the time of the first on.
+// join appends x to a list, or merges it into the last sample if both fit into one step.
+func (r *row) join(list []reading, x reading) []reading {
+	last := len(list) - 1
+	if last < 0 || int(list[last].Of+x.Of) > r.each || x.Unix-list[last].Unix >= int64(r.each)*int64(Step/time.Second) {
+		return append(list, x)
+	}
+	list[last] = list[last].with(x)
+	return list
+}
+
+// with returns the average of two readings, from the time of the first on.
 func (x reading) with(y reading) reading {
 	n := float32(x.Of + y.Of)
 	mean := func(a, b float32) float32 { return (a*float32(x.Of) + b*float32(y.Of)) / n }
@@ -227,8 +234,8 @@ func (h *History) between(sb hutch.Sandbox, since, until time.Time) (found []rea
 	return found, time.Duration(r.each) * Step
 }
 
-// merged merges the readings of each step. Steps begin at multiples of their length in Unix time, so that each call gets
-// the same ones.
+// merged merges the readings of each step. Steps begin at multiples of their length in Unix time, so that each call
+// gets the same steps.
 func merged(list []reading, step time.Duration) (all []reading) {
 	number := func(x reading) int64 { return x.Unix * int64(time.Second) / int64(step) }
 	for _, x := range list {

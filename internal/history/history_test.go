@@ -151,6 +151,41 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// A sample has no readings from before and after a sleep: neither while it is filled, nor when the step doubles.
+func TestSleepBetweenReadings(t *testing.T) {
+	t.Parallel()
+	const step, sleep = int64(Step / time.Second), 1e6
+	r := row{each: 1}
+	at, n := int64(0), 0
+	run := func(readings int, cpu float32) {
+		for range readings {
+			r.add(reading{Unix: at, CPU: cpu, Of: 1})
+			at, n = at+step, n+1
+		}
+	}
+	run(maxSamples+1, 10) // the step doubles, and the last sample is half full
+	at += sleep
+	run(1, 90)
+	if last := r.samples[len(r.samples)-1]; r.each != 2 || last.CPU != 90 || last.Unix != at-step {
+		t.Errorf("the first reading after a sleep is in %+v, with %d readings in a sample", last, r.each)
+	}
+	for range 3 {
+		at += sleep
+		run(maxSamples-1, 10)
+		at += sleep
+		run(3, 90)
+	}
+	readings := 0
+	for _, x := range r.samples {
+		if readings += int(x.Of); x.CPU != 10 && x.CPU != 90 {
+			t.Errorf("%+v has readings from before and after a sleep", x)
+		}
+	}
+	if readings != n || len(r.samples) > maxSamples {
+		t.Errorf("%d samples of %d readings, not %d", len(r.samples), readings, n)
+	}
+}
+
 // Steps merge samples, and each call has the same steps. Network traffic is shown as its rate.
 func TestSteps(t *testing.T) {
 	t.Parallel()

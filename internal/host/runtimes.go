@@ -21,8 +21,8 @@ import (
 	"hutch/internal/driver/native"
 )
 
-// Drivers makes the drivers of this program, in the order of preference. They keep their state below dir, and no
-// programs: what they save is only good for the same ones.
+// Drivers makes the drivers of this program, in the order of preference. They keep their state below dir. They keep no
+// copies of programs, so only the same programs can restore what they save.
 func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	return drivers(dir, "", Server{Pod: os.Getenv(PodVariable)}, log)
 }
@@ -32,7 +32,8 @@ const PodVariable = "HUTCH_KUBERNETES_POD"
 
 // Server are the settings of the drivers of a server.
 type Server struct {
-	// Pod is the file with the template of pods. The runtime kubernetes is among the drivers if it is given, or was once.
+	// Pod is the file with the template of pods. The runtime kubernetes is among the drivers if Pod is given, or was
+	// given earlier.
 	Pod string
 	// OldBuilds makes the server also wake sandboxes with memory that another version of Hutch saved.
 	OldBuilds bool
@@ -92,8 +93,8 @@ func unknownRuntime(name string) error {
 	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor, native, docker or kubernetes", name)
 }
 
-// program finds one of the programs that are shipped with this one: in the same
-// folder or on the search path. The path of a missing one is in the same folder.
+// program finds one of the programs that are shipped with this one: in the same folder or on the search path. For a
+// missing program it returns a path in the same folder.
 func program(name string) string {
 	self, err := os.Executable()
 	if err != nil {
@@ -170,7 +171,7 @@ func Prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
 	return append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...), nil
 }
 
-// Problem is the first finding that keeps a driver from working, and how to fix it.
+// Problem returns the first finding that keeps a driver from working, and how to fix it.
 func Problem(r driver.Report) string {
 	for _, f := range r.Findings {
 		if f.Level == driver.Bad {

@@ -16,8 +16,8 @@ type Arriving struct {
 	err     error
 }
 
-// NewArriving returns the content from a reader. fault returns the error for the client, from an error of the reader
-// that is not the end.
+// NewArriving returns the content from a reader. fault turns an error of the reader, except the end, into the error for
+// the client.
 func NewArriving(from io.Reader, fault func(error) error) *Arriving {
 	return &Arriving{from: from, fault: fault}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ParseRange reads a Range header with one range: length bytes from offset, all that follow if length is 0; a negative
-// offset counts from the end. HTTP allows a server to ignore any other header.
+// offset counts from the end. HTTP allows a server to ignore all other forms of the header.
 func ParseRange(header string) (offset, length int64, ok bool) {
 	spec, ok := strings.CutPrefix(header, "bytes=")
 	from, to, dash := strings.Cut(spec, "-")
@@ -27,7 +27,8 @@ func ParseRange(header string) (offset, length int64, ok bool) {
 	return 0, 0, false
 }
 
-// ContentRange is the header of that name for the bytes from from to before to, of size.
+// ContentRange returns the header of that name for the bytes at the positions from `from` to before `to`, of size
+// bytes.
 func ContentRange(from, to, size int64) string {
 	return "bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to-1, 10) + "/" + strconv.FormatInt(size, 10)
 }

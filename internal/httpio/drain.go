@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// net/http reads the rest of a body that a handler has left, before or after it sends the answer, and waits for it without
-// end. So the limit of a read that failed stays in force, here and in [Body]; the connection's next request has a new one.
+// If a handler leaves part of a body unread, net/http reads the rest, before or after it sends the answer, and may wait
+// for it forever. So the deadline of a read that failed stays in force, here and in [Body]; the connection's next
+// request gets a new deadline.
 
 // How much of the rest of a body is read, in bytes and time, before the connection is closed.
 const (

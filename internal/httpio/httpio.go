@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// chunk is the most that is written under one time limit, in bytes.
+// chunk is how many bytes are written under one time limit, at most.
 const chunk = 128 << 10
 
 // Writer writes an answer. Its time limit starts again for each piece. It is not
@@ -45,7 +45,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	}
 }
 
-// FlushError is what http.ResponseController flushes with.
+// FlushError is called by http.ResponseController.
 func (w *Writer) FlushError() error {
 	defer w.begin()()
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -72,8 +72,8 @@ type Body struct {
 	ended bool
 }
 
-// NewBody returns the body of r, which may be silent for a time. Reading it
-// fails with the cause of the request's context when that has ended.
+// NewBody returns the body of r. Reading it fails when no data has arrived for idleTimeout, or, with the cause of the
+// request's context, when that context has ended.
 func NewBody(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) *Body {
 	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), idleTimeout: idleTimeout}
 }
@@ -83,11 +83,35 @@ func NewBody(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) 
 func (b *Body) limit(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.limitLocked(at)
+}
+
+func (b *Body) limitLocked(at time.Time) {
 	if b.ended {
 		return
 	}
 	defer func() { recover() }()
 	b.rc.SetReadDeadline(at)
+}
+
+// arrived removes the limit at the end of the body. From then on net/http reads the connection, to notice that the client
+// disconnects, and a limit would end the connection.
+func (b *Body) arrived() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limitLocked(time.Time{})
+	b.ended = true
+}
+
+// Interrupt ends a Read that waits for data, and makes later ones fail. It does nothing once the body has arrived.
+func (b *Body) Interrupt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if within, ok := b.ReadCloser.(*Body); ok {
+		within.Interrupt()
+	}
+	b.limitLocked(time.Now())
+	b.ended = true
 }
 
 // End says that the handler of the request returns: the limits of later reads are not set any more.
@@ -109,7 +133,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		b.limit(time.Time{})
+		b.arrived()
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package httpio_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -158,5 +159,61 @@ func TestEventsKeepAlive(t *testing.T) {
 		if got = append(got, b[:n]...); err != nil {
 			t.Fatalf("a silent stream brought %q, then %v", strings.TrimSpace(string(got)), err)
 		}
+	}
+}
+
+// TestInterrupt: a Read that waits for a silent client ends, also under the body of an earlier handler, and the answer
+// is sent.
+func TestInterrupt(t *testing.T) {
+	ended := make(chan error, 1)
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = httpio.NewBody(w, r, time.Minute)
+		body := httpio.NewBody(w, r, time.Minute)
+		first := make([]byte, 1)
+		body.Read(first)
+		time.AfterFunc(50*time.Millisecond, body.Interrupt)
+		_, err := body.Read(first)
+		_, again := body.Read(first)
+		if again == nil {
+			err = nil
+		}
+		ended <- err
+	})
+	c := ask(t, addr, "POST / HTTP/1.1\r\nContent-Length: 8")
+	io.WriteString(c, "x")
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the body was read")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the body was not interrupted")
+	}
+}
+
+// TestInterruptAfterTheBody: once the body has arrived, an interrupt changes nothing: neither the context of the request
+// nor the next request on its connection.
+func TestInterruptAfterTheBody(t *testing.T) {
+	causes := make(chan error, 2)
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body := httpio.NewBody(w, r, time.Minute)
+		io.Copy(io.Discard, body)
+		body.Interrupt()
+		time.Sleep(50 * time.Millisecond) // net/http reads the connection meanwhile
+		causes <- context.Cause(r.Context())
+		w.Header().Set("Content-Length", "0")
+	})
+	c := ask(t, addr, "POST / HTTP/1.1\r\nContent-Length: 1")
+	io.WriteString(c, "x")
+	answers := bufio.NewReader(c)
+	for i := range 2 {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatalf("answer %d: %v", i, err)
+		}
+		if cause := <-causes; cause != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("answer %d is %s, and its context has ended: %v", i, resp.Status, cause)
+		}
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
 	}
 }

@@ -44,6 +44,23 @@ func Subordinate(t *testing.T, pattern string) {
 	rootless(t, pattern, uid, gid)
 }
 
+// OpenTun lets every user create network devices during the test, as on most systems. Without root it does nothing.
+func OpenTun(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	const device = "/dev/net/tun"
+	info, err := os.Stat(device)
+	if err == nil {
+		err = os.Chmod(device, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(device, info.Mode().Perm()) })
+}
+
 // HasRoot reports whether commands of an image can be root on a runtime, for this user.
 func HasRoot(runtime string) bool {
 	if runtime == "gvisor" || os.Geteuid() == 0 {

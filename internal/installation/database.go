@@ -18,8 +18,9 @@ import (
 	"hutch/internal/store"
 )
 
-// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited size, because
-// the size of a table is not known before it was read, and then its content with the numbers of rows. The manifest has the content without them.
+// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited
+// size, because the size of a table is not known before it was read, and then the content, which has the numbers of
+// rows. The manifest has the content without these numbers.
 const (
 	databaseFolder = "database/"
 	databaseEntry  = "database.json"
@@ -132,7 +133,7 @@ func (discard) Table(_ context.Context, _ string, rows io.Reader) (int64, error)
 	return counted.Rows, err
 }
 
-// open opens the database to restore to. One that an interrupted restore has filled already gets nothing more.
+// open opens the database to restore to. A database that an interrupted restore has filled already gets nothing more.
 func (d *databaseRestore) open(ctx context.Context, manifest []byte) (_ filler, err error) {
 	if d.opt.WithoutDatabase {
 		return discard{}, nil
@@ -195,7 +196,7 @@ func (d *databaseRestore) read(ctx context.Context, in *tar.Reader, manifest []b
 type pieceReader struct {
 	ctx    context.Context
 	in     *tar.Reader
-	header *tar.Header // of the entry that is read now
+	header *tar.Header // header of the entry that is read now
 	name   string      // of the table
 	number int
 }

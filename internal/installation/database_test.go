@@ -153,6 +153,8 @@ func fill(t *testing.T, s shared) {
 	pgtest.Exec(t, s.url, `insert into fleet_starts values ('node-a', 7, '2026-01-02 03:04:05.678901+07')`)
 	pgtest.Exec(t, s.url, `insert into fleet_tokens values ('\x5c2e', 'infinity')`)
 	pgtest.Exec(t, s.url, `insert into fleet_restores values (1, 'first')`)
+	pgtest.Exec(t, s.url, `insert into fleet_snapshots values ('snap-a', $1, 'node-b', '{"snapshotId":"snap-a"}', '{"key":"k"}', $1), ('snap-b', '', '', '{}', null, '')`, odd)
+	pgtest.Exec(t, s.url, `insert into fleet_snapshot_copies values ('node-a', 'snap-a')`)
 }
 
 // A database that was restored has every row of the original, and is one of no running server.
@@ -205,7 +207,7 @@ func TestDatabaseRoundTrip(t *testing.T) {
 			delete(want, name)
 		}
 	}
-	if len(there) != 9 || len(there) != len(want) {
+	if len(there) != 11 || len(there) != len(want) {
 		t.Errorf("%d tables, not %d", len(there), len(want))
 	}
 	for name := range want {
@@ -634,7 +636,7 @@ func TestOlderDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
 	fill(t, s)
-	pgtest.Exec(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens, fleet_restores`)
+	pgtest.Exec(t, s.url, `alter table fleet_holders drop column checkpoint, drop column stays; drop table fleet_tokens, fleet_restores, fleet_snapshots, fleet_snapshot_copies`)
 	path, m := s.write(t)
 	for _, table := range m.Database.Tables {
 		if table.Name == "fleet_tokens" || table.Name == "fleet_holders" && slices.Contains(table.Columns, "checkpoint") {

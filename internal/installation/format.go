@@ -33,7 +33,7 @@ const (
 	formatDatabase = 2
 )
 
-// header is what can be read of a backup without its key.
+// header is the part of a backup that can be read without the key.
 type header struct {
 	Created time.Time `json:"created"`
 	// Key names the secret key, and says nothing about it.
@@ -49,10 +49,10 @@ type Manifest struct {
 	Data    string    `json:"data"`    // the data folder that it is a copy of
 	// Node is the name of the server in its PostgreSQL database; "" for a server with a store of its own.
 	Node string `json:"node,omitempty"`
-	// Database is what the backup has of that database; nil if the database is not in it.
+	// Database lists the content of that database in the backup; nil if the backup is without it.
 	Database *store.Content `json:"database,omitempty"`
-	// Asleep are the sandboxes in the backup that slept, Copied those that were awake and were copied, and Awake those of
-	// which it has only the record.
+	// Asleep counts the sandboxes in the backup that slept. Copied counts the sandboxes that were awake and were
+	// copied. Awake are the ids of awake sandboxes of which the backup has only the record.
 	Asleep int      `json:"asleep"`
 	Copied int      `json:"copied"`
 	Awake  []string `json:"awake"`

@@ -101,8 +101,8 @@ func Restore(ctx context.Context, file string, key *secret.Key, data datadir.Fol
 	return m, moveUp(data)
 }
 
-// Verify reads a whole backup, and returns what is in it. key is nil for the key in the backup, or found if the backup does not have its
-// key; found can be nil.
+// Verify reads a whole backup, and returns what is in it. The backup is opened with key. If key is nil, it is opened
+// with the key that it contains, or, if it contains none, with found, which can be nil.
 func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifest, err error) {
 	f, err := openFile(file)
 	if err != nil {
@@ -376,8 +376,9 @@ func moveUp(data datadir.Folder) error {
 	return errors.Join(os.Remove(data.Path(restored)), durable.Sync(string(data)))
 }
 
-// Finish completes a restore into a data folder that was interrupted when everything was there, and removes what is left of one that was
-// interrupted before. It is called before a server uses the folder.
+// Finish completes a restore that was interrupted when all files were restored but not yet moved to their places in the
+// data folder. It removes the remains of a restore that was interrupted earlier. It is called before a server uses the
+// folder.
 func Finish(data datadir.Folder) error {
 	there := func(name string) bool { _, err := os.Lstat(data.Path(name)); return err == nil }
 	if !there(restoring) && !there(restored) {

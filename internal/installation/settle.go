@@ -28,7 +28,7 @@ type server struct {
 	name    string
 	node    string            // its name in the database that it shares; "" for a store of its own
 	records map[string]record // by key, as they were read last; nil if the database is not read
-	image   []byte            // of a store of its own
+	image   []byte            // copy of the server's own store
 }
 
 type record struct {
@@ -101,8 +101,9 @@ func (s *server) add(r store.Record) error {
 	return nil
 }
 
-// settle opens the files of sandboxes again that fell asleep or woke, until none did between two reads of the store. It leaves out the
-// sandboxes that do so all the time, so that no sandbox can make a backup fail.
+// settle opens the files of sandboxes that fell asleep or woke since the last reading once more, until no sandbox did
+// so between two reads of the store. It leaves out sandboxes that keep changing, so that no sandbox can make a backup
+// fail.
 func (s *server) settle(ctx context.Context, g *backupContent) error {
 	if s.records == nil { // the records are in a database that is not read
 		g.addCopies(g.takeCopies(s.name), func(c checkpointCopy) bool { return !g.hasFiles(s.paths(c.key)) })
@@ -148,7 +149,7 @@ func (s *server) reopen(g *backupContent, key string) error {
 	return nil
 }
 
-// paths are where the files of a sleeping sandbox are, below the data folder; package saved writes them.
+// paths returns the paths of the files of a sleeping sandbox, below the data folder; package saved writes them.
 func (s *server) paths(key string) []string {
 	return []string{filepath.Join(s.name, "files", key+".tar"), filepath.Join(s.name, "memory", key)}
 }
@@ -163,7 +164,8 @@ func (g *backupContent) hasFiles(paths []string) bool {
 	return false
 }
 
-// finish leaves out files that belong to no sandbox or to one that is changing, and takes the store as it was read last.
+// finish leaves out files that belong to no sandbox, or to a sandbox that is changing, and adds the store as it was
+// last read.
 func (s *server) finish(g *backupContent, changing map[string]bool) {
 	copies := g.takeCopies(s.name)
 	isOf := func(c checkpointCopy) bool {

@@ -19,8 +19,8 @@ var units = inEachServer("snapshots/*", "volumes/*/*", "memory/*", checkpoints+"
 // recordTries is how often a record of a catalog is opened again.
 const recordTries = 10
 
-// catalogs are folders of all owners, with the pattern of their records. A record names other files of its folder. They are there before
-// the record and as long as it is, and their content never changes.
+// catalogs are folders of all owners, with the pattern of their records. A record names other files of its folder.
+// These files exist before the record does and as long as it does, and their content never changes.
 var catalogs = map[string]string{
 	"oci":                             "records/*.json",
 	datadir.Server + "/backups":       "*/*.json",
@@ -49,7 +49,8 @@ func isHalf(rel string) bool {
 		(parts[1] == "memory" || parts[1] == checkpoints) && (strings.HasSuffix(parts[2], ".new") || strings.HasSuffix(parts[2], ".copy"))
 }
 
-// steadyAll makes the files of each unit those of one moment, and adds to each record of a catalog the files that it names.
+// steadyAll makes sure that the backup has the files of each unit as they were at one moment, and that each record of a
+// catalog comes with the files that it names.
 func (g *backupContent) steadyAll(ctx context.Context) error {
 	for folder, records := range catalogs {
 		if err := g.completeRecords(ctx, folder, records); err != nil {
@@ -61,7 +62,7 @@ func (g *backupContent) steadyAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all := map[string]bool{} // the units that are there, and those that were opened and are gone
+		all := map[string]bool{} // the units that exist, and the units that were opened and no longer exist
 		for _, path := range paths {
 			info, err := os.Lstat(path)
 			if rel, failed := filepath.Rel(string(g.data), path); err == nil && failed == nil && info.IsDir() {
@@ -82,9 +83,9 @@ func (g *backupContent) steadyAll(ctx context.Context) error {
 	return nil
 }
 
-// completeRecords adds the files that the records of a catalog name. A record that is still there after all other files were opened names
-// only files that are open. First all records must be of one moment; if they change too often for that, each for itself. It leaves out
-// records that change all the time.
+// completeRecords adds the files that the records of a catalog name. A record that is still there after all other files
+// were opened names only files that are open. First it tries to open all records as of one moment. If they change too
+// often for that, it treats each record separately. It leaves out records that change all the time.
 func (g *backupContent) completeRecords(ctx context.Context, folder, records string) error {
 	isRecord := func(rel string) bool {
 		ok, _ := filepath.Match(folder+"/"+records, rel)
@@ -154,8 +155,9 @@ func (g *backupContent) isSame(rel string) (bool, error) {
 	return err == nil && os.SameFile(is, now), err
 }
 
-// steady opens the files of a unit again until those that are open are all there, and no others, after the last one was opened. It leaves
-// out a unit that changes all the time.
+// steady opens the files of a unit, and opens them all again if the unit has changed meanwhile. When it returns, the
+// open files are exactly the files that the unit had when the last of them was opened. It leaves out a unit that
+// changes all the time.
 func (g *backupContent) steady(ctx context.Context, unit string) error {
 	for range settleTries {
 		same, err := g.isSteady(unit)

@@ -22,6 +22,7 @@ import (
 	"hutch/internal/durable"
 	"hutch/internal/secret"
 	"hutch/internal/store"
+	"hutch/internal/tarfile"
 )
 
 // Options are of a backup. To and Key are required.
@@ -117,7 +118,8 @@ func isThere(path string) error {
 	return hutch.Errorf(hutch.Conflict, "%s is there already: choose another name, or remove it first", path)
 }
 
-// writeWhole writes a file under another name first. What is left of an interrupted one is overwritten by the next.
+// writeWhole writes a file under another name first. The remains of an interrupted write are overwritten by the next
+// one.
 func writeWhole(path string, fill func(*os.File) error) error {
 	f, err := os.OpenFile(path+partSuffix, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -156,8 +158,8 @@ var left = []string{
 	"images", datadir.Embedded, restoring, restored, lostFound, "oci/tmp", "oci/partial",
 }
 
-// leftOfServer are such parts of the folder of a server. Its store is not among the copied files: it is copied
-// separately.
+// leftOfServer are the parts of the folder of a server that are not backed up. Its store is not among the copied files:
+// it is copied separately.
 var leftOfServer = []string{
 	"lock", "address", "trash", "gvisor", "native", "docker", "kubernetes", "hutch.db", "hutch.db-wal", "hutch.db-shm", "hutch.db.moved", "restored",
 }
@@ -170,7 +172,7 @@ type backupContent struct {
 	later    map[string]int64    // sizes of the files that are opened when they are copied, by path below the data folder
 	stores   map[string][]byte   // by path below the data folder
 	manifest Manifest
-	database *store.Backup // of a server that shares one; it sees the moment of the last reading
+	database *store.Backup // the shared database, if the server uses one, as it was at the last reading
 	// withDatabase says that a database belongs to the backup.
 	withDatabase bool
 	dump         func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
@@ -257,7 +259,7 @@ func (g *backupContent) each(name string, do func(rel string, e fs.DirEntry) err
 				return fs.SkipDir
 			}
 			return nil
-		case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // the file is gone by now
 			return nil
 		case err != nil || failed != nil:
 			return errors.Join(err, failed)
@@ -378,7 +380,7 @@ func (g *backupContent) archive(ctx context.Context, w io.Writer, m *Manifest) e
 	return out.Close()
 }
 
-// putLater writes a file that is not open yet. One that is gone meanwhile is left out.
+// putLater writes a file that is not open yet. A file that is gone by now is left out.
 func (g *backupContent) putLater(out *tar.Writer, rel string) error {
 	f, err := os.OpenFile(g.data.Path(rel), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
@@ -413,18 +415,14 @@ func (g *backupContent) putFolder(out *tar.Writer, rel string) error {
 	return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dataFolder + rel + "/", Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX})
 }
 
-// putFile writes a file with the size that it has now. The server can append to it meanwhile.
+// putFile writes a file, to which the server can append meanwhile.
 func putFile(out *tar.Writer, rel string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: dataFolder + rel, Size: info.Size(), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
-	if err := out.WriteHeader(h); err != nil {
-		return err
-	}
-	n, err := io.Copy(out, io.NewSectionReader(f, 0, info.Size()))
-	if err == nil && n != info.Size() {
+	err = tarfile.Add(out, f, tar.Header{Name: dataFolder + rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = hutch.Errorf(hutch.Unavailable, "it became shorter while it was read: try again")
 	}
 	return err

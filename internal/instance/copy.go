@@ -21,7 +21,7 @@ import (
 // minShared is how much has to be written for a layer to be worth an instance.
 const minShared = 4 << 20
 
-// OwnFiles plans an instance that begins with files of a snapshot, for itself.
+// OwnFiles plans an instance with its own copy of the files of a snapshot.
 func (m *Maker) OwnFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
 	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Record.Sandbox.Image, snap.Archive()) }}
 }
@@ -70,8 +70,9 @@ func (m *Maker) notShared(snap *snapshots.Snapshot, err error) {
 	m.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
 }
 
-// shareable reports whether a shared layer of a snapshot's files is useful. When a sandbox on a layer sleeps, it gets
-// its own files again: they must then fit into its memory, which does not count a layer.
+// shareable reports whether a shared layer of a snapshot's files is useful. When a sandbox with a shared layer has
+// slept, it has its own copy of the files. The copy must fit into its memory, while a layer does not count as its
+// memory.
 func shareable(s *snapshots.Snapshot) bool {
 	l := s.Snapshot.Limits
 	return !s.Single && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
@@ -97,8 +98,8 @@ func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.La
 	return r.Layer(ctx, inst)
 }
 
-// FromMemory plans an instance that continues from a snapshot's memory, for a
-// sandbox with that environment. restore is Restore, or the driver's own.
+// FromMemory plans an instance that continues from a snapshot's memory, for a sandbox with that environment. restore is
+// Maker.Restore, or the driver's Restore.
 func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) Plan {
 	tell := kernel.Reborn(env)
 	return Plan{Tell: tell, Create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
@@ -114,8 +115,8 @@ func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(conte
 	}}
 }
 
-// GiveIdentity gives an instance, whose memory has the token, the identity of its new sandbox; on failure it destroys
-// the instance.
+// GiveIdentity gives an instance the identity of its new sandbox. token is the token in the instance's memory. On
+// failure the instance is destroyed.
 func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
 	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
@@ -125,8 +126,8 @@ func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who w
 	return inst, nil
 }
 
-// Restore makes an instance that continues from the state that a driver saved to dir: in a vacant one of the pool, if
-// there is one.
+// Restore makes an instance that continues from the state that a driver saved to dir. It uses a vacant instance of the
+// pool if there is one.
 func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
 	if build, err := r.BuildOf(dir); err != nil || build != r.Build() { // the vacant instances are of this build
 		return r.Restore(ctx, spec, dir)

@@ -34,7 +34,7 @@ type Options struct {
 	Least   map[pool.Kind]int // how many of a kind the pool has even when no caller asks
 	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
 	Memory  Memory
-	Uses    *atomic.Int32 // calls to sandboxes that are under way: the pool waits for them for a while
+	Uses    *atomic.Int32 // calls to sandboxes in progress: the pool waits for them for a while
 	Log     *slog.Logger
 }
 
@@ -53,7 +53,7 @@ type Maker struct {
 	scarce bool       // the result of that check
 }
 
-// slowStart is how long an ordinary start takes at most, on a busy machine. More starts at once than there are slots would
+// slowStart is the longest time of an ordinary start on a busy machine. More starts at once than there are slots would
 // only delay each of them.
 const slowStart = 5 * time.Second
 
@@ -86,10 +86,10 @@ type Create func(context.Context, driver.Spec) (driver.Instance, error)
 
 // Plan says how to make an instance.
 type Plan struct {
-	Owner  string            // whose start it is
+	Owner  string            // owner of the sandbox that starts
 	Spare  *Spare            // an instance of the pool to use; nil for none
 	Tell   map[string]string // environment for the interpreters that live in it
-	Create Create            // makes one where no spare is ready, or the spare cannot be used
+	Create Create            // makes an instance if no spare is ready, or the spare cannot be used
 	// Fill writes files into the new instance, before any caller uses it. It can be nil.
 	Fill func(*wire.Client) error
 	// Base is the layer that the instance shares with others. The caller that opens the plan releases it when the
@@ -165,7 +165,7 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 	return root.As(user)
 }
 
-// because is a reason in brackets, or nothing.
+// because returns a reason in brackets, or nothing.
 func because(reason string) string {
 	if reason == "" {
 		return ""
@@ -173,7 +173,7 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// Boot is the data that the agent of an instance gets at its start.
+// Boot returns the data that the agent of an instance gets at its start.
 func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits) wire.Boot {
 	return wire.Boot{Token: token, Home: root.Account().Home, Dir: root.Workdir(), Hostname: hostname, Env: env, MaxLive: l.Processes}
 }
@@ -251,7 +251,7 @@ func Freeze(ctx context.Context, inst driver.Instance) bool {
 	return ok && f.Freeze(ctx) == nil
 }
 
-// Environ is an environment as programs are given it.
+// Environ returns an environment as programs are given it.
 func Environ(env map[string]string) []string {
 	var list []string
 	for k, v := range env {

@@ -39,7 +39,7 @@ func (m *Maker) Scarce() bool {
 	return m.scarce
 }
 
-// Kills is how many processes the kernel has killed for lack of memory so far.
+// Kills returns how many processes the kernel has killed for lack of memory so far.
 func (m *Maker) Kills() int {
 	if m.opt.Memory.Kills == nil {
 		return 0

@@ -18,7 +18,7 @@ import (
 )
 
 // Spare is an instance of the pool, which has no sandbox yet. Only its agent has run in it. If it starts from a
-// snapshot, the snapshot's programs have run too, and it is frozen. In a vacant one nothing has run.
+// snapshot, the snapshot's programs have run too, and it is frozen. In a vacant instance nothing has run.
 type Spare struct {
 	kind      pool.Kind
 	id, token string
@@ -161,13 +161,13 @@ func (m *Maker) currentRoots() map[string]image.Root {
 }
 
 const (
-	// keeperWait is how long the keeper of the pool waits for calls that are under way before it makes an instance: some
-	// calls never end.
+	// keeperWait is how long the keeper of the pool waits for calls in progress before it makes an instance. Some calls
+	// never end.
 	keeperWait = 500 * time.Millisecond
-	// beginWait is how long it waits for sandboxes that are being made: one with a large volume, or with an agent that
-	// does not answer, takes minutes.
+	// beginWait is how long the keeper waits for sandboxes that are being created. A sandbox with a large volume, or
+	// with an agent that does not answer, takes minutes.
 	beginWait = 3 * time.Second
-	// poolOwner is whose the starts of the pool are. No owner has this id.
+	// poolOwner is the owner on whose behalf the pool starts instances. No real owner has this id.
 	poolOwner = "the pool"
 )
 
@@ -315,19 +315,19 @@ func (m *Maker) warmOf(k pool.Kind) []wire.Context {
 	return all
 }
 
-// KindOf is the kind of instance that a sandbox needs.
+// KindOf returns the kind of instance that a sandbox needs.
 func KindOf(v hutch.Sandbox) pool.Kind {
 	return pool.Kind{Runtime: v.Runtime, Image: v.Image, User: v.User, Limits: v.Limits}
 }
 
-// Vacant is a kind of instance in which nothing has started.
+// Vacant returns a kind of instance in which nothing has started.
 func Vacant(k pool.Kind) pool.Kind {
 	k.Vacant = true
 	return k
 }
 
-// KindFrom is the kind of instance that starts from a snapshot, for sandboxes like v: with memory if the snapshot has
-// it, and if it is wanted.
+// KindFrom returns the kind of instance that starts from a snapshot, for sandboxes like v: with memory if the snapshot
+// has it, and if it is wanted.
 func KindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
 	k := KindOf(v)
 	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)

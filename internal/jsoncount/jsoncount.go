@@ -2,7 +2,7 @@
 // empty objects is many times as long as its text.
 package jsoncount
 
-// Values counts the commas of a JSON text outside of strings: about as many values are in its lists and objects. The text
+// Values counts the commas of a JSON text outside of strings: its lists and objects have about so many values. The text
 // need not be valid.
 func Values(text []byte) (n int) {
 	quoted := false

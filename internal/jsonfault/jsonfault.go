@@ -27,7 +27,8 @@ type Fault struct {
 	// Found is the kind of the value and Want the kind that fits, such as "a number" and "a string". Both are empty if
 	// the kind is right and the content is not.
 	Found, Want string
-	// Inside is true if the value is somewhere in the value at Path, whose type reads its JSON itself.
+	// Inside is true if the fault is somewhere inside the value at Path, because the type of that value reads its JSON
+	// itself.
 	Inside bool
 	// Err is the decoder's error about the value; nil for an unknown field.
 	Err error

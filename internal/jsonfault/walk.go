@@ -109,7 +109,7 @@ func bounded(path string) string {
 	return strings.ToValidUTF8(path, "")
 }
 
-// bare is a type without pointers.
+// bare returns a type without pointers.
 func bare(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

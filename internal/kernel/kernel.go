@@ -7,8 +7,10 @@
 package kernel
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"mime"
@@ -190,7 +192,7 @@ func (k Kernel) Run(c Code) (wire.Run, error) {
 	return wire.Run{ID: c.ID, Input: input, Source: source, Stdin: c.Stdin}, nil
 }
 
-// jsonInput is a line of JSON, as python and javascript take it.
+// jsonInput returns a line of JSON, as python and javascript take it.
 func jsonInput(c Code) (input, source string) {
 	b, err := json.Marshal(struct {
 		ID    string            `json:"id"`
@@ -209,11 +211,10 @@ func jsonInput(c Code) (input, source string) {
 	return line + "}\n", ""
 }
 
-// longCode is from where on bash, which reads its input byte by byte, is given
-// code in a file.
+// longCode is the length from which bash gets code in a file, because it reads its input byte by byte.
 const longCode = 4 << 10
 
-// shellInput is two lines of bash: the code, and the report of its end.
+// shellInput returns two lines of bash: the code, and the report of its end.
 func shellInput(c Code) (input, source string) {
 	var b strings.Builder
 	text, stdin := c.Text, "/dev/null"
@@ -253,7 +254,7 @@ const (
 // Parse reads a message of a kernel.
 func Parse(message []byte) (hutch.RunEvent, error) {
 	var m struct {
-		Result *hutch.CodeResult   `json:"result"`
+		Result *result             `json:"result"`
 		Error  *hutch.CodeError    `json:"error"`
 		Input  *hutch.InputRequest `json:"input"`
 	}
@@ -269,14 +270,50 @@ func Parse(message []byte) (hutch.RunEvent, error) {
 		e.Name, e.Message, e.Traceback = text.Head(e.Name, maxName, "…"), text.Head(e.Message, maxText, "…"), text.Head(e.Traceback, maxText, "…")
 		return hutch.RunEvent{Error: e}, nil
 	case m.Result != nil && m.Error == nil && m.Input == nil:
-		return hutch.RunEvent{Result: m.Result}, checkForms(m.Result.Data)
+		return hutch.RunEvent{Result: &hutch.CodeResult{Main: m.Result.Main, Data: m.Result.Data}}, checkForms(m.Result.Data)
 	}
 	return hutch.RunEvent{}, fmt.Errorf("message of a kernel is not one of a result, an error and a wish for input")
 }
 
+// result is a [hutch.CodeResult], as a hostile interpreter sends it.
+type result struct {
+	Main bool  `json:"main"`
+	Data forms `json:"data"`
+}
+
+type forms map[string]json.RawMessage
+
+// UnmarshalJSON stops at the first form too many: a million of them, in a message of a few MiB, would take some hundred
+// MiB before they could be counted.
+func (f *forms) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	switch t, err := dec.Token(); {
+	case err != nil || t == nil: // null
+		return err
+	case t != json.Delim('{'):
+		return errors.New("forms that are not an object")
+	}
+	*f = forms{}
+	for n := 1; dec.More(); n++ {
+		if n > maxForms {
+			return fmt.Errorf("a result in more than %d forms", maxForms)
+		}
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var form json.RawMessage
+		if err := dec.Decode(&form); err != nil {
+			return err
+		}
+		(*f)[name.(string)] = form // the decoder has checked the names of an object
+	}
+	return nil
+}
+
 func checkForms(data map[string]json.RawMessage) error {
-	if len(data) == 0 || len(data) > maxForms {
-		return fmt.Errorf("a result in %d forms", len(data))
+	if len(data) == 0 {
+		return errors.New("a result without forms")
 	}
 	for name, form := range data {
 		if _, _, err := mime.ParseMediaType(name); err != nil || len(name) > maxName {

@@ -14,6 +14,7 @@ import fcntl
 import functools
 import getpass
 import importlib
+import importlib.machinery
 import io
 import json
 import linecache
@@ -596,6 +597,31 @@ class IPython(Interpreter):
         channel.sync()
 
 
+class NewPackages:
+    """Finds packages in the folder of the user's packages, if pip made it after
+    the interpreter began: Python looks there only if it was there at the start."""
+
+    def find_spec(self, name, path=None, target=None):
+        if path is None and self.add():
+            return importlib.machinery.PathFinder.find_spec(name)
+        return None
+
+    def add(self):
+        site = sys.modules.get("site")
+        folder = getattr(site, "USER_SITE", None)
+        if not getattr(site, "ENABLE_USER_SITE", False) or folder in sys.path or not os.path.isdir(folder):
+            return False
+        sys.path_importer_cache.pop(folder, None)  # it may be noted as missing
+        known = len(sys.path)
+        site.addsitedir(folder)
+        added = sys.path[known:]
+        del sys.path[known:]
+        shared = [i for i, p in enumerate(sys.path) if p in site.getsitepackages()]
+        at = shared[0] if shared else len(sys.path)  # the user's packages come first
+        sys.path[at:at] = added
+        return True
+
+
 def in_child():
     channel.run = None  # it has no part in the protocol
     channel.lock = threading.RLock()
@@ -636,6 +662,7 @@ def main():
     signal.signal(signal.SIGINT, channel.on_interrupt)
     os.register_at_fork(after_in_child=in_child)
     sys.meta_path.insert(0, figures)
+    sys.meta_path.append(NewPackages())
     sys.path[0] = ""
     sys.argv = [""]
     builtins.display = display

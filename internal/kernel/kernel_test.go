@@ -3,6 +3,8 @@ package kernel
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -68,5 +70,31 @@ func TestShellInputIsTwoCommands(t *testing.T) {
 	long, err := k.Run(Code{ID: "ID", Text: strings.Repeat("x", longCode+1)})
 	if err != nil || len(long.Input) > 200 || long.Source == "" {
 		t.Errorf("%q, %v", long.Input, err)
+	}
+}
+
+// TestFormsThatExplode: code in a sandbox can write a message with a million forms, which would take thirty times its
+// memory before they could be counted.
+func TestFormsThatExplode(t *testing.T) {
+	var message strings.Builder
+	message.WriteString(`{"result":{"data":{`)
+	for i := range 500_000 {
+		fmt.Fprintf(&message, `"%x/x":0,`, i)
+	}
+	message.WriteString(`"text/plain":"x"}}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	e, err := Parse([]byte(message.String()))
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; err == nil || used > 32<<20 {
+		t.Errorf("%v after %d MiB for %d MiB", e.Result != nil, used>>20, message.Len()>>20)
+	}
+	for text, ok := range map[string]bool{
+		`{"result":{"main":true,"data":{"text/plain":"x","application/json":{"a":[1,{}]}}}}`: true,
+		`{"result":{"data":null}}`: false, `{"result":{}}`: false, `{"result":{"data":[]}}`: false, `{"result":{"data":{"text/plain":1}}}`: false,
+	} {
+		if e, err := Parse([]byte(text)); (err == nil) != ok || ok && (!e.Result.Main || string(e.Result.Data["application/json"]) != `{"a":[1,{}]}`) {
+			t.Errorf("%s: %+v, %v", text, e.Result, err)
+		}
 	}
 }

@@ -14,10 +14,9 @@ import (
 
 const (
 	maxLine  = 16 << 10 // bytes of a line that are searched together
-	overlap  = 1 << 10  // bytes of a longer one that are searched again with the following bytes
+	overlap  = 1 << 10  // bytes of a longer line that are searched again with the following bytes
 	maxMatch = 1 << 10  // bytes of a line that are shown
-	// quiet is after how long without output a line that has not ended is
-	// taken for a whole one, such as a prompt.
+	// quiet is the time without output after which an unfinished line, such as a prompt, counts as a whole line.
 	quiet = 200 * time.Millisecond
 )
 
@@ -131,7 +130,7 @@ func (s *Search) lookLocked(l *line, end, next int64) {
 	}
 }
 
-// shown is the part of a line around position at that is shown.
+// shown returns the part of a line around position at that is shown.
 func shown(data []byte, at int) string {
 	begin := max(0, min(at, len(data)-maxMatch))
 	data = data[begin:min(len(data), begin+maxMatch)]
@@ -168,7 +167,7 @@ func (s *Search) Finish(over bool) {
 	}
 }
 
-// Result is the result so far, and the cursor from which to continue.
+// Result returns the result so far, and the cursor from which to continue.
 func (s *Search) Result() hutch.WaitResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // Gate accepts a limited number of connections and shares them among callers.
 //
 // A connection belongs to a stranger until one of its requests has identified the caller (see Claim). Idle strangers
-// are closed after StrangerIdle, and earlier when connections run out: the one that has been idle longest first. So
-// clients with a token can always connect, however many connections strangers open. A claimed connection belongs to a
+// are closed after StrangerIdle, and earlier when connections run out: the one that has been idle longest first. If none is
+// idle, the stranger is closed whose request has been served longest: a server identifies a caller at once, so that is one
+// who sends slowly. So clients with a token can always connect, however many connections strangers open. A claimed connection belongs to a
 // class, such as the connections of one owner, and no class holds more than its share.
 //
 // A connection is idle when no request of it is being served: also during its TLS handshake and before the head of its
@@ -31,18 +32,23 @@ type Gate struct {
 	total   int
 	classes map[string]*class
 	idle    list.List // idle strangers, the one that has been idle longest first
+	busy    list.List // the other strangers, the one that has been busy longest first
 }
+
+// strangerBusy is how long the request of a stranger can take before its connection is closed for another one while there are
+// idle connections of known callers.
+const strangerBusy = time.Second
 
 // GateOptions configure a gate. Most is required.
 type GateOptions struct {
 	Most int
-	// Share is the most of one class, and of the strangers of one address;
+	// Share is the highest number of connections of one class, and of the strangers of one address;
 	// default a quarter of Most, at least 16.
 	Share int
 	// StrangerIdle is how long a stranger can be idle; default 15 s.
 	StrangerIdle time.Duration
-	// Shared reports whether many clients use an address, such as a proxy's: it has no share of its own. nil means
-	// none.
+	// Shared reports whether many clients use an address, such as a proxy's. Such an address is not limited to a share.
+	// nil means none.
 	Shared func(netip.Addr) bool
 }
 
@@ -103,7 +109,7 @@ const strangerPrefix = "stranger "
 func (g *Gate) admit(c *gateConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.total >= g.opt.Most && !evict(&g.idle) && !g.evictLargestLocked() {
+	if g.total >= g.opt.Most && !evict(&g.idle) && !g.evictSlowLocked() && !g.evictLargestLocked() && !evict(&g.busy) {
 		return false
 	}
 	g.total++
@@ -123,6 +129,14 @@ func evict(idle *list.List) bool {
 	}
 	front.Value.(*gateConn).dropLocked()
 	return true
+}
+
+// evictSlowLocked closes the stranger that has been busy longest. It does so only if that time is long, or if there are
+// so many busy strangers that most of them cannot be callers who are just being identified.
+func (g *Gate) evictSlowLocked() bool {
+	front := g.busy.Front()
+	slow := front != nil && time.Since(front.Value.(*gateConn).since) >= strangerBusy
+	return (slow || g.busy.Len() > g.opt.Most/4) && evict(&g.busy)
 }
 
 // evictLargestLocked closes an idle connection of the class that has the most
@@ -145,11 +159,13 @@ type gateConn struct {
 
 	class   string // its class; empty for a stranger without a share
 	claimed bool
-	busy    int // requests
+	busy    int       // requests
+	since   time.Time // when it became busy
 	gone    bool
 	timer   *time.Timer
 	inClass *list.Element // while it is idle
 	inAll   *list.Element // while it is an idle stranger
+	inBusy  *list.Element // while it is a busy one
 }
 
 // Close implements net.Conn.
@@ -181,6 +197,7 @@ func (c *gateConn) leaveLocked() {
 	}
 	c.gone = true
 	c.gate.setBusyLocked(c)
+	c.gate.unlistLocked(c)
 	c.gate.partLocked(c)
 	c.gate.total--
 	c.gate.signal()
@@ -273,15 +290,28 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 func (g *Gate) begin(c *gateConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.busy++; !c.gone {
-		g.setBusyLocked(c)
+	if c.busy++; c.gone {
+		return
 	}
+	g.setBusyLocked(c)
+	if !c.claimed && c.inBusy == nil {
+		c.since, c.inBusy = time.Now(), g.busy.PushBack(c)
+	}
+}
+
+// unlistLocked removes a connection from the busy strangers.
+func (g *Gate) unlistLocked(c *gateConn) {
+	if c.inBusy != nil {
+		g.busy.Remove(c.inBusy)
+	}
+	c.inBusy = nil
 }
 
 func (g *Gate) end(c *gateConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.busy--; c.busy == 0 && !c.gone {
+		g.unlistLocked(c)
 		g.setIdleLocked(c)
 	}
 }
@@ -313,13 +343,14 @@ func (g *Gate) claim(c *gateConn, name string) bool {
 	if of := g.classes[name]; of != nil && of.count >= g.opt.Share && !evict(&of.idle) {
 		return false
 	}
-	g.partLocked(c) // it is busy, so it is in no list
+	g.unlistLocked(c)
+	g.partLocked(c) // it is busy, so it is in no other list
 	g.joinLocked(c, name)
 	c.claimed = true
 	return true
 }
 
-// addrOf is the address of the client.
+// addrOf returns the address of the client.
 func addrOf(conn net.Conn) netip.Addr {
 	tcp, _ := conn.RemoteAddr().(*net.TCPAddr)
 	return tcp.AddrPort().Addr().Unmap()

@@ -3,12 +3,14 @@ package listen_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -217,5 +219,32 @@ func TestTrustedProxies(t *testing.T) {
 	}
 	if _, err := listen.ParseProxies([]string{"nginx"}); err == nil {
 		t.Error("a name is taken for a proxy")
+	}
+}
+
+// TestStrangersWhoSendSlowly: strangers whose requests never end, because their bodies do not, keep no other client out. A
+// caller who is known stays connected.
+func TestStrangersWhoSendSlowly(t *testing.T) {
+	t.Parallel()
+	h := newGatedServer(t, listen.GateOptions{Most: 20, Shared: func(netip.Addr) bool { return true }}, nil)
+	known, _ := h.visit(t, "/ada")
+	working, _ := h.visit(t, "/ada?wait")
+	for range 50 {
+		if _, status := h.visit(t, "/?wait"); status != http.StatusOK {
+			t.Fatalf("a stranger is refused: %d", status)
+		}
+	}
+	time.Sleep(time.Second) // after which they are slow
+	for range 5 {
+		if _, status := h.visit(t, "/eve"); status != http.StatusOK {
+			t.Errorf("another caller: %d", status)
+		}
+	}
+	if status := ask(known, "/ada"); status != http.StatusOK {
+		t.Errorf("a caller who was connected: %d", status)
+	}
+	working.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := working.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the request of a caller was cut: %v", err)
 	}
 }

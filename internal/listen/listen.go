@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// Protocols are HTTP/1.1 and HTTP/2. HTTP/2 also works without TLS, for clients that know beforehand that the server
-// speaks it, such as those of gRPC.
+// Protocols returns HTTP/1.1 and HTTP/2. HTTP/2 also works without TLS, for clients that know beforehand that the
+// server speaks it, such as those of gRPC.
 func Protocols() *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(true)
@@ -25,13 +25,13 @@ func Protocols() *http.Protocols {
 	return &p
 }
 
-// base is the part that all our configurations share.
+// base returns the part that all our configurations share.
 func base() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// Files is TLS with a certificate chain and its key, in PEM. Changed files are read again; if that fails, the old
-// certificate stays in use.
+// Files returns a TLS configuration with a certificate chain and its key, in PEM. Changed files are read again; if that
+// fails, the old certificate stays in use.
 func Files(cert, key string, log *slog.Logger) (*tls.Config, error) {
 	p := &pair{cert: cert, key: key, log: log}
 	if err := p.load(); err != nil {
@@ -96,15 +96,16 @@ func (p *pair) times() (t [2]time.Time, err error) {
 	return t, nil
 }
 
-// Own is TLS with certificates that sign makes for a domain and the names below it.
+// Own returns a TLS configuration with certificates that sign makes for a domain and the names below it.
 func Own(domain string, sign func(names ...string) (*tls.Certificate, error)) *tls.Config {
 	c := base()
 	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return sign(domain, "*."+domain) }
 	return c
 }
 
-// Auto is TLS with certificates for a domain from an ACME server, Let's Encrypt if directory is empty, which are kept
-// in a folder. The ACME server verifies the domain by a connection to port 443, which must lead here (TLS-ALPN-01).
+// Auto returns a TLS configuration with certificates for a domain from an ACME server, Let's Encrypt if directory is
+// empty, which are kept in a folder. The ACME server verifies the domain by a connection to port 443, which must lead
+// here (TLS-ALPN-01).
 func Auto(domain, folder, directory string) *tls.Config {
 	m := &autocert.Manager{Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(domain), Cache: autocert.DirCache(folder)}
 	if directory != "" {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Once is a listener that returns one connection, and ends with it.
+// Once returns a listener that returns one connection, and ends with it.
 func Once(conn net.Conn) net.Listener {
 	l := &once{addr: conn.LocalAddr(), next: make(chan net.Conn, 1), ended: make(chan struct{})}
 	l.next <- &watched{conn, sync.OnceFunc(func() { close(l.ended) })}

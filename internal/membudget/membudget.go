@@ -82,8 +82,8 @@ func (a *Account) Take(n int) bool {
 	return true
 }
 
-// TakeSpare is Take for memory that its holder can do without. It leaves half of the owner's share, and half of the
-// total, to what others need.
+// TakeSpare does the same as Take, for memory that its holder can do without. It leaves half of the owner's share, and
+// half of the total, to what others need.
 func (a *Account) TakeSpare(n int) bool {
 	if a == nil {
 		return true
@@ -119,8 +119,8 @@ func (c charged) Read(b []byte) (int, error) {
 // aValue estimates the decoded size of a value in a JSON list or object, without its text, in bytes.
 const aValue = 200
 
-// TakeJSON is Take for the decoded form of a JSON text. A short text can become much larger: [{},{},{}] are three
-// structs with all their fields.
+// TakeJSON does the same as Take, for the decoded form of a JSON text. A short text can become much larger: [{},{},{}]
+// are three structs with all their fields.
 func (a *Account) TakeJSON(text []byte) bool {
 	if a == nil {
 		return true

@@ -16,7 +16,7 @@ type Answers struct {
 	cost   prometheus.Counter
 }
 
-// NewAnswers returns an empty one.
+// NewAnswers returns Answers without any counts.
 func NewAnswers() *Answers {
 	a := &Answers{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -12,8 +12,8 @@ import (
 
 // Fleet is what a node knows of its fleet.
 type Fleet struct {
-	Node  string        // this one
-	Nodes []hutch.Node  // all of them that have begun once, as this node read them last
+	Node  string        // this node
+	Nodes []hutch.Node  // all nodes that have begun once, as this node last read them
 	Lease time.Duration // how long this node serves without another answer of the database; 0 if it does not serve
 
 	// These fields count the sandboxes of this node: all, those that cannot leave it while it drains, and those that are also in the bucket.
@@ -50,11 +50,11 @@ var (
 	nodeHeld     = ofNode("hutch_node_held_sandboxes", "Sandboxes that this node holds, awake or asleep.")
 	nodeStuck    = ofNode("hutch_node_stuck_sandboxes", "Sandboxes that cannot leave this node.")
 	nodeInBucket = ofNode("hutch_node_bucket_sandboxes", "Sandboxes of this node that the bucket has, too, so that they outlive the node.")
-	nodeCarried  = ofNode("hutch_node_carried_total", "Sandboxes that this node wrote to the bucket (saved, checkpoint), read from it (fetched) or handed over (left), by result.", "what", "result")
+	nodeCarried  = ofNode("hutch_node_carried_total", "Sandboxes that this node wrote to the bucket (saved, checkpoint), read from it (fetched) or handed over (left), and snapshots that it wrote (snapshot-saved) or read (snapshot-fetched), by result.", "what", "result")
 
 	nodeStates = []hutch.NodeState{hutch.NodeReady, hutch.NodeCordoned, hutch.NodeDraining}
 
-	// rooms are what can be promised on a node, and what is.
+	// rooms are the resources of a node: how much of each can be promised, and how much is promised.
 	rooms = []struct {
 		room, promised *prometheus.Desc
 		of             func(hutch.NodeRoom) float64
@@ -76,8 +76,8 @@ func (n *nodes) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A server that is not a node has none of these metrics. If the database does not answer, what it would
-// have counted is missing.
+// Collect implements prometheus.Collector. A server that is not a node has none of these metrics. If the database does
+// not answer, the metrics that come from the database are missing.
 func (n *nodes) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -13,7 +13,7 @@ type Traffic struct {
 	sent, received prometheus.Counter
 }
 
-// NewTraffic returns an empty one.
+// NewTraffic returns a Traffic that has counted nothing.
 func NewTraffic() *Traffic {
 	t := &Traffic{
 		decided: prometheus.NewCounterVec(prometheus.CounterOpts{

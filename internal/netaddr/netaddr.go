@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// never are addresses that no such host can have, whatever the settings allow: this network, link-local with the metadata of most
-// clouds, multicast and reserved, and the metadata of Alibaba, Oracle, Azure and Amazon over IPv6.
+// never are addresses that no host named by a user can have, whatever the settings allow: this network, link-local with
+// the metadata of most clouds, multicast and reserved, and the metadata of Alibaba, Oracle, Azure and Amazon over IPv6.
 var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32",
 	"::/128", "fe80::/10", "ff00::/8", "fd00:ec2::254/128")
 

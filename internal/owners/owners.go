@@ -26,6 +26,9 @@ type Options struct {
 	Keys func(ctx context.Context, owner string) error
 	// More lists further owners: owners of volumes and secrets, which no verb lists for all.
 	More func() []string
+	// Unreached returns an error if an owner can have data that no other field reaches now; nil for a server that reaches
+	// all.
+	Unreached func() error
 	// Forget removes the timelines of an owner's sandboxes; nil if there are none.
 	Forget func(owner string) error
 }
@@ -148,9 +151,14 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	if t, known := s.token(ctx, owner); known && t.Live(time.Now()) {
 		return hutch.Owned{}, hutch.Errorf(hutch.Conflict, "the token %q of this owner is valid: revoke it first", t.Name)
 	}
+	as := caller.WithOwner(ctx, caller.Owner{ID: owner})
+	ended := s.endBuilds(as) // first: what they have made until then is listed, and deleted too
 	b, err := s.of(ctx, owner)
 	if err == nil {
-		err = s.deleteAll(caller.WithOwner(ctx, caller.Owner{ID: owner}), b)
+		err = errors.Join(ended, s.deleteAll(as, b))
+	}
+	if err == nil && s.opt.Unreached != nil {
+		err = s.opt.Unreached()
 	}
 	if err == nil && s.opt.Forget != nil {
 		err = s.opt.Forget(owner)
@@ -162,32 +170,50 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	return left, cmp.Or(err, failed)
 }
 
+// failures are errors, without those about what is gone already.
+type failures []error
+
+func (f *failures) try(err error) {
+	if err != nil && hutch.KindOf(err) != hutch.NotFound {
+		*f = append(*f, err)
+	}
+}
+
+// endBuilds ends an owner's builds, which make sandboxes and images, and removes their records.
+func (s *Service) endBuilds(ctx context.Context) error {
+	var errs failures
+	builds, err := s.opt.Images.Builds(ctx)
+	errs.try(err)
+	for _, v := range builds {
+		if v.Status == hutch.BuildRunning {
+			errs.try(s.opt.Images.DeleteBuild(ctx, v.ID)) // ends it
+		}
+		errs.try(s.opt.Images.DeleteBuild(ctx, v.ID))
+	}
+	return errors.Join(errs...)
+}
+
 // deleteAll deletes an owner's data. Sandboxes are first: they hold volumes and images.
 func (s *Service) deleteAll(ctx context.Context, b ownerData) error {
-	var errs []error
-	try := func(err error) {
-		if err != nil && hutch.KindOf(err) != hutch.NotFound {
-			errs = append(errs, err)
-		}
-	}
+	var errs failures
 	for _, v := range b.boxes {
 		_, err := s.opt.Service.Destroy(ctx, v.ID, true)
-		try(err)
+		errs.try(err)
 	}
 	for _, v := range b.snaps {
-		try(s.opt.Service.DeleteSnapshot(ctx, v.ID))
+		errs.try(s.opt.Service.DeleteSnapshot(ctx, v.ID))
 	}
 	for _, v := range b.volumes {
-		try(s.opt.Volumes.DeleteVolume(ctx, v.Name, true))
+		errs.try(s.opt.Volumes.DeleteVolume(ctx, v.Name, true))
 	}
 	for _, v := range b.images {
-		try(s.opt.Images.DeleteImage(ctx, v.ID))
+		errs.try(s.opt.Images.DeleteImage(ctx, v.ID))
 	}
 	for _, v := range b.backups {
-		try(s.opt.Backups.DeleteBackup(ctx, v.ID))
+		errs.try(s.opt.Backups.DeleteBackup(ctx, v.ID))
 	}
 	for _, v := range b.secrets {
-		try(s.opt.Secrets.DeleteSecret(ctx, v.Name))
+		errs.try(s.opt.Secrets.DeleteSecret(ctx, v.Name))
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package owners
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"hutch"
@@ -23,7 +24,11 @@ type (
 	}
 	tokens  struct{ tokenVerbs }
 	volumes struct{ volumeVerbs }
-	images  struct{ imageVerbs }
+	images  struct {
+		imageVerbs
+		builds  []hutch.Build
+		deleted *[]string
+	}
 	backups struct{ backupVerbs }
 	secrets struct{ secretVerbs }
 )
@@ -38,9 +43,19 @@ func (b boxes) Destroy(context.Context, string, bool) (hutch.Destruction, error)
 func (boxes) Snapshots(context.Context) ([]hutch.Snapshot, error) { return nil, nil }
 func (tokens) Tokens(context.Context) ([]hutch.Token, error)      { return nil, nil }
 func (volumes) Volumes(context.Context) ([]hutch.Volume, error)   { return nil, nil }
-func (images) Images(context.Context) ([]hutch.Image, error)      { return nil, nil }
-func (backups) Backups(context.Context) ([]hutch.Backup, error)   { return nil, nil }
-func (secrets) Secrets(context.Context) ([]hutch.Secret, error)   { return nil, nil }
+func (i images) Builds(context.Context) ([]hutch.Build, error)    { return i.builds, nil }
+func (i images) Images(context.Context) ([]hutch.Image, error) {
+	if i.deleted != nil {
+		*i.deleted = append(*i.deleted, "then images are listed")
+	}
+	return nil, nil
+}
+func (i images) DeleteBuild(_ context.Context, id string) error {
+	*i.deleted = append(*i.deleted, id)
+	return nil
+}
+func (backups) Backups(context.Context) ([]hutch.Backup, error) { return nil, nil }
+func (secrets) Secrets(context.Context) ([]hutch.Secret, error) { return nil, nil }
 
 // It is not an error if something is gone already. Every other failure is an error, even if its cause is that something
 // was not found.
@@ -54,5 +69,15 @@ func TestDeleteOwnerErrors(t *testing.T) {
 		if _, err := s.DeleteOwner(t.Context(), "ada"); !errors.Is(err, c.want) {
 			t.Errorf("%v becomes %v", c.destroy, err)
 		}
+	}
+}
+
+// The builds of an owner are ended, and their records removed, before what they have made is listed.
+func TestDeleteOwnerBuilds(t *testing.T) {
+	var deleted []string
+	list := images{builds: []hutch.Build{{ID: "b-ended", Status: hutch.BuildBuilt}, {ID: "b-runs", Status: hutch.BuildRunning}}, deleted: &deleted}
+	s := New(Options{Service: boxes{}, Tokens: tokens{}, Volumes: volumes{}, Images: list, Backups: backups{}, Secrets: secrets{}})
+	if _, err := s.DeleteOwner(t.Context(), "ada"); err != nil || !slices.Equal(deleted[:min(len(deleted), 4)], []string{"b-ended", "b-runs", "b-runs", "then images are listed"}) {
+		t.Errorf("%v %v", deleted, err)
 	}
 }

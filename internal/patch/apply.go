@@ -233,7 +233,7 @@ func (p *plan) checkPlace(s *step) error {
 	})
 }
 
-// lstat examines a path. Behind a link no file exists.
+// lstat examines a path. A path that leads through a link counts as missing.
 func (p *plan) lstat(name string) (fs.FileInfo, error) {
 	dir, err := p.folder(name)
 	if err == nil && dir != path.Dir(name) {
@@ -245,7 +245,7 @@ func (p *plan) lstat(name string) (fs.FileInfo, error) {
 	return p.root.Lstat(name)
 }
 
-// folder is the nearest existing folder of a path.
+// folder returns the nearest existing folder of a path.
 func (p *plan) folder(name string) (dir string, err error) {
 	dir = "."
 	for part := range strings.SplitSeq(path.Dir(name), "/") {
@@ -262,8 +262,8 @@ func (p *plan) folder(name string) (dir string, err error) {
 	return dir, nil
 }
 
-// carryOut prepares all new files under temporary names. Then it removes first, so that a folder can replace a file,
-// and the other way round.
+// carryOut prepares all new files under temporary names. Then it removes old files, and only then renames the new
+// files, so that a folder can replace a file, and a file a folder.
 func (p *plan) carryOut() error {
 	defer p.tidy()
 	for _, prepare := range []func(*step) error{p.checkPlace, p.stage, p.unchanged} {
@@ -301,7 +301,7 @@ func (p *plan) stage(s *step) error {
 	return nil
 }
 
-// make makes the new state. An existing file keeps its permissions, except those to run it.
+// make writes the new state of a file. An existing file keeps its permissions, except the permissions to run it.
 func (p *plan) make(s *step) error {
 	if s.mode == modeLink {
 		return p.root.Symlink(string(s.content), s.temp)

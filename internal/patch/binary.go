@@ -108,8 +108,8 @@ func (b *binary) change(old []byte) ([]byte, error) {
 	return follow(data, old)
 }
 
-// follow makes the new content by git's instructions: the sizes of both contents, then copies of the old one and new
-// bytes.
+// follow makes the new content by git's instructions: first the sizes of both contents, then parts of the old content
+// to copy, and new bytes.
 func follow(delta, old []byte) ([]byte, error) {
 	from, delta, ok1 := varint(delta)
 	size, delta, ok2 := varint(delta)

@@ -95,8 +95,8 @@ func (g *repository) do(stdin []byte, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// environment is the environment of this program, without variables that lead git to another repository or to other
-// settings and programs than the folder's own. In a git hook, for example, GIT_DIR is set.
+// environment returns the environment of this program, without variables that lead git to another repository or to
+// other settings and programs than the folder's own. In a git hook, for example, GIT_DIR is set.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

@@ -13,8 +13,8 @@ const (
 	pieces    = 4
 )
 
-// Ahead is like Through, with buffers between the two. So both work at the same time, on two processors, if each has
-// work of its own: to compress, to compute a digest, to write a file. If read fails, write gets its error.
+// Ahead does the same as Through, with buffers between the two. So both work at the same time, on two processors, if
+// each has work of its own: to compress, to compute a digest, to write a file. If read fails, write gets its error.
 func Ahead(write func(io.Writer) error, read func(io.Reader) error) error {
 	b := &buffers{full: make(chan []byte, pieces), free: make(chan []byte, pieces), left: make(chan struct{})}
 	for range pieces {
@@ -38,7 +38,7 @@ func Ahead(write func(io.Writer) error, read func(io.Reader) error) error {
 	return failed
 }
 
-// buffers are between a writer and a reader. A piece belongs to the one that took it from a channel.
+// buffers are between a writer and a reader. A piece belongs to the side that took it from a channel.
 type buffers struct {
 	full, free chan []byte
 	left       chan struct{} // closed when the reader has returned
@@ -46,7 +46,7 @@ type buffers struct {
 	writeErr   error         // set before full is closed
 	readErr    error         // set before left is closed
 
-	mu      sync.Mutex // held by Read: a goroutine of the reader can outlive it
+	mu      sync.Mutex // held by Read, as a goroutine of the reader can outlive the reader
 	reading []byte     // piece of the reader,
 	unread  []byte     // and its rest
 	ended   bool       // the reader has read to the end, and got writeErr if there is one
@@ -58,7 +58,7 @@ func (b *buffers) hasEnded() bool {
 	return b.ended
 }
 
-// Write is of the writer.
+// Write is called by the writer.
 func (b *buffers) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		if cap(b.written) == 0 {
@@ -100,7 +100,7 @@ func (b *buffers) flush() error {
 
 type bufferReader buffers
 
-// Read is of the reader.
+// Read is called by the reader.
 func (b *bufferReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -9,8 +9,8 @@ import (
 
 var errReaderLeft = errors.New("the rest of the stream is not read")
 
-// Through runs write and read at the same time: read gets what write writes. It returns when both have returned. The
-// error of one ends the other, and is the one returned; when read ends early without an error, there is none.
+// Through runs write and read at the same time: read gets what write writes. It returns when both have returned. If one
+// of them fails, the other is ended, and the error is returned. If read ends early without an error, the result is nil.
 func Through(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
@@ -38,7 +38,7 @@ type Source struct {
 // NewSource returns a source that reads r.
 func NewSource(r io.Reader) *Source { return &Source{r: r} }
 
-// Failure is the error of the reader; nil for none.
+// Failure returns the error of the reader; nil for none.
 func (s *Source) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,6 +10,7 @@ package policy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -141,9 +142,12 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 		return err
 	}
 	defer func() { end(audit.Outcome{Err: err, Sandbox: createdSandbox(result, err)}) }()
-	if ctx, err = p.admit(ctx, who, c); err != nil {
+	ctx, life, err := p.admit(ctx, who, c)
+	if err != nil {
 		return err
 	}
+	ctx, release := caller.Until(ctx, life)
+	defer release()
 	if err = p.permit(ctx, c); err != nil {
 		return err
 	}
@@ -153,10 +157,11 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 	} else {
 		err = run(ctx)
 	}
+	bind(life, result)
 	return err
 }
 
-var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
+var errPanicked = hutch.AsError(errors.New("the call panicked"))
 
 // createdSandbox returns the id of the sandbox that a call returned or used.
 func createdSandbox(result any, err error) string {
@@ -183,8 +188,8 @@ func (p *Policy) operation(ctx context.Context, who *caller.Principal, c verb.Ca
 	return op
 }
 
-// admit returns the context for a call, or the error that refuses it.
-func (p *Policy) admit(ctx context.Context, who *caller.Principal, c verb.Call) (context.Context, error) {
+// admit returns the context for a call, or the error that refuses it. If the call needs a grant, life ends with the grant.
+func (p *Policy) admit(ctx context.Context, who *caller.Principal, c verb.Call) (_ context.Context, life context.Context, err error) {
 	v, known := verb.Find(c.Verb)
 	if c.Runs {
 		exec, _ := verb.Find("Exec")
@@ -192,21 +197,21 @@ func (p *Policy) admit(ctx context.Context, who *caller.Principal, c verb.Call) 
 	}
 	switch {
 	case who == nil || !known:
-		return ctx, hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
+		return ctx, nil, hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
 	case !who.Has(v.Scopes...):
-		return ctx, who.Lack(c.Verb, v.Scopes)
+		return ctx, nil, who.Lack(c.Verb, v.Scopes)
 	case v.About == verb.Server:
-		return ctx, nil
+		return ctx, nil, nil
 	case v.About == verb.Sandbox:
 		if err := hutch.CheckID(c.Sandbox); err != nil {
-			return ctx, err
+			return ctx, nil, err
 		}
 	}
 	if err := p.count(ctx, who, v); err != nil {
-		return ctx, err
+		return ctx, nil, err
 	}
-	owner, err := p.owner(ctx, who, c, v)
-	return caller.WithOwner(ctx, owner), err
+	owner, life, err := p.owner(ctx, who, c, v)
+	return caller.WithOwner(ctx, owner), life, err
 }
 
 // count takes one operation from the caller's quota. A verb that frees something is counted too, but never refused.

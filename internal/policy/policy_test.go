@@ -144,9 +144,17 @@ func (noImages) LoadImages(context.Context, string, io.Reader) ([]hutch.Image, e
 func (noImages) CommitImage(context.Context, string, hutch.CommitRequest) (hutch.Image, error) {
 	return hutch.Image{}, nil
 }
+func (noImages) CommitSnapshot(context.Context, string, hutch.CommitRequest) (hutch.Image, error) {
+	return hutch.Image{}, nil
+}
 func (noImages) BuildImage(context.Context, hutch.BuildRequest, io.Reader, func(hutch.BuildEvent) error) (hutch.Image, error) {
 	return hutch.Image{}, nil
 }
+func (noImages) Builds(context.Context) ([]hutch.Build, error) { return nil, nil }
+func (noImages) BuildLogs(context.Context, string, bool, func(hutch.BuildEvent) error) (hutch.Build, error) {
+	return hutch.Build{}, nil
+}
+func (noImages) DeleteBuild(context.Context, string) error          { return nil }
 func (noImages) SaveImage(context.Context, string, io.Writer) error { return nil }
 func (noImages) PushImage(context.Context, hutch.PushRequest, func(hutch.Transfer) error) error {
 	return nil
@@ -261,7 +269,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	}
 }
 
-// If the observer refuses a call, the call is not made: what cannot be recorded is not done.
+// If the observer refuses a call, the call is not made: every call must be on record.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
 	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Histories](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
@@ -280,10 +288,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts DiffSnapshot GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadClipboard ReadFile ReadVolume Sandbox Sandboxes Screen Screenshot SearchFiles Snapshots Stat StatsHistory Timeline ValidatePortToken ViewScreen Volume Volumes Wait Watch WatchPorts",
-		hutch.ScopeExec: "AddSSHKey Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts ControlScreen Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network OpenURL Pause Ports Process Processes PruneImages PullImage PushImage " +
+		hutch.ScopeRead: "Backups BuildLogs Builds Connections Contexts DiffSnapshot GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadClipboard ReadFile ReadVolume Sandbox Sandboxes Screen Screenshot SearchFiles Snapshots Stat StatsHistory Timeline ValidatePortToken ViewScreen Volume Volumes Wait Watch WatchPorts",
+		hutch.ScopeExec: "AddSSHKey Ask BuildImage BuildLogs Builds CancelExec CleanProcesses CommitImage CommitSnapshot Connections Contexts ControlScreen Create CreateContext CreateTemplate DeleteBuild DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network OpenURL Pause Ports Process Processes PruneImages PullImage PushImage " +
 			"ReadClipboard Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Screen Screenshot Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess StartScreen StatsHistory TagImage TagSnapshot Timeline Unshare Update ValidatePortToken ViewScreen Volume Volumes Wait WatchPorts WriteClipboard",
-		hutch.ScopeFiles: "AddSSHKey Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume DiffSnapshot EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat StatsHistory SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
+		hutch.ScopeFiles: "AddSSHKey Backup Backups Builds Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume DiffSnapshot EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat StatsHistory SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CordonNode CreateToken DeleteOwner DrainNode Node Nodes Owners RemoveNode RevokeToken RotateToken Token Tokens UncordonNode",
 	}

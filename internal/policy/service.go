@@ -27,7 +27,7 @@ func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	})
 }
 
-// UsageHistory implements hutch.Accounts, for the owners that Usage is of.
+// UsageHistory implements hutch.Accounts, for the same owners as Usage.
 func (p *Policy) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "UsageHistory", Request: q}, func(ctx context.Context) ([]hutch.Usage, error) {
 		if caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
@@ -37,7 +37,7 @@ func (p *Policy) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.
 	})
 }
 
-// Stats implements hutch.Accounts, for the sandboxes that Usage is of.
+// Stats implements hutch.Accounts, for the same sandboxes as Usage.
 func (p *Policy) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Stats", Request: req}, func(ctx context.Context) error {
 		if caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
@@ -116,6 +116,6 @@ func (p *Policy) Follow(ctx context.Context, q audit.Query, out func(audit.Recor
 
 // Metrics returns an error unless the caller can read the server's metrics.
 func (p *Policy) Metrics(ctx context.Context) error {
-	_, err := p.admit(ctx, caller.From(ctx).Principal, verb.Call{Verb: "Metrics"})
+	_, _, err := p.admit(ctx, caller.From(ctx).Principal, verb.Call{Verb: "Metrics"})
 	return err
 }

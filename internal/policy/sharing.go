@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,13 @@ type grants struct {
 type grant struct {
 	hutch.Grant
 	Made time.Time `json:"made"` // when the sandbox was created
+
+	// life ends when the grant is withdrawn or allows less than before: everything that began with the grant ends then.
+	life context.Context
+	end  context.CancelCauseFunc
 }
+
+var errWithdrawn = hutch.Errorf(hutch.Denied, "the owner of the sandbox has ended or restricted your access to it while this was under way: ask its owner")
 
 // mostGrants bounds the number of all grants.
 const mostGrants = 10_000
@@ -43,7 +50,7 @@ func openGrants(ctx context.Context, collection *store.Collection) (l *grants, e
 	return l, err
 }
 
-// apply makes a grant as its document says.
+// apply stores the grant of a document in memory, or removes it if there is no document.
 func (l *grants) apply(key string, doc []byte) error {
 	var g grant
 	if doc != nil {
@@ -58,9 +65,11 @@ func (l *grants) apply(key string, doc []byte) error {
 		return nil
 	}
 	token, sandbox, _ := strings.Cut(key, "/") // ids of tokens have no slash
-	if _, ok := l.byToken[token][sandbox]; !ok {
+	g, ok := l.byToken[token][sandbox]
+	if !ok {
 		return nil
 	}
+	g.end(errWithdrawn)
 	delete(l.byToken[token], sandbox)
 	if len(l.byToken[token]) == 0 {
 		delete(l.byToken, token)
@@ -77,8 +86,17 @@ func (l *grants) putLocked(g grant) {
 		of = map[string]grant{}
 		l.byToken[g.Token] = of
 	}
-	if _, ok := of[g.SandboxID]; !ok {
+	old, again := of[g.SandboxID]
+	if !again {
 		l.count++
+	}
+	if again && old.Owner == g.Owner && old.Made.Equal(g.Made) && (old.Access == g.Access || g.Access == hutch.WriteAccess) {
+		g.life, g.end = old.life, old.end
+	} else {
+		if again {
+			old.end(errWithdrawn)
+		}
+		g.life, g.end = context.WithCancelCause(context.Background())
 	}
 	of[g.SandboxID] = g
 }
@@ -141,35 +159,62 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 	})
 }
 
-// owner returns the owner on whose behalf a call is made.
-func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, v verb.Verb) (caller.Owner, error) {
+// owner returns the owner on whose behalf a call is made. If that is not the caller, life ends with the grant.
+func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, v verb.Verb) (_ caller.Owner, life context.Context, err error) {
 	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.Sandbox)
 	if !ok || v.About == verb.Owner || caller.From(ctx).OwnOnly {
-		return me, nil
+		return me, nil, nil
 	}
 	if _, err := p.record(ctx, me, c.Sandbox); !errors.Is(err, hutch.NotFound) {
-		return me, nil // the caller's own sandbox comes first
+		return me, nil, nil // the caller's own sandbox comes first
 	}
 	if _, err := p.shared(ctx, g); err != nil {
-		return me, nil
+		return me, nil, nil
 	}
 	switch {
 	case v.Access == "":
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner may do this", c.Sandbox)
+		return me, nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner may do this", c.Sandbox)
 	case v.Access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
+		return me, nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
 	}
 	if c.Secrets { // a call that is given secrets can read them
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).Naming(hutch.AboutField, "secrets")
+		return me, nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).Naming(hutch.AboutField, "secrets")
 	}
-	return caller.Owner{ID: g.Owner}, nil
+	return caller.Owner{ID: g.Owner}, g.life, nil
 }
 
-// Granted reports whether an owner's sandbox is shared with a token.
-func (p *Policy) Granted(token, owner, sandbox string) bool {
+// Granted reports whether an owner's sandbox is shared with a token. life ends with the grant.
+func (p *Policy) Granted(token, owner, sandbox string) (life context.Context, ok bool) {
 	g, ok := p.grants.find(token, sandbox)
-	return ok && g.Owner == owner
+	return g.life, ok && g.Owner == owner
+}
+
+// bind ends the result of a call together with a grant, if the result outlives the call, as a connection does.
+func bind(life context.Context, result any) {
+	if conn, ok := result.(*net.Conn); ok && *conn != nil && life != nil {
+		inner := *conn
+		*conn = grantedConn{inner, context.AfterFunc(life, func() { inner.Close() })}
+	}
+}
+
+// grantedConn is a connection that is closed when a grant ends.
+type grantedConn struct {
+	net.Conn
+	stop func() bool
+}
+
+func (c grantedConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends the sending side of the connection, as DialPort promises.
+func (c grantedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // record returns the record of an owner's sandbox, without asking the sandbox itself for anything.
@@ -236,7 +281,7 @@ func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.
 			return hutch.Grant{}, err
 		}
 		g := hutch.Grant{SandboxID: sandbox, Owner: sb.Owner, Token: to.ID, TokenName: to.Name, Access: access, CreatedAt: time.Now().UTC()}
-		return g, p.grants.add(ctx, grant{g, sb.CreatedAt})
+		return g, p.grants.add(ctx, grant{Grant: g, Made: sb.CreatedAt})
 	})
 }
 

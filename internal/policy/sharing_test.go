@@ -3,6 +3,8 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -205,5 +207,66 @@ func TestGrantsAskNoAgent(t *testing.T) {
 	}
 	if l.looks > 0 {
 		t.Errorf("a call with a grant looked at sandboxes %d times", l.looks)
+	}
+}
+
+// What a grant allowed ends with the grant: streams, calls and connections. A grant that allows as much as before ends nothing.
+func TestOpenCallsEndWithTheGrant(t *testing.T) {
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
+	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
+	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:0") // a sandbox of the fake runtime has the network of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	share := func(a hutch.Access) {
+		t.Helper()
+		if _, err := w.Share(ada, "box", "bob", a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, withdraw := range map[string]func(){
+		"ended":      func() { w.Unshare(ada, "box", "bob") },
+		"restricted": func() { share(hutch.ReadAccess) },
+	} {
+		share(hutch.WriteAccess)
+		conn, err := w.DialPort(bob, "box", server.Addr().(*net.TCPAddr).Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls, begun := make(chan error, 2), make(chan bool, 2)
+		go func() {
+			_, err := w.Exec(bob, "box", hutch.ExecRequest{Command: "echo; sleep 60"}, func(hutch.Output) error { begun <- true; return nil })
+			calls <- err
+		}()
+		<-begun
+		go func() {
+			calls <- w.Watch(bob, "box", hutch.WatchRequest{Path: "/"}, func(hutch.FileEvent) error { return nil })
+		}()
+		share(hutch.WriteAccess)
+		select {
+		case err := <-calls:
+			t.Errorf("%s: a call ended with a grant of as much: %v", name, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		withdraw()
+		for range 2 {
+			select {
+			case err := <-calls:
+				if !errors.Is(err, hutch.Denied) {
+					t.Errorf("%s: the call ended with %v", name, err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s: a call outlives the grant", name)
+			}
+		}
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection outlives the grant", name)
+		}
+		conn.Close()
 	}
 }

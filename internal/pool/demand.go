@@ -36,7 +36,7 @@ func (d *demand) forgotten(now time.Time) bool {
 	return len(*d) == 0
 }
 
-// most is the largest burst. A kind that was requested only once has none.
+// most returns the largest burst. A kind that was requested only once has none.
 func (d *demand) most(now time.Time) int {
 	d.forget(now)
 	most, all := 0, 0

@@ -38,7 +38,7 @@ type Kind struct {
 // Instance is what a pool keeps.
 type Instance interface {
 	comparable
-	// Dead reports whether it can no longer be used.
+	// Dead reports whether the instance can no longer be used.
 	Dead() bool
 }
 
@@ -48,7 +48,7 @@ type bucket[I Instance] struct {
 	asked        demand
 	last         time.Time // when the kind was last requested
 	hits, misses int64
-	fault        error     // why the last one could not be made
+	fault        error     // why the last instance could not be made
 	retry        time.Time // when to try again
 }
 
@@ -106,7 +106,7 @@ func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	return taken, false
 }
 
-// countCreate counts a create. Waking up in a vacant instance is not one.
+// countCreate counts a create. Waking up in a vacant instance is not a create.
 func countCreate(k Kind, n *int64) {
 	if !k.Vacant {
 		*n++
@@ -127,8 +127,8 @@ func (p *Pool[I]) noteLocked(k Kind) *bucket[I] {
 	return b
 }
 
-// forgetOldestLocked forgets a kind if there are too many, so that a caller that requests ever new kinds cannot keep
-// the pool from those in use. It forgets the kind with the oldest request and no ready instance.
+// forgetOldestLocked forgets a kind if there are too many, so that a caller that requests ever new kinds cannot take
+// the pool away from the kinds in use. It forgets the kind with the oldest request and no ready instance.
 func (p *Pool[I]) forgetOldestLocked() {
 	if len(p.buckets) < maxKinds {
 		return
@@ -164,8 +164,8 @@ func (p *Pool[I]) Put(k Kind, inst I) {
 	b.fault = nil
 }
 
-// Copying records the kind of the copy that is being made; nil when the copy is done. It counts as an instance
-// meanwhile, and no second copy is started.
+// Copying records the kind of the copy that is being made; nil when the copy is done. Until then it counts as an
+// instance, and no second copy is started.
 func (p *Pool[I]) Copying(k *Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,9 +191,9 @@ func (p *Pool[I]) Refuse(runtime string, why error) {
 
 func (p *Pool[I]) short() bool { return p.opt.Short != nil && p.opt.Short() }
 
-// wantsLocked is how many there should be of each kind. Vacant instances get only the places that the others leave: a
-// create waits for those, and a vacant one saves half of its time at most. A kind whose last instance could not be made
-// holds no places.
+// wantsLocked returns how many instances of each kind there should be. Vacant instances get only the places that the
+// other kinds leave: a create waits for an instance of the other kinds, while a vacant instance saves half of its time
+// at most. A kind whose last instance could not be made holds no places.
 func (p *Pool[I]) wantsLocked(now time.Time) map[Kind]int {
 	wants, left := make(map[Kind]int, len(p.buckets)), p.opt.Max
 	for k, b := range p.buckets {
@@ -261,7 +261,7 @@ func (p *Pool[I]) Lacks() (worst Kind, ok bool) {
 	return worst, most > 0
 }
 
-// Images are the images that ready instances were made from.
+// Images returns the images that ready instances were made from.
 func (p *Pool[I]) Images() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ type Options struct {
 	Limit string
 }
 
-// Meter counts one kind of thing.
+// Meter counts calls of one sort.
 type Meter struct {
 	opt Options
 
@@ -45,11 +45,11 @@ type Meter struct {
 type window struct {
 	mu    sync.Mutex
 	start time.Time
-	taken int // by all servers, as far as this server knows
-	left  int // of this server's block
+	taken int // calls that all servers have taken, as far as this server knows
+	left  int // calls that are left of this server's block
 
-	asked   time.Time // when the store last answered, or did not
-	failure error     // why it did not
+	asked   time.Time // when the store last answered, or failed to
+	failure error     // why it failed to answer
 }
 
 func (w *window) used() int { return w.taken - w.left }
@@ -146,7 +146,7 @@ func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (S
 	return s, nil
 }
 
-// block is how many of a limit's calls are reserved at once.
+// block returns how many of a limit's calls are reserved at once.
 func block(limit int) int { return min(max(1, limit/10), 1000) }
 
 // reserve takes calls for a window, as many as available up to a block. The window may have begun on another server.
@@ -208,7 +208,7 @@ func (m *Meter) window(key string, now time.Time) *window {
 
 func (m *Meter) sweepLocked(now time.Time) {
 	for key, w := range m.byKey {
-		if w.mu.TryLock() { // otherwise it is in use
+		if w.mu.TryLock() { // a locked window is in use
 			if !w.start.IsZero() && !m.covers(w.start, now) {
 				delete(m.byKey, key)
 			}
@@ -229,7 +229,7 @@ func (m *Meter) Close(ctx context.Context) error {
 		w.mu.Lock()
 		if w.left > 0 && m.covers(w.start, time.Now()) {
 			err := m.giveBack(ctx, key, w)
-			if hutch.KindOf(err) == hutch.Unavailable { // the others would wait as long
+			if hutch.KindOf(err) == hutch.Unavailable { // each other window would wait as long for the store
 				w.mu.Unlock()
 				return errors.Join(append(errs, err)...)
 			}
@@ -244,7 +244,7 @@ func (m *Meter) giveBack(ctx context.Context, key string, w *window) error {
 	return m.opt.Collection.Count(ctx, key, func(doc []byte, now time.Time) ([]byte, error) {
 		var k kept
 		if doc == nil || json.Unmarshal(doc, &k) != nil || now.Sub(k.Start) >= m.opt.Window {
-			return doc, nil // it has ended meanwhile
+			return doc, nil // the window has ended in between
 		}
 		k.Count = max(0, k.Count-w.left)
 		return json.Marshal(k)

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Look is a run that reports the languages of a sandbox. Its stdout is for [Found].
+// Look returns a run that reports the languages of a sandbox. Its stdout is for [Found].
 //
 // All programs are asked at once, because some start a virtual machine. A program that cannot even print its version
 // does not count. The output of each is written by one printf, and so in one piece.

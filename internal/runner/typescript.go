@@ -100,7 +100,7 @@ func runStripper(source string, args ...string) (answer stripped, err error) {
 	return answer, json.Unmarshal(out, &answer)
 }
 
-// stripper is the process that strips types.
+// stripper runs in the process that strips types, and returns its exit code.
 func stripper(in io.Reader, out io.Writer) int {
 	debug.SetMaxStack(stripperStack)
 	seconds := uint64(stripperTime / time.Second)

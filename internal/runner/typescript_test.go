@@ -68,8 +68,7 @@ func TestTypeScriptRunTimeErrorsSayTheLineOfTheSource(t *testing.T) {
 	}
 }
 
-// A source is the client's. None may hold up or bring down the daemon, which
-// parses it.
+// The daemon parses sources of clients, and none of them may delay or end the daemon.
 func TestTypeScriptBombs(t *testing.T) {
 	full := func(piece string) string { return strings.Repeat(piece, hutch.MaxCommand/len(piece)) }
 	for name, source := range map[string]string{

@@ -16,9 +16,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// An archive is made by tar inside a sandbox, and is only ever unpacked by tar inside a
-// sandbox: to the daemon it is a stream of bytes, which package compare can read. An image of a registry may have no tar,
-// so there the agent program is one.
+// An archive is made by tar inside a sandbox, and is only ever unpacked by tar inside a sandbox: to the daemon it is a
+// stream of bytes, which package compare can read. An image of a registry may have no tar; then the agent program does
+// the work of tar.
 
 // records are 128 KiB of an archive that tar reads and writes at once. Its default of 10 KiB costs a sandbox more time
 // than the content.
@@ -30,7 +30,7 @@ const agentProgram = "/proc/self/exe"
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
 
-// Most is how large the archive of a sandbox with that disk limit can be.
+// Most returns how large the archive of a sandbox with these limits can be.
 func Most(l hutch.Limits) int64 { return int64(l.Disk)<<20*5/4 + 64<<20 }
 
 // Pack writes the files of a sandbox, which its agent reads, to w.
@@ -44,7 +44,7 @@ func Pack(ctx context.Context, agent *wire.Client, imageName string, w io.Writer
 	})
 }
 
-// packer is the command that packs the files of a sandbox with an image.
+// packer returns the command that packs the files of a sandbox with an image.
 func packer(imageName string) []string {
 	if imageName != image.HostName {
 		return append([]string{agentProgram, "pack"}, image.Writable...)
@@ -56,7 +56,7 @@ func packer(imageName string) []string {
 	return argv
 }
 
-// unpacker is the command that reads the output of packer's command.
+// unpacker returns the command that reads the output of packer's command.
 func unpacker(imageName string) []string {
 	if imageName != image.HostName {
 		return []string{agentProgram, "unpack"}
@@ -186,7 +186,7 @@ func (w *BoundedWriter) Write(b []byte) (int, error) {
 	return w.Writer.Write(b)
 }
 
-// compressor is as fast as disks, and uses few MB of memory.
+// compressor returns a compressor that is as fast as disks, and uses few MB of memory.
 func compressor(w io.Writer) (*zstd.Encoder, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }

@@ -3,7 +3,7 @@
 //
 // Saved state is complete or absent: it is written under another name, synced and renamed. The key of a
 // sandbox's record names it. Only the records of sandboxes say which of them sleep: [Dir.Sweep] removes everything
-// else.
+// else, except the state of sandboxes that have a note of their arrival.
 package saved
 
 import (
@@ -29,7 +29,7 @@ type Dir struct {
 // Open makes the folder, and removes state that no record names.
 func Open(path string, log *slog.Logger) (*Dir, error) {
 	d := &Dir{path: path, log: log}
-	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.checkpoints()), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
+	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.MkdirAll(d.arrivals(), 0o700), os.RemoveAll(d.checkpoints()), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
 	return d, err
 }
 
@@ -44,13 +44,13 @@ func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
 // is like Archive. NAME is the CheckpointName of the sandbox's record.
 func (d *Dir) checkpoints() string { return filepath.Join(d.path, "checkpoints") }
 
-// Archive is the path of the files of a stopped sandbox.
+// Archive returns the path of the files of a stopped sandbox.
 func (d *Dir) Archive(key string) string { return filepath.Join(d.files(), key+".tar") }
 
-// Memory is the path of the folder of a sandbox whose runtime saved it.
+// Memory returns the path of the folder for a sandbox that its runtime saved with its memory.
 func (d *Dir) Memory(key string) string { return filepath.Join(d.memory(), key) }
 
-// half is where Memory is written to.
+// half returns the path of the folder for Memory while it is being written.
 func (d *Dir) half(key string) string { return d.Memory(key) + ".new" }
 
 // WriteArchive saves the files that fill writes, with a limit on their bytes.
@@ -167,18 +167,23 @@ func (d *Dir) Has(key string, status hutch.Status) bool {
 	return there(d.Archive(key)) || d.HasMemory(key)
 }
 
-// Sweep removes state that belongs to no sleeping sandbox; status returns the status of the sandbox with a
-// key, and is empty if there is none.
+// Sweep removes state that belongs to no sleeping sandbox and has no note of an arrival; status returns the status of the
+// sandbox with a key, and is empty if there is none.
 func (d *Dir) Sweep(status func(key string) hutch.Status) error {
-	err := sweep(d.files(), func(name string) bool {
+	arrivals, err := d.Arrivals()
+	if err != nil {
+		return err
+	}
+	noted := func(key string) bool { _, ok := arrivals[key]; return ok && status(key) == "" }
+	err = sweep(d.files(), func(name string) bool {
 		key, whole := strings.CutSuffix(name, ".tar")
-		return whole && status(key) == hutch.Stopped
+		return whole && (status(key) == hutch.Stopped || noted(key))
 	})
 	if err != nil {
 		return err
 	}
 	return sweep(d.memory(), func(key string) bool {
-		return status(key).Sleeps()
+		return status(key).Sleeps() || noted(key)
 	})
 }
 

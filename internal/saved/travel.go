@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"hutch/internal/durable"
+	"hutch/internal/tarfile"
 )
 
 // A sleeping sandbox travels as a tar archive, which contains either the archive of its files, as archiveEntry, or the files of
@@ -22,7 +23,7 @@ func (d *Dir) Send(key string, memory bool, w io.Writer) error {
 		return SendFolder(d.Memory(key), w)
 	}
 	out := archive.NewWriter(w)
-	return errors.Join(send(out, d.Archive(key), archiveEntry), out.Close())
+	return errors.Join(sendFile(out, d.Archive(key), archiveEntry), out.Close())
 }
 
 // SendFolder writes a folder with the memory of a sandbox, so that Receive can read it.
@@ -31,27 +32,14 @@ func SendFolder(dir string, w io.Writer) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if err == nil {
-			err = send(out, filepath.Join(dir, e.Name()), e.Name())
+			err = sendFile(out, filepath.Join(dir, e.Name()), e.Name())
 		}
 	}
 	return errors.Join(err, out.Close())
 }
 
-func send(out *archive.Writer, path, name string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := out.WriteHeader(&archive.Header{Typeflag: archive.TypeReg, Name: name, Size: info.Size(), Mode: 0o600}); err != nil {
-		return err
-	}
-	_, err = io.Copy(out, f)
-	return err
+func sendFile(out *archive.Writer, path, name string) error {
+	return tarfile.AddPath(out, path, archive.Header{Name: name, Mode: 0o600})
 }
 
 // Receive saves the data that Send wrote on another machine. It calls check with the folder before it commits it.

@@ -3,11 +3,15 @@ package saved
 import (
 	archive "archive/tar"
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hutch"
+	"hutch/internal/travel"
 )
 
 func open(t *testing.T) *Dir {
@@ -81,5 +85,59 @@ func TestReceiveLandsNowhereElse(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestArrivalsAreKept: the files of a sandbox that may have come to this machine outlive a sweep, until their note is removed.
+func TestArrivalsAreKept(t *testing.T) {
+	d := open(t)
+	none := func(string) hutch.Status { return "" }
+	write := func(key string, memory bool) {
+		t.Helper()
+		err := os.WriteFile(d.Archive(key), []byte("files"), 0o600)
+		if memory {
+			err = d.WriteMemory(key, func(dir string) error { return os.WriteFile(filepath.Join(dir, "pages"), nil, 0o600) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("archive", false)
+	write("memory", true)
+	write("left", false)
+	for _, key := range []string{"archive", "memory"} {
+		if err := d.NoteArrival(travel.Arrival{Sandbox: "sb-" + key, RecordKey: key, Image: "image"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Sweep(none); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Has("archive", hutch.Stopped) || !d.Has("memory", hutch.Hibernated) || d.Has("left", hutch.Stopped) {
+		t.Error("the sweep removed what a note names, or kept what none names")
+	}
+	notes, err := d.Arrivals()
+	if err != nil || len(notes) != 2 || notes["memory"].Sandbox != "sb-memory" || notes["memory"].Image != "image" {
+		t.Errorf("%+v %v", notes, err)
+	}
+	if err := os.WriteFile(d.arrival("archive"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if notes, err := d.Arrivals(); !errors.Is(err, travel.ErrBadNote) || len(notes) != 1 || notes["memory"].Sandbox != "sb-memory" {
+		t.Errorf("with a bad note: %+v %v", notes, err)
+	}
+	if err := d.Sweep(none); !errors.Is(err, travel.ErrBadNote) || !d.Has("archive", hutch.Stopped) {
+		t.Errorf("a sweep with a bad note: %v", err)
+	}
+	for key := range notes {
+		if err := d.ForgetArrival(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Sweep(none); err != nil {
+		t.Fatal(err)
+	}
+	if d.Has("archive", hutch.Stopped) || d.Has("memory", hutch.Hibernated) {
+		t.Error("the sweep kept files without a note")
 	}
 }

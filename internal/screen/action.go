@@ -25,12 +25,13 @@ const (
 var wheels = map[hutch.Direction]byte{hutch.ScrollUp: wheelUp, hutch.ScrollDown: wheelDown, hutch.ScrollLeft: wheelLeft, hutch.ScrollRight: wheelRight}
 
 const (
-	// keyPause is between keys, so that programs see them one by one.
+	// keyPause is the pause between two keys, so that programs see them one by one.
 	keyPause = 2 * time.Millisecond
-	// clickPause is between the clicks of a double click: longer than programs ignore, shorter than they take for two.
+	// clickPause is the pause between the clicks of a double click. Programs ignore a click after a shorter pause, and
+	// take the clicks for two single clicks after a longer pause.
 	clickPause = 40 * time.Millisecond
-	// dragSteps is how many points the pointer passes in a drag, and dragPause is between them: programs begin a drag
-	// only when they see the pointer move, and a window manager follows it only after a round trip to X.
+	// dragSteps is how many points the pointer passes in a drag, and dragPause is the pause between them: programs
+	// begin a drag only when they see the pointer move, and a window manager follows it only after a round trip to X.
 	dragSteps = 10
 	dragPause = 15 * time.Millisecond
 	// A keyboard of X has about 140 places for characters that it lacks, and setxkbmap clears them. Programs look up
@@ -84,7 +85,7 @@ func pictures(a hutch.ScreenAction) bool {
 	return a.Action == hutch.TakeScreenshot || a.Action == hutch.ZoomIn
 }
 
-// lastPicture is the index of the last action that takes a picture, which becomes the result's; -1 for none.
+// lastPicture returns the index of the last action that takes a picture, which becomes the result's; -1 for none.
 func lastPicture(req hutch.ControlRequest) int {
 	for i, a := range slices.Backward(req.Actions) {
 		if pictures(a) {
@@ -94,7 +95,7 @@ func lastPicture(req hutch.ControlRequest) int {
 	return -1
 }
 
-// typingTime is how long the actions of a request may take, in addition to [talkTime].
+// typingTime returns how long the actions of a request may take, in addition to [talkTime].
 func typingTime(req hutch.ControlRequest) time.Duration {
 	total := time.Duration(0)
 	for _, a := range req.Actions {
@@ -122,7 +123,8 @@ func (h controller) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
 	return h.mouse(a)
 }
 
-// addScreenshot takes a picture for the result. In JSON, it takes its size twice more from the caller's memory budget.
+// addScreenshot takes a picture for the result. It charges two more copies of the
+// picture, which the answer in JSON needs, to the caller's memory budget.
 func (h controller) addScreenshot(part *hutch.Region, res *hutch.ControlResult) error {
 	shot, err := takeScreenshot(h.ctx, h.rfb, part)
 	if err == nil && !caller.From(h.ctx).Budget.Take(2*len(shot.PNG)) {
@@ -223,7 +225,7 @@ func (h controller) drag(from, to image.Point) error {
 	if err := h.hold(from, h.buttons|left); err != nil {
 		return err
 	}
-	for i := range dragSteps + 2 { // and it rests at the end
+	for i := range dragSteps + 2 { // the last steps stay at the end
 		if err := h.pause(dragPause); err != nil {
 			break // the button is released in any case
 		}

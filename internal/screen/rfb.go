@@ -17,12 +17,12 @@ import (
 // The other end of an RFB connection is in a hostile sandbox. Its messages are read into memory of fixed size, or of a
 // size that was checked before. The connection's deadline bounds the time.
 const (
-	maxName    = 4 << 10 // most bytes of the name of the desktop
-	maxReason  = 1 << 10 // why a server refuses, in bytes
-	maxCut     = 1 << 20 // a clipboard that the server announces, in bytes; it is skipped
+	maxName    = 4 << 10 // longest name of the desktop, in bytes
+	maxReason  = 1 << 10 // longest reason of a server that refuses, in bytes
+	maxCut     = 1 << 20 // longest clipboard that the server can announce, in bytes; it is skipped
 	maxColours = 256     // entries of a colour map; they are skipped
-	maxUpdates = 16      // for one picture
-	maxNoise   = 1 << 12 // messages between two updates
+	maxUpdates = 16      // most updates for one picture
+	maxNoise   = 1 << 12 // most messages between two updates
 )
 
 // The messages and encodings of RFB that this package uses.
@@ -314,7 +314,7 @@ func (r *rfb) rectangle(picture *image.RGBA) (int, error) {
 // raw reads pixels row by row.
 func (r *rfb) raw(picture *image.RGBA, at image.Rectangle) (int, error) {
 	switch {
-	case at.Max.X > r.width || at.Max.Y > r.height: // an empty rectangle is In every other one
+	case at.Max.X > r.width || at.Max.Y > r.height: // not with In, which is true for every empty rectangle
 		return 0, protocolError("it draws outside of its screen, at %v", at)
 	case at.Empty(): // its rows would cost time without reading a byte, and a deadline ends only reads
 		return 0, nil

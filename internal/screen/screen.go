@@ -309,7 +309,7 @@ func (d Screen) WriteClipboard(ctx context.Context, text string) error {
 		return err
 	}
 	if err := d.verbs.Input(ctx, d.sandbox, p.ID, strings.NewReader(text), true); err != nil && !errors.Is(err, hutch.Conflict) {
-		return err // a process that has ended says why below
+		return err // if the process has ended, Wait below finds that out
 	}
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Text: "Waiting for selection request", Timeout: 20})
 	if err != nil || done.Met {
@@ -343,7 +343,7 @@ func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error)
 	if err != nil {
 		return p, err
 	}
-	// Whether the browser works shows at once: the script is replaced by it.
+	// It shows at once whether the browser works, because the browser replaces the process of the script.
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Timeout: openTime})
 	if code := done.Process.ExitCode; err == nil && code != nil && *code != 0 { // otherwise it runs, or has passed the page to a browser that runs
 		err = hutch.Errorf(hutch.Conflict, "the browser of the sandbox %q ended at once; its last words: %s", d.sandbox, d.words(ctx, p.ID))

@@ -118,9 +118,9 @@ func (v *Vault) Answers(list []Credential) *Redactor {
 	r = NewRedactor(values) // not under the lock: it takes long for long values, and calls of all owners need the lock
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.answersSize += r.size(); len(v.answers) >= maxAnswers || v.answersSize > maxAnswersSize {
+	if v.answersSize += r.Size(); len(v.answers) >= maxAnswers || v.answersSize > maxAnswersSize {
 		clear(v.answers)
-		v.answersSize = r.size()
+		v.answersSize = r.Size()
 	}
 	v.answers[key] = r
 	return r

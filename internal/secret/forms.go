@@ -39,7 +39,7 @@ func forms(value string) []string {
 	return all
 }
 
-// escaped are the value, and its forms in URLs, JSON, Go and HTML.
+// escaped returns the value, and its forms in URLs, JSON, Go and HTML.
 func escaped(value string) []string {
 	all := []string{value, html.EscapeString(value), inside(strconv.Quote(value)), jsonText(value, true), jsonText(value, false)}
 	for _, s := range []string{url.QueryEscape(value), url.PathEscape(value), url.UserPassword("", value).String()[1:]} {
@@ -58,10 +58,10 @@ func jsonText(s string, html bool) string {
 	return inside(strings.TrimSpace(b.String()))
 }
 
-// inside is the text between quotes.
+// inside returns the text between quotes.
 func inside(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// encoded are the value's forms in hexadecimal and base64.
+// encoded returns the value's forms in hexadecimal and base64.
 func encoded(value string) []string {
 	h := hex.EncodeToString([]byte(value))
 	all := []string{h, strings.ToUpper(h)}
@@ -71,7 +71,7 @@ func encoded(value string) []string {
 				all = append(all, core)
 			}
 		}
-		// As programs that write base64 in lines do it.
+		// Many programs write base64 in lines of these widths.
 		for _, width := range []int{64, 76} {
 			all = append(all, lines(enc.EncodeToString([]byte(value)), width)...)
 		}

@@ -39,7 +39,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for change := range 18 {
+	for change := range 12 {
 		var list []Credential
 		for i := range hutch.MaxHeaderValues / hutch.MaxHeaderValue {
 			var value strings.Builder

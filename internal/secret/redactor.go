@@ -39,7 +39,7 @@ type needleSet []*needle
 
 const (
 	block     = 3  // bytes that are compared at a time
-	maxWindow = 32 // bytes: longer ones move no faster
+	maxWindow = 32 // in bytes: a longer window would not make the search faster
 )
 
 // NewRedactor returns a redactor of values by name, or nil if it would replace nothing.
@@ -63,7 +63,7 @@ func NewRedactor(secrets map[string][]string) *Redactor {
 	return r
 }
 
-// needles are all forms of all secrets, in the order of their texts.
+// needles returns all forms of all secrets, in the order of their texts.
 func needles(secrets map[string][]string) []*needle {
 	var all []*needle
 	known := map[string]bool{}
@@ -92,8 +92,8 @@ func needles(secrets map[string][]string) []*needle {
 // needleCost estimates what a needle takes in memory beside its text, in bytes.
 const needleCost = 160
 
-// size estimates the memory of a redactor, in bytes.
-func (r *Redactor) size() (n int) {
+// Size estimates the memory of a redactor, in bytes.
+func (r *Redactor) Size() (n int) {
 	if r == nil {
 		return 0
 	}
@@ -119,8 +119,9 @@ func hash(b []byte) uint16 {
 	return uint16((uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 0x9E3779B1 >> 16)
 }
 
-// find returns the position of the next needle in b, and the needle: the first and, at one position, the longest. If
-// n is nil, a needle may begin at the position whose end is still to come; for a final b, the position is the end.
+// find returns the position of the next needle in b, and the needle: the first and, at one position, the longest. If n
+// is nil, a needle of which b has only the beginning may start at the position; for a final b, the position is the end
+// of b.
 func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	for i := from + r.window; i <= len(b); {
 		h := hash(b[i-block : i])
@@ -166,7 +167,7 @@ func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
 	return n, false
 }
 
-// commonLength is how many bytes two texts have in common at their beginning.
+// commonLength returns how many bytes two texts have in common at their beginning.
 func commonLength(a, b []byte) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -205,6 +206,30 @@ func (r *Redactor) String(s string) string {
 		return string(clean)
 	}
 	return s
+}
+
+// Cut returns where to cut a text that still grows, at most bytes or a few more from its beginning, so that no secret is
+// in two parts. It returns 0 if that depends on the text that follows.
+func (r *Redactor) Cut(b []byte, most int) int {
+	if r == nil {
+		return most
+	}
+	b = b[:min(len(b), most+r.longest)]
+	for from := 0; ; {
+		at, n := r.find(b, from, false)
+		if n == nil {
+			return min(at, most)
+		}
+		end := at + len(n.text)
+		switch {
+		case end <= most:
+			from = end
+		case at > 0:
+			return min(at, most)
+		default:
+			return end
+		}
+	}
 }
 
 // Excerpt does the same as String, for text that may be cut out of a longer one: it also replaces possible parts of a
@@ -301,7 +326,7 @@ func (r *Redactor) cutHead(b []byte) (found *needle, size int) {
 	return found, size
 }
 
-// endings are the needles by their last two bytes, the longest first.
+// endings returns the needles by their last two bytes, the longest first.
 func (r *Redactor) endings() map[string][]*needle {
 	ends := map[string][]*needle{}
 	for _, list := range r.begins {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,7 +154,7 @@ func TestScrub(t *testing.T) {
 	got := scrub(r, v)
 	want := record{
 		Text: hidden, When: v.When, Bytes: []byte("x" + hidden), List: []inner{{hidden}}, At: &inner{hidden}, Map: map[string]string{hidden: hidden},
-		Any: map[string]any{"k": []any{hidden, 1, nil, inner{hidden}}}, Raw: json.RawMessage(`{"a":"[redacted:S]","m":1.50,"n":"[redacted:NUMBER]"}`),
+		Any: map[string]any{"k": []any{hidden, 1, nil, inner{hidden}}}, Raw: json.RawMessage(`{"a": "[redacted:S]", "n": "[redacted:NUMBER]", "m": 1.50}`),
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -308,4 +309,65 @@ func logText(size int) []byte {
 		fmt.Fprintf(&b, "2026-11-21T11:37:%02d INFO request id=%x path=/v1/items/%d status=200 took=%dms\n", i%60, random.Uint64(), i, random.IntN(900))
 	}
 	return b.Bytes()[:size]
+}
+
+// TestJSON: a secret in JSON is replaced however it is escaped, in keys, and also if it is as long as what replaces it.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	r := NewRedactor(map[string][]string{"TOKEN": {"0123456789abcdef"}, "N": {"987654321"}, "KEY": {`{"type":"account"}`}})
+	for text, want := range map[string]string{
+		`"0123456789abcdef"`:                         `"[redacted:TOKEN]"`,
+		`{"0123456789abcde\u0066":[-1e9,true,null]}`: `{"[redacted:TOKEN]":[-1e9,true,null]}`,
+		`["\"0123456789abcdef",987654321,"\\"]`:      `["\"[redacted:TOKEN]","[redacted:N]","\\"]`,
+		`["\n", 1.50]`:                               `["\n", 1.50]`,
+		``:                                           ``,
+		`[1,{"type":"account"}]`:                     `"[1,[redacted:KEY]]"`,
+		`[{"type":"account"},"0123456789abcdef"]`:    `"[[redacted:KEY],\"[redacted:TOKEN]\"]"`,
+		`"0123456789abcdef`:                          `"[redacted:TOKEN]`,
+	} {
+		if got := string(r.json(json.RawMessage(text))); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestJSONThatExplodes: code in a sandbox chooses the JSON, which would take fifty times its memory if it were decoded
+// as a whole.
+func TestJSONThatExplodes(t *testing.T) {
+	r := NewRedactor(map[string][]string{"TOKEN": {"0123456789abcdef"}})
+	text := json.RawMessage(`["\n` + `"` + strings.Repeat(`,{}`, 1<<20) + `]`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := r.json(text)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 || len(got) != len(text) {
+		t.Errorf("%d MiB for %d MiB, and then %d", used>>20, len(text)>>20, len(got)>>20)
+	}
+}
+
+// TestCut: a text is cut where no secret is, and nowhere while the text that follows can decide.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	r := NewRedactor(map[string][]string{"KEY": {"correct-horse-battery"}})
+	for _, c := range []struct {
+		text string
+		most int
+		want int
+	}{
+		{"plain text without", 10, 10},
+		{"xxxxxcorrect-horse-battery", 10, 5},
+		{"xxxxxcorrect-horse", 10, 5},
+		{"correct-horse-batteryxxx", 10, 21},
+		{"correct-horse", 10, 0},
+		{"correct-horse-bat", 30, 0},
+		{"correct-horse-battery correct-horse-battery", 30, 22},
+		{"xxxxxxxxxxcorrect-horse-battery", 10, 10},
+	} {
+		if got := r.Cut([]byte(c.text), c.most); got != c.want {
+			t.Errorf("%q at %d: %d, want %d", c.text, c.most, got, c.want)
+		}
+	}
+	if got := (*Redactor)(nil).Cut([]byte("correct-horse-battery"), 10); got != 10 {
+		t.Errorf("without secrets: %d", got)
+	}
 }

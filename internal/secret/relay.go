@@ -13,9 +13,9 @@ const idle = 50 * time.Millisecond
 
 // relay passes output on with the secrets replaced.
 //
-// Cursors count the bytes that the process wrote, so they mean the same to every reader, with any redactor or none. A
-// piece's cursor is never after held text of another stream: a reader that continues from it can see a few bytes twice,
-// and misses none.
+// Cursors count the bytes that the process wrote, so they mean the same to every reader, with any redactor or none. The
+// cursor of a piece never lies after text of the other stream that is still held back. So a reader that continues from
+// a cursor can see a few bytes twice, but misses none.
 type relay struct {
 	r    *Redactor
 	out  func(hutch.Output) error
@@ -23,7 +23,7 @@ type relay struct {
 
 	mu        sync.Mutex
 	lanes     [2]lane // lanes of stdout and stderr
-	from      int64   // output before it is only searched
+	from      int64   // output before this cursor is searched for secrets, and not passed on
 	begun     bool
 	cursor    int64 // the cursor that was reported last
 	lost      int64 // reported with the next piece

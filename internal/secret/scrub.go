@@ -111,26 +111,70 @@ func (r *Redactor) fields(v reflect.Value) reflect.Value {
 
 func isError(t reflect.Type) bool { return t == reflect.TypeFor[error]() }
 
-// json returns a JSON value with the secrets replaced in it, however its strings are escaped.
+// json returns a JSON value with the secrets replaced in its strings and numbers, however they are escaped. It decodes
+// one of them at a time: all values of a text together can take fifty times its memory.
 func (r *Redactor) json(b json.RawMessage) json.RawMessage {
-	if bytes.IndexByte(b, '\\') < 0 && len(r.Bytes(b)) == len(b) {
+	if len(b) == 0 {
 		return b
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return r.Bytes(b)
-	}
-	clean := scrub(r, v)
-	if reflect.DeepEqual(clean, v) {
+	if clean := r.Bytes(b); &clean[0] == &b[0] && bytes.IndexByte(b, '\\') < 0 {
 		return b
+	} else if !json.Valid(b) {
+		return clean
 	}
-	text, err := json.Marshal(clean)
-	if err != nil {
-		return json.RawMessage(`null`) // cannot happen: it was decoded from JSON
+	var out []byte
+	done := 0 // bytes of b that are in out
+	for i := 0; i < len(b); {
+		token := b[i : i+tokenLength(b[i:])]
+		if len(token) == 0 {
+			i++
+			continue
+		}
+		if clean := r.jsonToken(token); clean != nil {
+			out, done = append(append(out, b[done:i]...), clean...), i+len(token)
+		}
+		i += len(token)
 	}
-	return text
+	if done > 0 {
+		b = append(out, b[done:]...)
+	}
+	if clean := r.Bytes(b); &clean[0] != &b[0] { // a secret that is JSON itself, or a part of it
+		b, _ = json.Marshal(string(clean)) // texts can always be encoded
+	}
+	return b
+}
+
+// tokenLength returns the length of the string or number with which b begins, in valid JSON; 0 for anything else.
+func tokenLength(b []byte) int {
+	switch c := b[0]; {
+	case c == '-' || '0' <= c && c <= '9':
+		return len(b) - len(bytes.TrimLeft(b, "0123456789+-.eE"))
+	case c != '"':
+		return 0
+	}
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// jsonToken returns a string or number of JSON without its secrets; nil if it has none. A number becomes a string.
+func (r *Redactor) jsonToken(token []byte) []byte {
+	text := string(token)
+	if token[0] == '"' && json.Unmarshal(token, &text) != nil {
+		return nil // cannot happen: the JSON is valid
+	}
+	clean := r.String(text)
+	if clean == text {
+		return nil
+	}
+	b, _ := json.Marshal(clean) // texts can always be encoded
+	return b
 }
 
 // binary reports whether a MIME type is binary, so that nothing can be replaced in it.

@@ -9,13 +9,12 @@ import (
 // tornOutput masks the first bytes of each stream in output whose beginning is lost: they can be the rest of a
 // secret, which no redactor recognises.
 type tornOutput struct {
-	longest int // form of a secret, in bytes
+	longest int // length of the longest form of a secret, in bytes
 	begun   bool
-	left    map[hutch.Stream]int // bytes still to cover
+	left    map[hutch.Stream]int // bytes that are still to be masked
 }
 
-// cover is a piece of output with an asterisk for each byte that can be the rest
-// of a secret.
+// cover returns a piece of output with an asterisk for each byte that can be the rest of a secret.
 func (t *tornOutput) cover(o hutch.Output) hutch.Output {
 	if !t.begun {
 		t.begun = true

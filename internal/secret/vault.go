@@ -45,19 +45,20 @@ const (
 type Vault struct {
 	path string // path of the file; empty: only in memory, or in a store
 	key  *Key
-	// stored has a document for each owner, where servers share a store, which encrypts it; nil otherwise.
+	// stored has a document for each owner if servers share a store; it is nil otherwise. The store encrypts the
+	// documents.
 	stored *store.Mirror
 	given  map[string]string // the server's own
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
-	// changing is held for one change of the secrets at a time. It is written to the disk, and its redactor is made, without
-	// mu: both take long, and calls of all owners need that. Then the change holds both.
+	// changing is held for one change of the secrets at a time. It is written to the disk, and its redactor is made,
+	// without mu: both take long, and calls of all owners need mu. Then the change holds both.
 	changing sync.Mutex
 	opening  bool // while OpenShared reads the documents of all owners
 
 	mu        sync.RWMutex
-	kept      document             // its lists never change
+	kept      document             // its lists are replaced, and never changed in place
 	redactors map[string]*Redactor // by owner, created on request
 	changes   map[string]int       // by owner: how often the secrets have changed
 	all       *Redactor
@@ -72,7 +73,7 @@ var _ hutch.Secrets = (*Vault)(nil)
 type document struct {
 	Version int     `json:"version"`
 	Secrets []entry `json:"secrets"`
-	Retired []entry `json:"retired,omitempty"` // Updated is when they were
+	Retired []entry `json:"retired,omitempty"` // for these, Updated is when they were retired
 }
 
 type entry struct {
@@ -131,7 +132,7 @@ func OpenShared(ctx context.Context, collection *store.Collection, given map[str
 	return v, nil
 }
 
-// documentKey is the key of an owner's document.
+// documentKey returns the key of an owner's document.
 func documentKey(owner string) string { return "owner/" + owner }
 
 // apply makes the secrets of an owner as the document says.
@@ -169,7 +170,7 @@ func (d *document) of(owner string) document {
 	return document{Version: version, Secrets: keep(d.Secrets), Retired: keep(d.Retired)}
 }
 
-// Documents are the secrets in the file of a vault as OpenShared reads them, by their keys on its collection.
+// Documents returns the secrets in the file of a vault as OpenShared reads them, by their keys on its collection.
 func (v *Vault) Documents() (map[string][]byte, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -301,7 +302,7 @@ func (e entry) created() time.Time {
 	return e.Created
 }
 
-// givenEntry is one of the server's secrets.
+// givenEntry returns the entry of one of the server's own secrets.
 func (v *Vault) givenEntry(name string) entry {
 	e := entry{Name: name, Value: v.given[name]}
 	if b, ok := v.brokered[name]; ok {
@@ -390,7 +391,7 @@ func (v *Vault) All() *Redactor {
 	return v.all
 }
 
-// redactor returns a redactor of the server's secrets and of some of a document.
+// redactor returns a redactor of the server's secrets, and of those secrets in a document that `of` selects.
 func (v *Vault) redactor(d document, of func(entry) bool) *Redactor {
 	values := map[string][]string{}
 	for name, value := range v.given {
@@ -404,8 +405,8 @@ func (v *Vault) redactor(d document, of func(entry) bool) *Redactor {
 	return NewRedactor(values)
 }
 
-// replace puts other secrets in place of the present ones, of which those of one owner differ. The caller holds changing,
-// or has the only reference.
+// replace puts d in place of the present secrets; only the secrets of one owner differ. The caller holds changing, or
+// has the only reference.
 func (v *Vault) replace(d document, owner string) {
 	all := v.redactor(d, func(entry) bool { return true })
 	v.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"hutch"
 )
 
-// code runs code that gives a result, whichever.
+// code runs code. The test fails unless there is a result, whatever it is.
 func (s *suite) code(t *testing.T, id string, req hutch.RunRequest) hutch.RunResult {
 	t.Helper()
 	res, err := s.svc.RunCode(bounded(t), id, req, nil)
@@ -26,7 +26,7 @@ func (s *suite) code(t *testing.T, id string, req hutch.RunRequest) hutch.RunRes
 	return res
 }
 
-// value is the text of a run's value.
+// value returns the text of a run's value.
 func value(res hutch.RunResult) string {
 	for _, r := range res.Results {
 		if r.Main {

@@ -25,7 +25,7 @@ func (s gitTests) origin(t *testing.T, id string) {
 		git checkout -q -b side && echo three > g && git add g && git commit -qm three && git checkout -q main`)
 }
 
-// password is one that must be escaped in a URL and a shell.
+// password must be escaped in a URL and in a shell.
 const password = `p@ss/w'rd "$(x)`
 
 // server is git's own, over HTTP with a password, which it knows as a hash.
@@ -384,7 +384,7 @@ func (s gitTests) commitHook(t *testing.T) {
 	}
 }
 
-// pwd is the working folder of the sandbox.
+// pwd returns the working folder of the sandbox.
 func (s gitTests) pwd(t *testing.T, id string) string {
 	t.Helper()
 	return strings.TrimSpace(s.run(t, id, "pwd -P"))
@@ -412,7 +412,7 @@ func (s gitTests) unseen(t *testing.T, id string) {
 	if !s.NoIsolation {
 		look += "/home /tmp /workspace /var/tmp /run "
 	}
-	// Not by the environment: the server of another test may be looking.
+	// Do not search for the password in environments: the server of another test may do the same search.
 	res := s.do(t, id, hutch.ExecRequest{Command: look + "2>/dev/null || true", Stdin: strings.NewReader(password + "\n" + escaped(password))})
 	if len(res.Stdout) > 0 {
 		t.Errorf("the password was seen in:\n%s", res.Stdout)

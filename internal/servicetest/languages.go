@@ -20,7 +20,7 @@ func (s languageTests) all() map[string]func(*testing.T) {
 	}
 }
 
-// languages are the languages of a new sandbox with enough memory for compilers.
+// languages returns the languages of a new sandbox with enough memory for compilers.
 func (s languageTests) languages(t *testing.T) (id string, list []hutch.Language) {
 	t.Helper()
 	id = s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 2048}}).ID

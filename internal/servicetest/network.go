@@ -79,7 +79,7 @@ func (s networkTests) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.
 	return map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network}
 }
 
-// Header rules are shown without their values, which a network that was read keeps when it is sent back.
+// Header rules are shown without their values. When a network that was read is sent back, the values are kept.
 func (s networkTests) networkHeaders(t *testing.T) {
 	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
 		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
@@ -104,7 +104,7 @@ func (s networkTests) networkHeaders(t *testing.T) {
 	}
 }
 
-// A proxy is shown without its password, which a network that was read keeps when it is sent back.
+// A proxy is shown without its password. When a network that was read is sent back, the password is kept.
 func (s networkTests) networkProxy(t *testing.T) {
 	proxied := func(p hutch.NetworkProxy) hutch.Network { return hutch.Network{Proxy: &p} }
 	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann"}

@@ -177,7 +177,7 @@ func (s processTests) hangingCheck(t *testing.T) {
 		t.Fatalf("waiting for its health: %+v, %v", res, err)
 	}
 	s.ends(t, p)
-	s.gone(t, id, find) // and processes that the checks have left
+	s.gone(t, id, find) // the processes that the checks have left are gone, too
 }
 
 func (s processTests) noCheck(t *testing.T) {
@@ -197,7 +197,7 @@ func (s processTests) stopSignal(t *testing.T) {
 	if err := s.svc.Signal(bounded(t), id, p.ID, 28); err != nil {
 		t.Fatal(err)
 	}
-	if p = s.until(t, p, "has ended", ended); *p.ExitCode != 3 || p.Restarts != 0 { // and is not restarted
+	if p = s.until(t, p, "has ended", ended); *p.ExitCode != 3 || p.Restarts != 0 { // it has ended, and is not restarted
 		t.Errorf("%+v", p)
 	}
 }
@@ -310,7 +310,7 @@ func (s *suite) ends(t *testing.T, p hutch.Process) {
 	}
 }
 
-// printed is the output of a process since the cursor, and the next cursor.
+// printed returns the output of a process since the cursor, and the next cursor.
 func (s *suite) printed(t *testing.T, p hutch.Process, cursor int64) (string, int64) {
 	t.Helper()
 	return s.read(t, hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Cursor: cursor})

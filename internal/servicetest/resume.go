@@ -151,7 +151,7 @@ func (s resumeTests) oneReader(t *testing.T) {
 			errs <- err
 		}()
 	}
-	for range readers - 1 { // each takes over from the one before
+	for range readers - 1 { // each reader takes over from the reader before it
 		wantKind(t, hutch.Conflict, <-errs, "a reader that another took over from")
 	}
 	s.run(t, id, "touch go")

@@ -136,6 +136,9 @@ func (s createTests) refused(t *testing.T) {
 		"timeout":    {Timeout: 1e300},
 		"env name":   {Env: map[string]string{"A=B": "c"}},
 		"env value":  {Env: map[string]string{"A": "b\x00c"}},
+		"node":       {NodeSelector: map[string]string{"no-such-label": "x"}},
+		"selector":   {NodeSelector: map[string]string{"a b": "x"}},
+		"toleration": {Tolerations: map[string]string{"a": "x y"}},
 	} {
 		req.ID = hutch.NewID("bad")
 		if req.Runtime == "" {
@@ -182,7 +185,7 @@ func (s createTests) cancelled(t *testing.T) {
 	wantKind(t, hutch.NotFound, err, "after the cancelled create")
 }
 
-// verbs are all calls about one sandbox but Create.
+// verbs returns all calls about one sandbox but Create.
 func (s *suite) verbs(t *testing.T, id string) map[string]func() error {
 	ctx := bounded(t)
 	nothing := func(hutch.Output) error { return nil }

@@ -183,7 +183,7 @@ func (s screenTests) useMouse(t *testing.T) {
 	_, err = s.svc.ControlScreen(bounded(t), id, hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.PressKey, Text: "ctrl+nonsense"}}})
 	wantKind(t, hutch.Invalid, err, "an unknown key")
 
-	// A button that one call presses is down in the next: the window follows the pointer between them.
+	// A button that one call presses stays down until the next call: the window follows the pointer.
 	s.start(t, id, hutch.ProcessRequest{Command: "exec xterm -bg white -geometry 20x5+100+100 -e 'cat > typed'"})
 	title := hutch.ScreenshotRequest{Region: &hutch.Region{X: 110, Y: 104, Width: 100, Height: 10}} // once the window manager is there
 	eventually(t, "the window and its title are there", func() bool {

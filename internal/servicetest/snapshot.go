@@ -83,7 +83,11 @@ func (s snapshotTests) filesKeepModes(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "umask 0; mkdir all; mkdir -m 1777 sticky; echo in > all/file; mkdir fixed; echo in > fixed/file; chmod 500 fixed; echo '#!/bin/sh' > tool; chmod 4775 tool")
 	snap := s.keep(t, parent, hutch.SnapshotRequest{FilesOnly: true})
-	child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, FilesOnly: true}).ID
+	copied := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, FilesOnly: true})
+	child := copied.ID
+	if !copied.FilesOnly {
+		t.Errorf("the record of %s does not say that it began with only files", child)
+	}
 	if got := s.run(t, child, "stat -c %a all all/file sticky fixed tool; cat fixed/file"); got != "777\n666\n1777\n500\n4775\nin\n" {
 		t.Errorf("the modes are %q", got)
 	}
@@ -100,7 +104,11 @@ func (s snapshotTests) snapshotsHaveMemory(t *testing.T) {
 	}
 	numbers := map[string]bool{s.python(t, parent, "random.random()"): true}
 	for range 2 {
-		child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID}).ID
+		copied := s.make(t, hutch.CreateRequest{Snapshot: snap.ID})
+		child := copied.ID
+		if copied.FilesOnly {
+			t.Errorf("the record of %s says that it began without memory", child)
+		}
 		if got := s.python(t, child, "import os; (held + 1, os.environ['SANDBOX_ID'])"); got != "(42, '"+child+"')" {
 			t.Errorf("the context says %s", got)
 		}
@@ -176,8 +184,8 @@ func (s snapshotTests) forks(t *testing.T) {
 	}
 }
 
-// Copies have the files as their own, also where they share them: each may do
-// all to them, be copied again, and outlive what it was made of.
+// Each copy has the files as its own, even where copies share them: it can change them all, be copied again, and
+// outlive the original.
 func (s snapshotTests) sharesFiles(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "mkdir -p d/e; echo one > d/file; ln d/file linked; echo two > d/e/file; head -c 5000000 /dev/urandom > large; sha256sum large > sum")
@@ -400,7 +408,7 @@ func (s snapshotTests) pauses(t *testing.T) {
 	if got := s.run(t, id, "echo on"); got != "on\n" {
 		t.Errorf("it says %q", got)
 	}
-	if _, err := s.svc.Pause(bounded(t), id); err != nil { // and is destroyed so
+	if _, err := s.svc.Pause(bounded(t), id); err != nil { // the paused sandbox is destroyed at the end of the test
 		t.Fatal(err)
 	}
 }
@@ -450,8 +458,8 @@ func (s snapshotTests) hibernates(t *testing.T) {
 	}
 }
 
-// With FilesOnly a sandbox is stopped on any runtime, also one that is paused. Its processes end, which they are asked to first, and its
-// files stay.
+// With FilesOnly a sandbox is stopped on any runtime, also one that is paused. Its processes are asked to end before
+// they are killed, and its files stay.
 func (s snapshotTests) hibernatesFilesOnly(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "trap 'echo bye >ended; exit' TERM; echo >ready; while :; do sleep 0.05; done"})

@@ -82,10 +82,10 @@ type suite struct {
 	Options
 }
 
-// patience is how long anything may take; nothing is expected to.
+// patience is the longest time for anything, much longer than anything is expected to take.
 const patience = time.Minute
 
-// bounded is a context that ends before the test binary loses patience.
+// bounded returns a context that ends before the test binary loses patience.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -130,7 +130,7 @@ func (s *suite) run(t *testing.T, id, command string) string {
 	return string(res.Stdout)
 }
 
-// do runs a command that gives a result, whichever.
+// do runs a command. The test fails unless there is a result, whatever it is.
 func (s *suite) do(t *testing.T, id string, req hutch.ExecRequest) hutch.ExecResult {
 	t.Helper()
 	res, err := s.svc.Exec(bounded(t), id, req, nil)
@@ -179,7 +179,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// mark is an environment by which a command and all it starts can be found.
+// mark returns an environment by which a command and all it starts can be found.
 func mark() (env map[string]string, find string) {
 	name := hutch.NewID("mark")
 	return map[string]string{"HUTCH_MARK": name}, "grep -alF HUTCH_MARK=" + name + " /proc/[0-9]*/environ 2>/dev/null || true"

@@ -95,7 +95,7 @@ func (s templateTests) templateOfSandbox(t *testing.T) {
 	}
 }
 
-// Tags are names of their own, latest is none, and a template can be replaced.
+// Each tag is a separate name, except latest, and a template can be replaced.
 func (s templateTests) templateNames(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	make := func(name, content string, replace bool) error {

@@ -107,5 +107,5 @@ func (s updateTests) update(t *testing.T, id string, req hutch.UpdateRequest) hu
 	return sb
 }
 
-// ref is a pointer to a value.
+// ref returns a pointer to a value.
 func ref[T any](v T) *T { return &v }

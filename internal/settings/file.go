@@ -129,7 +129,7 @@ func scalar(f *pflag.Flag, n *yaml.Node) ([]string, error) {
 	return []string{n.Value}, nil
 }
 
-// items are the texts of a list.
+// items returns the texts of a list.
 func items(typ string, list *yaml.Node) (texts []string, err error) {
 	for _, n := range list.Content {
 		if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
@@ -144,7 +144,7 @@ func items(typ string, list *yaml.Node) (texts []string, err error) {
 	return texts, nil
 }
 
-// pairs are the texts NAME=VALUE of a map.
+// pairs returns the texts NAME=VALUE of a map.
 func pairs(m *yaml.Node) (texts []string, err error) {
 	seen := map[string]bool{}
 	for i := 0; i < len(m.Content); i += 2 {
@@ -161,7 +161,7 @@ func pairs(m *yaml.Node) (texts []string, err error) {
 	return texts, nil
 }
 
-// record is a text as a line of CSV with one field.
+// record returns a text as a line of CSV with one field.
 func record(text string) string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)

@@ -64,7 +64,7 @@ func (o Origin) String() string {
 // Is reports whether a flag is a setting.
 func (p Program) Is(f *pflag.Flag) bool { return f.Name != "help" && !slices.Contains(p.Not, f.Name) }
 
-// Variable is the name of the environment variable of a flag.
+// Variable returns the name of the environment variable of a flag.
 func (p Program) Variable(flag string) string {
 	if name := p.Variables[flag]; name != "" {
 		return name
@@ -72,7 +72,7 @@ func (p Program) Variable(flag string) string {
 	return p.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Names are the names of all settings among flags.
+// Names returns the names of all settings among flags.
 func (p Program) Names(flags *pflag.FlagSet) (names []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if p.Is(f) {
@@ -82,8 +82,8 @@ func (p Program) Names(flags *pflag.FlagSet) (names []string) {
 	return names
 }
 
-// Apply sets those flags that the command line did not set, from the environment and from a file; the file "" is none.
-// It returns the origin of each setting. An error lists all faults, one in each line.
+// Apply sets those flags that the command line did not set, from the environment and from a file; file can be "". It
+// returns the origin of each setting. An error lists all faults, one in each line.
 func (p Program) Apply(flags *pflag.FlagSet, file string) (map[string]Origin, error) {
 	var wrong []error
 	written := map[string]entry{}

@@ -40,8 +40,7 @@ func (b *Base) Hold(open func() (driver.Layer, error)) (driver.Layer, error) {
 	return b.layer, nil
 }
 
-// Release gives the layer back. It never waits for a layer to be made, because
-// the caller holds one that was.
+// Release gives the layer back. It never waits until a layer is made, because the caller has a finished one.
 func (b *Base) Release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -72,9 +72,9 @@ func load(dir string) (*Snapshot, error) {
 	return s, err
 }
 
-// Reserve reserves the name of a snapshot to be made, and its place among the owner's. The snapshot with the id in
-// over, if there is one, will lose that name, and does not count if it has no other. The caller calls release when the
-// snapshot is kept, or was given up.
+// Reserve reserves the name of a snapshot to be made, and counts it among the owner's snapshots. The snapshot with the
+// id in over, if there is one, will lose that name, and does not count if it has no other. The caller calls release
+// when the snapshot is kept, or was given up.
 func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,10 +114,10 @@ func (c *Catalog) checkLocked(v hutch.Snapshot, over string) error {
 		}
 	}
 	if n >= maxSnapshots {
-		return hutch.Errorf(hutch.Exhausted, "the limit of %d snapshots is reached: delete some first", maxSnapshots).With("limit", "snapshots")
+		return tooMany()
 	}
 	if size >= maxSize {
-		return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and no more can be made from %d on: delete some first", size, int64(maxSize)).With("limit", "snapshots")
+		return fullOf(size)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	}
 	old := c.add(s)
 	replaced, err = c.takeFrom(old, name)
-	if err != nil { // the new one keeps it: its number is higher
+	if err != nil { // the new snapshot keeps the name: its number is higher
 		c.log.Error("take the name of a snapshot", "snapshot", old.Snapshot.ID, "err", err)
 	}
 	return replaced, nil

@@ -68,7 +68,7 @@ func (c *Catalog) settleNames() error {
 	return nil
 }
 
-// Record is the snapshot's record, with its present names.
+// Record returns the snapshot's record, with its present names.
 func (c *Catalog) Record(s *Snapshot) hutch.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -61,15 +61,16 @@ type Snapshot struct {
 	Base Base
 
 	names map[string]int // each with its number; never changed in place, and guarded by the catalog
+	uses  sync.RWMutex   // held for reading while a sandbox is made of it
 
 	mu   sync.Mutex
 	seen map[string]stamp // the files that were found unchanged
 }
 
-// Archive is the path of the archive of the written files.
+// Archive returns the path of the archive of the written files.
 func (s *Snapshot) Archive() string { return filepath.Join(s.Dir, filesArchive) }
 
-// Memory is the path of the folder for the memory that the runtime saves.
+// Memory returns the path of the folder for the memory that the runtime saves.
 func (s *Snapshot) Memory() string { return filepath.Join(s.Dir, memoryFolder) }
 
 // Expired reports whether the snapshot's time is over.
@@ -132,7 +133,7 @@ func (s *Snapshot) Change(change func() error) error {
 	defer s.mu.Unlock()
 	before := make([]stamp, len(s.Files))
 	for i, f := range s.Files {
-		before[i], _ = s.stamp(f.Path) // one that is missing is found by Verify
+		before[i], _ = s.stamp(f.Path) // Verify finds a missing file
 	}
 	if err := change(); err != nil {
 		return err

@@ -30,7 +30,7 @@ type RunNote struct {
 	Error     *problem.Details    `json:"error,omitempty"`
 }
 
-// Request is the run with the standard input that came with it.
+// Request returns the run with the standard input that came with it.
 func (r Run) Request() (hutch.RunRequest, error) {
 	req := r.RunRequest
 	switch {

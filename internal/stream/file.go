@@ -11,7 +11,7 @@ import (
 // FileHeader is the header with the record of a file when it was opened, as JSON in ASCII.
 const FileHeader = "Hutch-File"
 
-// FormatFile is the value of the header.
+// FormatFile returns the value of the header.
 func FormatFile(f hutch.FileInfo) string {
 	text, err := json.Marshal(f)
 	if err != nil {

@@ -27,7 +27,7 @@ type Pipe struct {
 	ended   bool // our direction
 }
 
-// maxMessage is the most bytes that are sent in one message.
+// maxMessage is the longest message that is sent, in bytes.
 const maxMessage = 64 << 10
 
 // NewPipe returns the pipe over a WebSocket that carries nothing else.
@@ -145,7 +145,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// fault is err in the form that users of deadlines expect.
+// fault returns err in the form that users of deadlines expect.
 func (d *deadline) fault(err error) error {
 	if err != nil && d.ctx.Err() != nil {
 		return os.ErrDeadlineExceeded

@@ -97,7 +97,7 @@ type Piece struct {
 	Time     time.Time    `json:"time,omitzero"`      // time of logs with timestamps
 }
 
-// NewPiece is o in JSON.
+// NewPiece returns o in the form of its JSON.
 func NewPiece(o hutch.Output) Piece {
 	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted, Time: o.Time}
 	if utf8.Valid(o.Data) {
@@ -108,7 +108,7 @@ func NewPiece(o hutch.Output) Piece {
 	return p
 }
 
-// Output is the piece as the program wrote it.
+// Output returns the piece as the program wrote it.
 func (p Piece) Output() (hutch.Output, error) {
 	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost, Redacted: p.Redacted, Time: p.Time}
 	if p.Encoding != "base64" {
@@ -137,16 +137,16 @@ type Started struct {
 	Exec string `json:"execId"`
 }
 
-// Command is the body of an exec call. Standard input is empty, or one of the
-// three that are not part of hutch.ExecRequest.
+// Command is the body of an exec call. Standard input is empty, or one of the three fields that are not part of
+// hutch.ExecRequest.
 type Command struct {
 	hutch.ExecRequest
 	Text   string `json:"stdin,omitempty"`
 	Binary []byte `json:"stdinBase64,omitempty"`
-	Open   bool   `json:"openStdin,omitempty"` // it follows; WebSocket only
+	Open   bool   `json:"openStdin,omitempty"` // the input follows; WebSocket only
 }
 
-// Request is the command with the standard input that came with it.
+// Request returns the command with the standard input that came with it.
 func (c Command) Request() hutch.ExecRequest {
 	req := c.ExecRequest
 	switch {
@@ -206,7 +206,7 @@ type View struct {
 // Screen is a server's text message about a process that is viewed.
 type Screen struct {
 	// Replayed is the cursor up to which output had been printed when the client connected. A client that answers the
-	// queries of programs, as terminals do, must not answer those before it.
+	// queries of programs, as terminals do, must not answer queries in output before that cursor.
 	Replayed int64            `json:"replayed,omitempty"`
 	Cursor   *int64           `json:"cursor,omitempty"`
 	Lost     int64            `json:"lost,omitempty"` // bytes before the cursor

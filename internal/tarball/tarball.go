@@ -42,7 +42,7 @@ func Pack(out io.Writer, root string, folders ...string) error {
 	return pack(out, root, folders, []string{root})
 }
 
-// PackFolders is Pack for the files below the user's folders only.
+// PackFolders does the same as Pack, for the files below the user's folders only.
 func PackFolders(out io.Writer, root string, folders ...string) error {
 	var from []string
 	for _, dir := range folders {
@@ -82,7 +82,7 @@ func pack(out io.Writer, root string, folders, from []string) error {
 // three of them for the smallest file.
 const bufferSize = 256 << 10
 
-// newFileDevice is the device of newly written files; 0 if none can be written.
+// newFileDevice returns the device of newly written files; 0 if none can be written.
 func newFileDevice(dir string) uint64 {
 	f, err := os.CreateTemp(dir, ".hutch-*")
 	if err != nil {
@@ -112,8 +112,8 @@ type packer struct {
 	buffer         []byte          // buffer of the file that is read
 }
 
-// Untouched is the time, in seconds, of an initial file of a sandbox at a path, until a program changes it. Each path
-// has a different time, on the first day of 1970: so a copy of such a file is not recognized as one, nor is a file
+// Untouched returns the time, in seconds, of an initial file of a sandbox at a path, until a program changes it. Each
+// path has a different time, on the first day of 1970: so a copy of such a file is not recognized as one, nor is a file
 // whose time was set to zero, as reproducible builds do.
 func Untouched(path string) time.Time {
 	sum := fnv.New32a()
@@ -264,7 +264,7 @@ func Unpack(in io.Reader, root string) error {
 			return err
 		}
 	}
-	for i := len(folders) - 1; i >= 0; i-- { // writing a folder's content changes its time, and may need its mode
+	for i := len(folders) - 1; i >= 0; i-- { // last: writing changes the time of a folder, and may need another mode
 		path := filepath.Join(root, folders[i].Name)
 		setOwner(path, folders[i])
 		os.Chmod(path, folders[i].FileInfo().Mode())

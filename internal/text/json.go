@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// JSON returns indented JSON in which every rune that Steers is an escape. It decodes to the same values. Line feeds
-// stay, because in JSON they are outside of strings.
+// JSON returns indented JSON in which every rune for which [Steers] is true is escaped. It decodes to the same values.
+// Line feeds stay, because in JSON they are outside of strings.
 func JSON(s string) string {
 	if !strings.ContainsFunc(s, escapes) {
 		return s

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +30,13 @@ type journal struct {
 	changed chan struct{} // closed at the next entry; nil when no reader waits
 	readers int           // readers that follow
 	used    time.Time
-	pace    pace
+	pace    pace     // of the network's events
+	ends    []string // ids of the processes whose end was recorded last, oldest first
+	endPace pace     // of these
 }
+
+// mostEnds is how many ids a journal keeps to record the end of a process once. An agent lists fewer.
+const mostEnds = 256
 
 // track is a part of a journal with its own size limit. Its newest lines are in one file. When that is full, it
 // replaces the file with the older lines.
@@ -38,7 +44,7 @@ type track struct {
 	name string
 	most int64    // bytes of each of the two files
 	size int64    // size of the newer file
-	turn int      // how often the files were turned by this process
+	turn int      // how often this process has replaced the older file
 	file *os.File // the newer one while it is kept open, or nil
 }
 
@@ -68,11 +74,11 @@ func newJournal(dir string, open *atomic.Int32) *journal {
 func (j *journal) newer(t *track) string { return filepath.Join(j.dir, t.name+".jsonl") }
 func (j *journal) older(t *track) string { return filepath.Join(j.dir, t.name+".old.jsonl") }
 
-// trackOf is the track of an entry: programs can cause any number of entries about the network and their memory.
+// trackOf returns the track of an entry: programs can cause any number of entries about the network and their memory.
 // Programs and the visitors of a port can also cause sleep and waking that no caller requested.
 func trackOf(e hutch.TimelineEntry) int {
 	switch e.Event {
-	case Allowed, Denied, Skipped, MemoryLimit:
+	case Allowed, Denied, Skipped, MemoryLimit, ProcessEnded:
 		return programTrack
 	case Woken, Hibernated, Stopped:
 		if e.Token == "" {
@@ -82,14 +88,25 @@ func trackOf(e hutch.TimelineEntry) int {
 	return callTrack
 }
 
-// append writes an entry with a new cursor, and returns its id. An entry with an id replaces the one that has it.
+// append writes an entry with a new cursor, and returns its id. An entry with an id replaces the earlier entry with
+// that id.
 func (j *journal) append(e hutch.TimelineEntry) (int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.loadLocked(); err != nil {
 		return 0, err
 	}
+	if e.Event == ProcessEnded && slices.Contains(j.ends, e.Process) {
+		return 0, nil // another call has recorded it meanwhile
+	}
 	return j.appendLocked(e)
+}
+
+func (j *journal) noteEndLocked(process string) {
+	if len(j.ends) == mostEnds {
+		j.ends = slices.Delete(j.ends, 0, 1)
+	}
+	j.ends = append(j.ends, process)
 }
 
 func (j *journal) appendLocked(e hutch.TimelineEntry) (int64, error) {
@@ -105,6 +122,9 @@ func (j *journal) appendLocked(e hutch.TimelineEntry) (int64, error) {
 		return 0, err
 	}
 	j.last, j.used = e.Cursor, time.Now()
+	if e.Event == ProcessEnded {
+		j.noteEndLocked(e.Process)
+	}
 	delete(j.running, e.ID)
 	if e.Result == hutch.TimelineRunning {
 		j.running[e.ID] = struct{}{}
@@ -204,7 +224,12 @@ func (j *journal) loadFile(path string) (whole, size int64, err error) {
 		return 0, 0, err
 	}
 	n := bytes.LastIndexByte(b, '\n') + 1
-	eachLine(b[:n], func(e hutch.TimelineEntry) { j.last = max(j.last, e.Cursor) })
+	eachLine(b[:n], func(e hutch.TimelineEntry) {
+		j.last = max(j.last, e.Cursor)
+		if e.Event == ProcessEnded {
+			j.noteEndLocked(e.Process)
+		}
+	})
 	return int64(n), int64(len(b)), nil
 }
 
@@ -225,8 +250,8 @@ type position struct {
 	at    int64
 }
 
-// read returns the entries after a position in each track, which it moves. An entry that ran in a server which ended is
-// interrupted.
+// read returns the entries after a position in each track, and moves the positions past them. An entry that was
+// running when its server ended is returned as interrupted.
 func (j *journal) read(from *[2]position) (list []hutch.TimelineEntry, changed <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

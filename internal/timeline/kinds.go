@@ -16,6 +16,9 @@ const (
 	Hibernated  = "Hibernated"
 	Stopped     = "Stopped"
 	Destroyed   = "Destroyed"
+
+	// ProcessEnded is the end of a background process. Its time is that of the end, and its duration how long the process ran.
+	ProcessEnded = "ProcessEnded"
 )
 
 // kinds lists the recorded verbs, and their subjects. Verbs that only read are not recorded, and neither are those that

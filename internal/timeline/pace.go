@@ -2,18 +2,20 @@ package timeline
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hutch"
 )
 
-// How many network events of a sandbox are recorded: at once, and in a second.
+// How many network events of a sandbox, and how many ends of its processes, are recorded: at once, and in a second.
 const (
 	burst     = 50
+	endBurst  = 128 // twice as many as an agent lists
 	perSecond = 5
 )
 
-// pace bounds the events of the network. The zero pace is full.
+// pace bounds events that programs cause. The zero pace is full.
 type pace struct {
 	spent   float64
 	at      time.Time
@@ -21,7 +23,7 @@ type pace struct {
 }
 
 // take reports whether an event can be written.
-func (p *pace) take(now time.Time) bool {
+func (p *pace) take(now time.Time, burst float64) bool {
 	p.spent = max(0, p.spent-perSecond*now.Sub(p.at).Seconds())
 	p.at = now
 	if p.spent+1 > burst {
@@ -35,7 +37,16 @@ func (p *pace) take(now time.Time) bool {
 func (j *journal) admit() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.pace.take(time.Now())
+	return j.pace.take(time.Now(), burst)
+}
+
+// admitEnd reports whether the end of a process is to be recorded. One that comes too fast is recorded when it is
+// reported again.
+func (j *journal) admitEnd(process string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.used = time.Now()
+	return j.loadLocked() == nil && !slices.Contains(j.ends, process) && j.endPace.take(j.used, endBurst)
 }
 
 func (j *journal) takeSkipped() int {
@@ -49,7 +60,7 @@ func (j *journal) takeSkipped() int {
 // noteSkippedLocked records how many events were left out since the last one that was written.
 func (j *journal) noteSkippedLocked() {
 	n := j.pace.skipped
-	if n == 0 || !j.pace.take(time.Now()) {
+	if n == 0 || !j.pace.take(time.Now(), burst) {
 		return
 	}
 	j.pace.skipped = 0

@@ -24,13 +24,13 @@ func (t *Timelines) Timeline(ctx context.Context, sandbox string, q hutch.Timeli
 		case j == nil:
 			return unknown(sandbox)
 		}
-		if err := t.follow(ctx, j, &q, out); err != errRemoved { // else it was swept, or only forgotten
+		if err := t.follow(ctx, j, &q, out); err != errRemoved { // on errRemoved, look for the journal again
 			return err
 		}
 	}
 }
 
-// unknown is the answer for a sandbox that never was, and for another owner's.
+// unknown returns the answer for a sandbox that never existed, and for a sandbox of another owner.
 func unknown(sandbox string) *hutch.Error {
 	return hutch.Errorf(hutch.NotFound, "there is no timeline of a sandbox %q: it was never made, or its timeline was older than the server keeps it; list the sandboxes", sandbox).Naming(hutch.AboutSandbox, sandbox)
 }

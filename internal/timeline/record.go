@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (t *Timelines) Around(ctx context.Context, c verb.Call, result any, run fun
 	return err
 }
 
-var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
+var errPanicked = hutch.AsError(errors.New("the call panicked"))
 
 // pending is a call in progress.
 type pending struct {
@@ -153,10 +154,21 @@ func program(e *hutch.TimelineEntry, code int, timedOut bool, limit string, err 
 	}
 }
 
-// Happened records what the engine did with a sandbox: by itself, or for the caller of ctx.
+// Happened records what the engine did with a sandbox, by itself or for the caller of ctx, or the end of a background
+// process. Of the same end, only the first report is recorded; an end that comes too fast is left for a later report.
 func (t *Timelines) Happened(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry) {
-	e = by(ctx, e)
-	e.Time, e.Kind, e.Target = time.Now().UTC(), hutch.TimelineLife, t.text(owner, e.Target, maxError)
+	if e.Event == ProcessEnded {
+		if t.expired(e.Time, time.Now()) { // its journal can be gone already
+			return
+		}
+		if j, err := t.find(name{owner, sandbox}, true); err != nil || j == nil || !j.admitEnd(e.Process) {
+			return
+		}
+		e.Target = t.text(owner, e.Target, maxTarget)
+	} else {
+		e = by(ctx, e)
+		e.Time, e.Kind, e.Target = time.Now().UTC(), hutch.TimelineLife, t.text(owner, e.Target, maxError)
+	}
 	if e.Result == "" {
 		e.Result = hutch.TimelineOK
 	}
@@ -170,7 +182,7 @@ func (t *Timelines) Connected(owner, sandbox string, c hutch.Connection) {
 	}
 	n := name{owner, sandbox}
 	j, err := t.find(n, true)
-	if err != nil || !j.admit() {
+	if err != nil || j == nil || !j.admit() {
 		return
 	}
 	e := hutch.TimelineEntry{Time: c.Time.UTC(), Duration: c.Duration, Kind: hutch.TimelineNetwork, Event: Allowed, Result: hutch.TimelineOK, Target: t.text(owner, describe(c), maxTarget)}
@@ -181,7 +193,7 @@ func (t *Timelines) Connected(owner, sandbox string, c hutch.Connection) {
 	t.write(n, true, e)
 }
 
-// describe is a connection as one line of text.
+// describe returns a connection as one line of text.
 func describe(c hutch.Connection) string {
 	s := c.Protocol + " " + c.Host
 	if c.Port != 0 {

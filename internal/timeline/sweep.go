@@ -45,7 +45,7 @@ func (t *Timelines) sweepOwner(dir string, now time.Time) error {
 			err = errors.Join(err, t.remove(s.dir))
 		}
 	}
-	os.Remove(dir) // if it is empty
+	os.Remove(dir) // fails unless the folder is empty
 	return err
 }
 

@@ -73,7 +73,7 @@ func Open(opt Options) (*Timelines, error) {
 	return t, os.MkdirAll(opt.Dir, 0o700)
 }
 
-// folder is where the journals of an owner are.
+// folder returns the path of the folder with the journals of an owner.
 func (t *Timelines) folder(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return filepath.Join(t.opt.Dir, hex.EncodeToString(sum[:16]))
@@ -108,7 +108,7 @@ func (t *Timelines) find(n name, create bool) (*journal, error) {
 	return j, nil
 }
 
-// sweepAfter is after how many new journals the next sweep is due.
+// sweepAfter is the number of new journals after which the next sweep is due.
 const sweepAfter = 256
 
 func (t *Timelines) noteMadeLocked() {

@@ -171,6 +171,61 @@ func TestFilesOfTheGone(t *testing.T) {
 	}
 }
 
+// The end of a background process is recorded once, however often it is reported, also over a restart. Its time is that of the end, and it has no caller.
+func TestProcessEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	all, ctx := open(t, dir), as(t.Context(), "ada")
+	all.Happened(ctx, "ada", "box", hutch.TimelineEntry{Event: "Created"})
+	code, at := 3, time.Now().Add(-time.Minute).UTC()
+	end := hutch.TimelineEntry{
+		Event: ProcessEnded, Kind: hutch.TimelineCommand, Time: at, Duration: 7, Target: "serve hunter2", Result: hutch.TimelineFailed, Process: "p-1", ExitCode: &code,
+	}
+	for range 3 {
+		all.Happened(t.Context(), "ada", "box", end)
+	}
+	all.Close()
+	all = open(t, dir)
+	all.Happened(ctx, "ada", "box", end)
+	list := read(t, all, ctx, "box", hutch.TimelineQuery{})
+	if got := events(list); !slices.Equal(got, []string{"Created ok", "ProcessEnded failed"}) {
+		t.Fatalf("%q", got)
+	}
+	if e := list[1]; !e.Time.Equal(at) || e.Duration != 7 || e.Target != "serve ***" || e.Process != "p-1" || *e.ExitCode != 3 || e.Kind != hutch.TimelineCommand || e.Token != "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A sandbox that reports thousands of ended processes, again and again, removes no entries of the network.
+func TestFloodOfEnds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		all, ctx := open(t, dir), as(t.Context(), "ada")
+		all.Connected("ada", "box", hutch.Connection{Time: time.Now(), Protocol: "tcp", Host: "first.test", Verdict: hutch.Refused, Reason: "no rule"})
+		report := func() []hutch.TimelineEntry {
+			for i := range 4096 {
+				all.Happened(ctx, "ada", "box", hutch.TimelineEntry{Event: ProcessEnded, Kind: hutch.TimelineCommand, Time: time.Now(), Process: fmt.Sprint("p-", i), Target: strings.Repeat("z", 4096)})
+			}
+			return read(t, all, ctx, "box", hutch.TimelineQuery{Limit: hutch.MaxTimeline})
+		}
+		report()
+		if list := report(); len(list) != 1+endBurst || list[0].Event != Denied || list[endBurst].Process != fmt.Sprint("p-", endBurst-1) {
+			t.Errorf("%d entries, first %+v", len(list), list[0])
+		}
+		time.Sleep(time.Second)
+		if list := report(); len(list) != 1+endBurst+perSecond {
+			t.Errorf("%d entries a second later", len(list))
+		}
+		for range 5 {
+			time.Sleep(time.Hour)
+			report()
+		}
+		if j, err := all.find(name{"ada", "box"}, false); err != nil || len(j.ends) != mostEnds {
+			t.Errorf("the journal keeps %d ids, %v", len(j.ends), err)
+		}
+	})
+}
+
 // A program that floods its timeline costs a bounded number of bytes, and removes nothing that callers did.
 func TestFlood(t *testing.T) {
 	t.Parallel()
@@ -185,6 +240,12 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d entries, first %q", len(list), list[0].Event)
 	}
 	for range 1500 { // and a program that makes the engine end others
+		all.Happened(t.Context(), "ada", "box", hutch.TimelineEntry{Event: MemoryLimit, Target: strings.Repeat("y", 500)})
+	}
+	for i := range 5000 { // and processes that end at once
+		all.Happened(t.Context(), "ada", "box", hutch.TimelineEntry{Event: ProcessEnded, Kind: hutch.TimelineCommand, Time: time.Now(), Process: fmt.Sprint("p-", i), Target: strings.Repeat("z", 4096)})
+	}
+	for range 1500 {
 		all.Happened(t.Context(), "ada", "box", hutch.TimelineEntry{Event: MemoryLimit, Target: strings.Repeat("y", 500)})
 	}
 	if list := read(t, all, ctx, "box", hutch.TimelineQuery{Kinds: []hutch.TimelineKind{hutch.TimelineLife}, Limit: hutch.MaxTimeline}); list[len(list)-1].Cursor < 1500 {
@@ -304,6 +365,10 @@ func TestSweep(t *testing.T) {
 	all.Happened(ctx, "ada", "old", hutch.TimelineEntry{Event: "Created"})
 	if got := len(read(t, all, ctx, "old", hutch.TimelineQuery{})); got != 1 {
 		t.Errorf("one of the same name has %d entries", got)
+	}
+	all.Happened(ctx, "ada", "gone", hutch.TimelineEntry{Event: ProcessEnded, Kind: hutch.TimelineCommand, Time: past, Process: "p-1"})
+	if err := all.Timeline(ctx, "gone", hutch.TimelineQuery{}, func(hutch.TimelineEntry) error { return nil }); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("what is too old is written again: %v", err)
 	}
 	if err := all.Forget("ada"); err != nil {
 		t.Error(err)

@@ -26,7 +26,7 @@ type Options struct {
 	// Endpoint is the URL of the OTLP receiver, such as
 	// "http://localhost:4318"; spans go to /v1/traces below it.
 	Endpoint string
-	Headers  map[string]string // with every request to it
+	Headers  map[string]string // sent with every request to Endpoint
 	Service  string            // name of this service; default "hutch"
 	Version  string
 }

@@ -26,6 +26,7 @@ const (
 	port      = sandbox + "/ports/{port}"
 	screen    = sandbox + "/screen"
 	images    = "/v1/images"
+	builds    = "/v1/builds"
 	volumes   = "/v1/volumes"
 	ssh       = "/v1/ssh"
 	nodes     = "/v1/nodes"
@@ -34,27 +35,27 @@ const (
 
 // The common kinds of rows. A row that differs sets its fields itself.
 
-// looking is a verb that reads something of a sandbox.
+// looking returns a verb that reads something of a sandbox.
 func looking(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, Access: hutch.ReadAccess, About: Sandbox, Looks: true}
 }
 
-// acting is a verb that runs or changes something in a sandbox.
+// acting returns a verb that runs or changes something in a sandbox.
 func acting(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, Access: hutch.WriteAccess, About: Sandbox}
 }
 
-// owning is a verb on a sandbox that only its owner may call.
+// owning returns a verb on a sandbox that only its owner may call.
 func owning(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Sandbox}
 }
 
-// keeping is a verb on other data of an owner than sandboxes.
+// keeping returns a verb on other data of an owner than sandboxes.
 func keeping(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Owner}
 }
 
-// serving is a verb on the server itself.
+// serving returns a verb on the server itself.
 func serving(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Server}
 }
@@ -168,7 +169,11 @@ var table = []Verb{
 	keeping("PullImage", run, "POST "+images+"/pull"),
 	keeping("LoadImages", run, "PUT "+images+"/archive"),
 	owning("CommitImage", run, "POST "+sandbox+"/image"),
+	keeping("CommitSnapshot", run, "POST /v1/snapshots/{snapshot}/image"),
 	keeping("BuildImage", run, "POST "+images+"/build"),
+	keeping("Builds", see, "GET "+builds).looks(),
+	keeping("BuildLogs", follow, "GET "+builds+"/{build}/logs").looks(),
+	keeping("DeleteBuild", run, "DELETE "+builds+"/{build}").frees(),
 	keeping("SaveImage", run, "GET "+images+"/archive").looks(),
 	keeping("PushImage", run, "POST "+images+"/push"),
 	keeping("TagImage", run, "POST "+images+"/tag"),

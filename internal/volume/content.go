@@ -56,13 +56,13 @@ func (s *Store) openLocked(k key) (*os.File, error) {
 	return f, nil
 }
 
-// openContent is openLocked for a volume that has not changed since rec was read.
+// openContent does the same as openLocked, for a volume that has not changed since rec was read.
 func (s *Store) openContent(k key, rec record) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, err := s.sameLocked(k, rec)
 	if err == nil && now.Volume.Version != rec.Volume.Version {
-		err = bucket.ErrChanged // by a save: the next try has a new listing, too
+		err = bucket.ErrChanged // a save has changed it: the next try has a new listing, too
 	}
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Store) ReadPath(owner, name, at string, w io.Writer) error {
 	})
 }
 
-// clean is a path of a volume as its archive has it; the volume itself is ".".
+// clean returns a path of a volume as its archive has it; the volume itself is ".".
 func clean(at string) string {
 	if at = strings.TrimPrefix(path.Clean("/"+at), "/"); at == "" {
 		return "."
@@ -219,7 +219,7 @@ func (s *Store) replace(ctx context.Context, k key, free func() error, build fun
 	if err != nil {
 		return durable.Explained(err, s.dir)
 	}
-	defer os.Remove(f.Name()) // it has another name, or is not needed
+	defer os.Remove(f.Name()) // by then the file has another name, or is not needed
 	defer f.Close()
 	large, end := s.takeLarge(ctx, k)
 	defer end()
@@ -236,8 +236,9 @@ func (s *Store) replace(ctx context.Context, k key, free func() error, build fun
 	return durable.Explained(err, s.dir)
 }
 
-// takeLarge returns how one change of content becomes the only one of its owner with many names, and how to end that. A
-// sandbox chooses the names, and can be one of many that save a volume.
+// takeLarge returns two functions. take waits until no other change of the owner's volumes has many names; end lets the
+// next such change begin. The limit is needed because sandboxes choose the names, and many sandboxes can save a volume
+// at once.
 func (s *Store) takeLarge(ctx context.Context, k key) (take func() error, end func()) {
 	home, held := filepath.Dir(s.folder(k)), false
 	take = func() error {
@@ -302,7 +303,7 @@ func (s *Store) publish(k key, c newContent, free func() error, also func(*recor
 		also(&rec)
 	}
 	if err := s.write(k, &rec); err != nil {
-		return err // the record may be on disk: Open removes the file that it does not name
+		return err // the record may be on disk: Open removes the content file that the record does not name
 	}
 	s.volumes[k] = &rec
 	return removeOld(dir, old, &rec)

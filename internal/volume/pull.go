@@ -36,7 +36,7 @@ func (x *exchange) pull(ctx context.Context, free func() error) error {
 	if err != nil {
 		return durable.Explained(err, x.s.dir)
 	}
-	defer os.Remove(f.Name()) // it has another name, or is not needed
+	defer os.Remove(f.Name()) // by then the file has another name, or is not needed
 	defer f.Close()
 	p := puller{x, base{}}
 	w, sum, err := x.s.fill(f, x.rec.Volume, func(w *writer) error { return p.build(ctx, w) })
@@ -138,7 +138,7 @@ func (p puller) isKept(h *tar.Header, name string) bool {
 	case h.Typeflag == tar.TypeReg && there:
 		return known && was.ETag == o.ETag
 	case h.Typeflag == tar.TypeReg:
-		return !known // else it was deleted in the bucket
+		return !known // a known file was deleted in the bucket
 	}
 	return !there && !p.l.parents[name] && !p.l.folders[name]
 }

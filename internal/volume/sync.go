@@ -11,12 +11,14 @@ import (
 	"hutch"
 	"hutch/internal/bucket"
 	"hutch/internal/durable"
+	"hutch/internal/fairqueue"
 )
 
 const (
 	mostObjects = 100_000 // most objects of a bucket, which are in memory during an exchange
-	// syncsAtOnce is how many exchanges run at once; an owner has one. One that takes longer than slowSync, because it is
-	// large or the service is slow, lets one of another owner begin, up to mostSyncs.
+	// syncsAtOnce is how many exchanges run at once; an owner has one at a time. An exchange that takes longer than
+	// slowSync, because it is large or the service is slow, lets an exchange of another owner begin, up to mostSyncs.
+	// At that number, a slow exchange is ended to make room for another owner's; what it has written stays.
 	syncsAtOnce = 8
 	mostSyncs   = 32
 	slowSync    = 30 * time.Second
@@ -73,15 +75,18 @@ func (s *Store) Sync(ctx context.Context, owner, name string, free func() error)
 		return err
 	}
 	defer s.syncs.Put(home)
-	end, err := s.slots.Take(ctx, k.owner)
+	job, end, err := s.slots.Begin(ctx, k.owner)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for range syncTries {
-		if err = s.exchange(ctx, k, free); !errors.Is(err, bucket.ErrChanged) {
+		if err = s.exchange(job, k, free); !errors.Is(err, bucket.ErrChanged) {
 			break
 		}
+	}
+	if err != nil && errors.Is(context.Cause(job), fairqueue.ErrShare) {
+		err = hutch.Errorf(hutch.Unavailable, "exchanges of other owners wait, and this one took longer than %v: try again in a moment", slowSync).Because(err)
 	}
 	if errors.Is(err, bucket.ErrChanged) {
 		err = hutch.Errorf(hutch.Unavailable, "objects of the bucket change while they are copied: try again").Because(err)
@@ -106,7 +111,8 @@ func (s *Store) copyOf(k key) (record, error) {
 	return *rec, nil
 }
 
-// exchange is one try of Sync: the volume, its bucket, and what was equal on both sides at the end of the last one.
+// exchange is one try of Sync: the volume, its bucket, and what was equal on both sides at the end of the last
+// exchange.
 type exchange struct {
 	s   *Store
 	k   key
@@ -116,7 +122,7 @@ type exchange struct {
 	old base
 }
 
-// exchange is one try of Sync.
+// exchange tries to sync a volume once.
 func (s *Store) exchange(ctx context.Context, k key, free func() error) (err error) {
 	x := &exchange{s: s, k: k}
 	if x.rec, err = s.copyOf(k); err != nil {
@@ -136,7 +142,7 @@ func (s *Store) exchange(ctx context.Context, k key, free func() error) (err err
 			return err
 		}
 		if x.rec, err = s.copyOf(k); err != nil || x.rec.unsynced() {
-			return err // it was saved meanwhile: the next exchange follows soon
+			return err // the volume was saved in between: the next exchange follows soon
 		}
 		if x.l, err = s.list(ctx, x.b); err != nil {
 			return err

@@ -399,7 +399,7 @@ func TestLongETag(t *testing.T) {
 // moment.
 func TestSlowBucketsOfOthers(t *testing.T) {
 	t.Parallel()
-	hang, arrived := make(chan struct{}), make(chan struct{}, 10*syncsAtOnce)
+	hang, arrived := make(chan struct{}), make(chan struct{}, 10*mostSyncs)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/eve") {
 			arrived <- struct{}{}
@@ -420,20 +420,20 @@ func TestSlowBucketsOfOthers(t *testing.T) {
 		}
 	}
 	var others sync.WaitGroup
-	for i := range syncsAtOnce {
+	for i := range mostSyncs { // as many as can exchange
 		owner := fmt.Sprint("eve-", i)
 		owned(owner)
 		others.Go(func() { s.Sync(t.Context(), owner, "data", always) })
 	}
 	defer others.Wait()
 	defer close(hang)
-	for range syncsAtOnce {
+	for range mostSyncs {
 		<-arrived
 	}
 	owned("ada")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := s.Sync(ctx, "ada", "data", always); err != nil {
-		t.Errorf("while the buckets of %d other owners do not answer: %v", syncsAtOnce, err)
+		t.Errorf("while the buckets of %d other owners do not answer: %v", mostSyncs, err)
 	}
 }

@@ -72,7 +72,7 @@ type Options struct {
 type Store struct {
 	dir     string
 	opt     Options
-	entries int           // most of one volume
+	entries int           // most entries of one volume
 	turns   ctxlock.Locks // by folder of a volume: one change of content at a time
 	large   ctxlock.Locks // by folder of an owner: one archive with many names at a time, because they are in memory
 
@@ -96,7 +96,7 @@ type record struct {
 
 	Synced int    `json:"synced,omitempty"` // the version in the bucket
 	Base   string `json:"base,omitempty"`   // the name of the file with the base; empty before the first exchange
-	Bases  int    `json:"bases,omitempty"`  // how many there have been
+	Bases  int    `json:"bases,omitempty"`  // how many bases there have been
 }
 
 // Open opens the volumes in a folder, which no other process uses, and removes leftover files of interrupted changes.
@@ -151,7 +151,7 @@ func (s *Store) sweep(dir, content, base string) error {
 	return err
 }
 
-// folder is where a volume is.
+// folder returns the path of a volume's folder.
 func (s *Store) folder(k key) string {
 	sum := sha256.Sum256([]byte(k.owner))
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:16]), k.name)
@@ -223,7 +223,7 @@ func (s *Store) write(k key, rec *record) error {
 	return durable.Replace(filepath.Join(s.folder(k), recordFile), text)
 }
 
-// shown is the record as callers see it.
+// shown returns the record as callers see it.
 func (r *record) shown() hutch.Volume {
 	v := r.Volume
 	v.Uses = []hutch.VolumeUse{}

@@ -1,10 +1,10 @@
 // Package watchlink keeps links by which anyone can watch one terminal, and do nothing else.
 //
-// A link is 160 random bits; the server stores its SHA-256. Its viewers read the terminal's output in the name of the token
-// that made the link, with that token's scopes and audit record. So a link shows nothing that its maker could not see, and
-// the redactor still hides secrets. The link ends with its token, at its time, or when it is revoked. It ends with its
-// sandbox, too: another sandbox that gets the same id, such as a copy with the same terminals, is not shown. The surface has
-// no other call for links, so there is none to refuse.
+// A link is 160 random bits; the server stores its SHA-256. Its viewers read the terminal's output in the name of the
+// token that made the link, with that token's scopes and audit record. So a link shows nothing that its maker could not
+// see, and the redactor still hides secrets. The link ends with its token, at its time, or when it is revoked. It ends
+// with its sandbox, too: another sandbox that gets the same id, such as a copy with the same terminals, is not shown.
+// No other call can be made with a link.
 package watchlink
 
 import (
@@ -257,7 +257,7 @@ func (l *Links) List(ctx context.Context, sandbox, process string) ([]hutch.Term
 	return list, nil
 }
 
-// name is the key of the link's document.
+// name returns the key of the link's document.
 func (e *entry) name() string { return hex.EncodeToString(e.key[:]) }
 
 func (e *entry) expired() bool { return !time.Now().Before(e.record.ExpiresAt) }
@@ -312,15 +312,13 @@ func (l *Links) Watch(ctx context.Context, secret string) (_ context.Context, li
 	c := caller.From(ctx)
 	c.Origin.Surface = Surface
 	ctx = caller.OwnOnly(caller.Unmetered(caller.As(caller.With(ctx, c), who)))
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, end := caller.Until(ctx, e.life)
 	ctx, late := context.WithDeadlineCause(ctx, e.record.ExpiresAt, errExpired)
 	ctx, release := who.Hold(ctx)
-	stop := context.AfterFunc(e.life, func() { cancel(context.Cause(e.life)) })
 	done = func() {
-		stop()
 		release()
 		late()
-		cancel(nil)
+		end()
 		l.leave(e)
 	}
 	made, err := l.made(ctx, e.record.SandboxID)

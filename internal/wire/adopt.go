@@ -9,7 +9,7 @@ type Identity struct {
 	Env      []string `json:"env"` // KEY=VALUE, the base of every command's environment
 	// Token is the token to prove from now on; empty keeps the present one.
 	Token string `json:"token,omitempty"`
-	// Tell is sent to the live interpreters of each language, before their next run.
+	// Tell has code for each language. Live interpreters get it before their next run.
 	Tell map[string]string `json:"tell,omitempty"`
 }
 

@@ -128,7 +128,7 @@ func (c *Client) greets(ctx context.Context) error {
 	return cn.Close()
 }
 
-// stalled is the error for a sandbox that is stopped.
+// stalled returns the error for a sandbox that is stopped.
 func stalled(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox did not answer after the time limit: its runtime is stuck, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox continues. Try again in a moment").
@@ -186,7 +186,7 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 		return hutch.Errorf(hutch.Invalid, "the request has %d bytes: at most %d are allowed", len(body), MaxRequest)
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return cause // a quick agent could have done it before it saw the connection close
+		return cause // a fast agent can have done the request before it saw that the connection closed
 	}
 	for {
 		cn, used, err := c.conn(ctx)
@@ -196,7 +196,7 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 		t, payload, err := cn.begin(ctx, body)
 		if used && hungUp(err) && ctx.Err() == nil {
 			cn.end(false)
-			continue // it closed while it was idle; a new connection shows whether the agent lives
+			continue // the connection closed while it was idle; a new one shows whether the agent lives
 		}
 		if err == nil {
 			err = then(cn, t, payload)
@@ -231,7 +231,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	return broken(err)
 }
 
-// broken is the error for an agent that has ended, hangs, or violates the protocol.
+// broken returns the error for an agent that has ended, hangs, or violates the protocol.
 func broken(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox's agent is gone or does not answer: look at the sandbox's status, or destroy it and make a new one").Because(cause)
@@ -311,7 +311,7 @@ type conn struct {
 	r    *Reader
 	w    *Writer
 	stop func() bool // stops watching the request's context
-	busy bool        // a goroutine can still write to it
+	busy bool        // a goroutine can still write to the connection
 }
 
 // greet says hello, and proves our token after the agent has proved it.
@@ -337,7 +337,7 @@ func (cn *conn) greet(token string, nonce []byte) error {
 			return hutch.Errorf(hutch.Denied, "what answers in the place of the sandbox's agent does not know its token: destroy the sandbox and make a new one")
 		}
 		return cn.w.Write(TypeProof, n.Proof(token, DaemonSide))
-	case TypeError: // an agent of our version refuses no hello
+	case TypeError: // an agent of our version accepts every hello
 		return outdated(refusal(payload))
 	}
 	return fmt.Errorf("frame of type %q in answer to hello", t)

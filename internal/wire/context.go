@@ -22,11 +22,16 @@ const (
 	MaxContexts = 128
 	// MaxQueued is how many runs may wait in one context.
 	MaxQueued = 256
-	// MaxMessage bounds one message of an interpreter, put together.
-	MaxMessage = 8 << 20
+	// maxMessage bounds one message of an interpreter, put together.
+	maxMessage = 8 << 20
 	// MaxPiece bounds one piece of a message.
 	MaxPiece = 48 << 10
+	// messageStep is how much memory for messages is charged at a time. The first step is free.
+	messageStep = 128 << 10
 )
+
+// errMessages is the error for a run whose messages take more memory than its caller has left.
+var errMessages = hutch.Errorf(hutch.Exhausted, "the values that the code shows take more memory than the requests and answers of this token may have: wait for some of them to end, or show less at a time").With("limit", "memory of answers")
 
 // EnvArg is replaced by the environment of a context, as a JSON object, in Context.Become.
 const EnvArg = "\x00env"
@@ -34,8 +39,8 @@ const EnvArg = "\x00env"
 // StdinArg is replaced by the path of a run's standard input in Run.Input.
 const StdinArg = "\x00stdin"
 
-// Context creates a code context: an interpreter and its queue of runs. An existing one with that id is not changed;
-// without Argv none is created.
+// Context creates a code context: an interpreter and its queue of runs. An existing context with that id is not
+// changed; without Argv no context is created.
 type Context struct {
 	ID       string   `json:"id"`
 	Language string   `json:"language"` // for the record
@@ -48,8 +53,8 @@ type Context struct {
 	Env        []string `json:"env,omitempty"`
 	IdleMS     int64    `json:"idleMs,omitempty"` // how long it can be without a run; 0 is for ever
 	// Become is sent to a spare interpreter to turn it into this context's interpreter. The spare must be in the
-	// default folder and have the same values of all variables that match a pattern of Fixed. Without Become no spare
-	// one is used.
+	// default folder and have the same values of all variables that match a pattern of Fixed. Without Become, no spare
+	// interpreter is used.
 	Become string   `json:"become,omitempty"`
 	Fixed  []string `json:"fixed,omitempty"`
 	// Prepare is sent to a spare interpreter at its start.
@@ -92,7 +97,7 @@ type RunEnd struct {
 	Signal   int   `json:"signal,omitempty"` // the signal that ended the interpreter
 	TimedOut bool  `json:"timedOut,omitempty"`
 	Ended    bool  `json:"ended,omitempty"`  // the interpreter has ended
-	Memory   bool  `json:"memory,omitempty"` // the interpreter, or a process of the run, was ended because of the memory limit
+	Memory   bool  `json:"memory,omitempty"` // the interpreter, or a process of the run, was killed because of the memory limit
 	Runs     int   `json:"runs"`             // number of the context's runs
 	Cursor   int64 `json:"cursor"`
 }
@@ -140,7 +145,7 @@ func (cs *contextInfos) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// CreateContext creates a context. An existing one of that id is returned unchanged.
+// CreateContext creates a context. An existing context with that id is returned unchanged.
 func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, error) {
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
 }
@@ -175,11 +180,12 @@ func (c *Client) Interrupt(ctx context.Context, id string) error {
 }
 
 // RunIn runs code in a context, to its end. Output goes to out and messages of the interpreter to message, in their
-// order. When ctx is done or one of these functions fails, the agent interrupts the run, and RunIn returns that error.
-func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
+// order. take is asked for the memory to put a message together; nil grants it. When ctx is done or one of these
+// functions fails, the agent interrupts the run, and RunIn returns that error.
+func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, take func(bytes int) bool, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, message: message}
+	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, take: take, message: message, room: messageStep}
 	if code.limit > 0 { // longer, because the run can wait for earlier runs
 		go c.probe(ctx, time.Now().Add(code.limit), cancel)
 	}
@@ -193,14 +199,16 @@ func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hut
 	return code.begun, code.end, err
 }
 
-// codeRun is the further state of a stream for a run in a context.
+// codeRun has the state that a stream needs only for a run in a context.
 type codeRun struct {
 	limit   time.Duration
+	take    func(bytes int) bool
 	message func([]byte) error
-	started bool // begun is valid
+	started bool // the begun frame has arrived
 	begun   Begun
 	end     RunEnd
 	pieces  []byte
+	room    int // bytes that a message can have before more is taken; one message after the other uses it
 }
 
 // frame handles the frames in which a run differs from a process.
@@ -208,7 +216,7 @@ func (r *codeRun) frame(s *stream, t Type, payload []byte) (done, mine bool, err
 	switch t {
 	case TypeBegun:
 		if r.started {
-			return true, true, errors.New("a run that begins twice") // its time limit would begin again
+			return true, true, errors.New("a run that begins twice") // otherwise the time limit would begin again
 		}
 		if r.started = true; r.limit > 0 {
 			s.limit = time.Now().Add(r.limit)
@@ -233,8 +241,14 @@ func (r *codeRun) piece(payload []byte) error {
 	if len(payload) == 0 || payload[0] != '+' && payload[0] != '.' {
 		return errors.New("a piece of a message that is neither within it nor its end")
 	}
-	if len(r.pieces)+len(payload) > MaxMessage {
-		return fmt.Errorf("a message of more than %d bytes", MaxMessage)
+	if len(r.pieces)+len(payload) > maxMessage {
+		return fmt.Errorf("a message of more than %d bytes", maxMessage)
+	}
+	for len(r.pieces)+len(payload) > r.room {
+		if r.take != nil && !r.take(2*messageStep) { // the message, and what is decoded from it
+			return callerError{errMessages}
+		}
+		r.room += messageStep
 	}
 	r.pieces = append(r.pieces, payload[1:]...)
 	if payload[0] == '+' {

@@ -13,7 +13,7 @@ import (
 // Input writes to a detached process.
 type Input struct {
 	Process string `json:"process"`
-	End     bool   `json:"end,omitempty"` // ends the process's stdin after it
+	End     bool   `json:"end,omitempty"` // ends the process's stdin after this input
 }
 
 // Resize changes the size of a process's terminal.
@@ -107,8 +107,8 @@ func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
 	return met, err
 }
 
-// taken reads windows until the reply. The reply arrives after everything was sent, so the connection is free when the
-// sender has returned.
+// taken reads the frames that report how much input was written, until the reply. The reply arrives after everything
+// was sent, so the connection is free when the sender has returned.
 func (s *stream) taken(sent <-chan struct{}) error {
 	for {
 		t, payload, err := s.conn.r.Next()

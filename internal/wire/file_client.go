@@ -252,8 +252,8 @@ type receiver interface {
 	ended(payload []byte) error
 }
 
-// work makes a request that can take long: s, then frames for out, then r. Meanwhile it sends the data of in. It ends
-// early when ctx is done.
+// work makes a request that can take long. The answer is a frame started, then frames for out, and then the result.
+// Meanwhile work sends the data of in. It ends early when ctx is done.
 func (c *Client) work(ctx context.Context, op string, f File, in io.Reader, out receiver) error {
 	if out == nil {
 		out = sink{io.Discard}

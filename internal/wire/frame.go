@@ -187,8 +187,8 @@ func (w *Writer) begin(t Type, n int) {
 // maxCount is the largest cursor or count: the sum of two does not overflow.
 const maxCount = 1 << 61
 
-// ParseOutput splits the payload of an output frame.
-func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
+// parseOutput splits the payload of an output frame.
+func parseOutput(payload []byte) (cursor int64, data []byte, err error) {
 	if len(payload) < 8 {
 		return 0, nil, fmt.Errorf("output frame of %d bytes has no cursor", len(payload))
 	}

@@ -80,7 +80,7 @@ func TestOutputRoundTrip(t *testing.T) {
 	w.WriteCount(TypeGap, 7)
 	r := NewReader(&buf, MaxReply)
 	_, payload, _ := r.Next()
-	if cursor, data, err := ParseOutput(payload); cursor != 1<<40 || string(data) != "data" || err != nil {
+	if cursor, data, err := parseOutput(payload); cursor != 1<<40 || string(data) != "data" || err != nil {
 		t.Errorf("%d %q %v", cursor, data, err)
 	}
 	_, payload, _ = r.Next()
@@ -92,7 +92,7 @@ func TestOutputRoundTrip(t *testing.T) {
 func TestNumbersOutOfRange(t *testing.T) {
 	number := func(n uint64, data string) []byte { return append(binary.BigEndian.AppendUint64(nil, n), data...) }
 	for _, payload := range [][]byte{nil, make([]byte, 7), number(3, "four"), number(math.MaxUint64, ""), number(1<<63, ""), number(maxCount+1, "")} {
-		if c, data, err := ParseOutput(payload); err == nil {
+		if c, data, err := parseOutput(payload); err == nil {
 			t.Errorf("output %x: cursor %d, %q", payload, c, data)
 		}
 	}

@@ -73,7 +73,7 @@ func FuzzReader(f *testing.F) {
 			if len(payload) > most {
 				t.Fatalf("%d bytes", len(payload))
 			}
-			if c, data, err := ParseOutput(payload); err == nil && (c < int64(len(data)) || c > maxCount) {
+			if c, data, err := parseOutput(payload); err == nil && (c < int64(len(data)) || c > maxCount) {
 				t.Fatalf("cursor %d behind %d bytes", c, len(data))
 			}
 			if n, err := parseCount(payload); err == nil && (n < 0 || n > maxCount) {
@@ -179,7 +179,7 @@ func fuzzContexts(t *testing.T, ctx context.Context, c *Client, out func(hutch.O
 	}
 	shown(t, c.Interrupt(ctx, "c"))
 	shown(t, c.DeleteContext(ctx, "c"))
-	_, end, err := c.RunIn(ctx, Run{ID: "r", Context: "c", TimeoutMS: 1000}, nil, out, func(m []byte) error {
+	_, end, err := c.RunIn(ctx, Run{ID: "r", Context: "c", TimeoutMS: 1000}, nil, nil, out, func(m []byte) error {
 		if len(m) > size {
 			t.Errorf("a message of %d bytes from %d", len(m), size)
 		}

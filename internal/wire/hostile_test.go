@@ -94,7 +94,7 @@ func TestGarbageInsteadOfAWelcome(t *testing.T) {
 }
 
 // An agent of another version is one, whatever it says to the hello. What an agent
-// of ours that has another token says is not taken for that.
+// of Hutch that has another token says is not taken for that.
 func TestAgentOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -292,7 +292,7 @@ func TestRunThatBeginsAgain(t *testing.T) {
 		for p.send(TypeBegun, "{}") == nil {
 		}
 	})
-	if _, _, err := c.RunIn(t.Context(), Run{ID: "r", Context: "c", TimeoutMS: 50}, nil, nil, nil); !errors.Is(err, hutch.Unavailable) {
+	if _, _, err := c.RunIn(t.Context(), Run{ID: "r", Context: "c", TimeoutMS: 50}, nil, nil, nil, nil); !errors.Is(err, hutch.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -562,6 +562,44 @@ func TestFaultsSayNothingOfTheHost(t *testing.T) {
 	for request, err := range everyRequest(t.Context(), c) {
 		if strings.Contains(err.Error(), "secret") || !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", request, err)
+		}
+	}
+}
+
+// TestMessagesAreCharged: an interpreter can begin a message of 8 MiB in each of many runs, and never end it.
+func TestMessagesAreCharged(t *testing.T) {
+	t.Parallel()
+	for _, room := range []int{0, 1 << 20, 1 << 30} {
+		left, most, got := room, 0, 0
+		c, _ := agent(t, func(p *peer) {
+			p.hello().request()
+			p.send(TypeStarted, "{}")
+			p.send(TypeBegun, "{}")
+			for range 2 {
+				for n := 0; n < maxMessage-MaxPiece; n += MaxPiece {
+					if p.send(TypeMessage, "+"+strings.Repeat("x", MaxPiece)) != nil {
+						return
+					}
+				}
+				p.send(TypeMessage, ".")
+			}
+			p.send(TypeExit, `{"runs":1}`)
+			p.r.Next()
+		})
+		take := func(n int) bool {
+			if n > left {
+				return false
+			}
+			left -= n
+			most += n
+			return true
+		}
+		_, _, err := c.RunIn(t.Context(), Run{ID: "r", Context: "c"}, nil, take, nil, func([]byte) error { got++; return nil })
+		switch {
+		case room < 2*maxMessage && (!errors.Is(err, hutch.Exhausted) || got != 0):
+			t.Errorf("with %d bytes: %d messages, %v", room, got, err)
+		case room > 2*maxMessage && (err != nil || got != 2 || most < maxMessage || most > 2*maxMessage):
+			t.Errorf("%d messages took %d bytes, %v", got, most, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type Relieve struct {
 	Urgent bool `json:"urgent,omitempty"`
 }
 
-// Relieved answers it.
+// Relieved answers Relieve.
 type Relieved struct {
 	Ended int `json:"ended"` // how many processes were ended
 }

@@ -67,7 +67,7 @@ type Boot struct {
 // process of it belongs to a command.
 const AgentID = 1<<32 - 2
 
-// PrivateDir is a folder that only the agent can enter, where commands can be root.
+// PrivateDir is a folder that only the agent can enter. It exists in sandboxes where commands can be root.
 const PrivateDir = "/.hutch/own"
 
 // Hello opens a connection.
@@ -122,13 +122,13 @@ type Start struct {
 	SourceName string   `json:"sourceName,omitempty"`
 	Dir        string   `json:"dir,omitempty"`
 	User       string   `json:"user,omitempty"` // a name or UID, or one of them with :GROUP; default: Boot.UID
-	Env        []string `json:"env,omitempty"`  // KEY=VALUE over Boot.Env
+	Env        []string `json:"env,omitempty"`  // KEY=VALUE; these replace variables of Boot.Env
 	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
-	// Whole runs it as root where commands can be root, instead of as User: for the programs that save and restore the
-	// files of all users.
+	// Whole runs the process as root where commands can be root, instead of as User: for the programs that save and
+	// restore the files of all users.
 	Whole bool `json:"whole,omitempty"`
 	// ReadAll lets the process read files that even their user cannot read, if the agent can: it is for the program
-	// that saves files. No other process gets a privilege.
+	// that saves files. No other process gets a privilege, and this one gets no variable of the sandbox or of Env.
 	ReadAll bool                `json:"readAll,omitempty"`
 	Stdin   bool                `json:"stdin,omitempty"` // a pipe with the data of I frames; otherwise empty
 	Detach  bool                `json:"detach,omitempty"`
@@ -198,8 +198,8 @@ type Exit struct {
 	Code     int                 `json:"code"`  // from wait4; 128+n for signal n
 	Signal   int                 `json:"signal,omitempty"`
 	TimedOut bool                `json:"timedOut,omitempty"`
-	Compile  bool                `json:"compile,omitempty"` // it is the compiler (Start.Compile) that ended
-	Memory   bool                `json:"memory,omitempty"`  // it was ended because of the memory limit (Relieve)
+	Compile  bool                `json:"compile,omitempty"` // the program that ended is the compiler (Start.Compile)
+	Memory   bool                `json:"memory,omitempty"`  // the program was killed because of the memory limit (Relieve)
 	Cursor   int64               `json:"cursor"`            // end of the output
 }
 
@@ -213,7 +213,7 @@ type Stats struct {
 type Failure struct {
 	Kind    hutch.Kind `json:"kind"`
 	Message string     `json:"message"`
-	Limit   string     `json:"limit,omitempty"` // which limit is reached, of an Exhausted error
+	Limit   string     `json:"limit,omitempty"` // the limit that is reached, for an Exhausted error
 }
 
 // Stats and records of processes come from the agent: values out of range are refused. Code that shows their texts

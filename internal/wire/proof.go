@@ -28,7 +28,7 @@ func NewNonce() []byte {
 	return b
 }
 
-// Proof is the proof of a side that it knows the token, which does not reveal the token.
+// Proof returns a side's proof that it knows the token. The proof does not reveal the token.
 func (n Nonces) Proof(token string, by Side) []byte {
 	h := hmac.New(sha256.New, []byte(token))
 	h.Write([]byte(by))

@@ -17,9 +17,9 @@ type stream struct {
 	out    func(hutch.Output) error
 	follow bool          // an attach, whose process may still run when it ends
 	from   int64         // where an attach starts, if that output is still kept
-	cursor int64         // after the last output; -1 before an attach's first
+	cursor int64         // cursor after the last output; -1 before the first output of an attach
 	limit  time.Time     // when the agent should have sent the exit; zero if never
-	grace  time.Duration // how much longer to wait for it
+	grace  time.Duration // how much longer to wait for the exit
 	late   int           // bytes received after the limit
 	exit   Exit
 	code   *codeRun  // set for a run in a context
@@ -123,7 +123,7 @@ func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 	case TypeStderr:
 		return false, s.output(hutch.Stderr, payload)
 	case TypeGap:
-		_, err := parseCount(payload) // the next cursor implies it
+		_, err := parseCount(payload) // the cursor of the next output shows the loss, too
 		return false, err
 	case TypeTime:
 		return false, s.time(payload)
@@ -138,7 +138,7 @@ func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 }
 
 func (s *stream) output(name hutch.Stream, payload []byte) error {
-	cursor, data, err := ParseOutput(payload)
+	cursor, data, err := parseOutput(payload)
 	if err != nil {
 		return err
 	}

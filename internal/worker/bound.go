@@ -11,7 +11,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 )
 
-// maxAnswer is the most bytes of an answer in JSON, which the SDK reads into memory.
+// maxAnswer is the longest answer in JSON, in bytes: the SDK reads an answer into memory.
 const maxAnswer = 64 << 20
 
 // maxSkills is the most bytes of the archive of a skill, and of the unpacked skills of a session before the next one is
@@ -24,9 +24,10 @@ var errLongAnswer = errors.New("the answer of the API is too long")
 func boundAnswer(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	answer, err := next(req)
 	switch {
-	case err != nil || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream"):
-	case isSkill(req):
+	case err != nil:
+	case isSkill(req): // whatever its type
 		answer.Body = &boundedBody{answer.Body, maxSkills}
+	case strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream"):
 	default:
 		answer.Body = &boundedBody{answer.Body, maxAnswer}
 	}
@@ -60,7 +61,7 @@ func (s *session) boundSkills(req *http.Request, next option.MiddlewareNext) (*h
 	return next(req)
 }
 
-// sizeOf is the size of the files in a folder, in bytes.
+// sizeOf returns the size of the files in a folder, in bytes.
 func sizeOf(dir string) (sum int64) {
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {

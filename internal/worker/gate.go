@@ -15,7 +15,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{empty: make(chan struct{})} }
 
-// enter reports whether a call may run. The caller calls leave after it.
+// enter reports whether a call may run. If so, leave must be called at its end.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// WorkDir is the folder that relative paths of an agent are in.
-	WorkDir = "/workspace"
+	// workDir is the folder that relative paths of an agent are in.
+	workDir = "/workspace"
 	// OutputsDir is where agents leave files for people.
 	OutputsDir = "/mnt/session/outputs"
 
-	// SessionLabel and EnvironmentLabel are labels of the sandboxes of sessions.
-	SessionLabel     = "claude.session"
-	EnvironmentLabel = "claude.environment"
+	// sessionLabel and environmentLabel are labels of the sandboxes of sessions.
+	sessionLabel     = "claude.session"
+	environmentLabel = "claude.environment"
 
 	shell = "claude" // the code context of the tool bash
 )
@@ -68,7 +68,7 @@ func (w *worker) newSession(id string) (*session, error) {
 
 func (s *session) end() { os.RemoveAll(s.downloads) }
 
-// SandboxID is the id of the sandbox of a session. Ids of sessions differ in upper and lower case, which ids of
+// SandboxID returns the id of the sandbox of a session. Ids of sessions differ in upper and lower case, which ids of
 // sandboxes cannot, so it is a hash.
 func SandboxID(environment, session string) string {
 	sum := sha256.Sum256([]byte(environment + "\x00" + session))
@@ -89,7 +89,7 @@ func (s *session) prepare(ctx context.Context) error {
 	if req.Labels == nil {
 		req.Labels = map[string]string{}
 	}
-	req.Labels[SessionLabel], req.Labels[EnvironmentLabel] = s.id, s.Environment
+	req.Labels[sessionLabel], req.Labels[environmentLabel] = s.id, s.Environment
 	if req.SleepAfter == 0 {
 		req.SleepAfter = sleepAfter
 	}
@@ -106,7 +106,7 @@ func (s *session) prepare(ctx context.Context) error {
 	return nil
 }
 
-var outputsDirs = []string{OutputsDir, WorkDir + "/outputs"}
+var outputsDirs = []string{OutputsDir, workDir + "/outputs"}
 
 // makeOutputs makes the outputs folder. The user of the image "host" cannot write to /mnt: there it is below the working
 // folder.
@@ -138,7 +138,7 @@ func (s *session) copySkills(ctx context.Context) error {
 		archive := tar.NewWriter(w)
 		w.CloseWithError(errors.Join(archive.AddFS(os.DirFS(s.downloads)), archive.Close()))
 	}()
-	return s.svc.Unpack(ctx, s.sandbox, hutch.UnpackRequest{Dir: WorkDir, Format: hutch.Tar}, r)
+	return s.svc.Unpack(ctx, s.sandbox, hutch.UnpackRequest{Dir: workDir, Format: hutch.Tar}, r)
 }
 
 // findOutputs finds the outputs folder of a sandbox that an earlier worker made. Without one it is "".
@@ -221,7 +221,7 @@ func (s *session) withhold(req *http.Request, next option.MiddlewareNext) (*http
 	return refusal(req, http.StatusConflict, "conflict_error", "the session was handed back"), nil
 }
 
-// refusal is an error of the API that this worker makes itself. The SDK does not repeat the request.
+// refusal returns an error response of the API, which this worker makes itself. The SDK does not repeat the request.
 func refusal(req *http.Request, status int, kind, message string) *http.Response {
 	body := fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, kind, message)
 	return &http.Response{

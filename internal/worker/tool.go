@@ -15,10 +15,10 @@ import (
 	"hutch/internal/jsonfault"
 )
 
-// maxText is the most text of one result, in bytes.
+// maxText is the longest text of one result, in bytes.
 const maxText = 100 << 10
 
-// tool is one of the six; In is its input.
+// tool is one of the six tools; In is its input.
 type tool[In any] struct {
 	*session
 	name, about string
@@ -40,7 +40,7 @@ func (t *tool[In]) InputSchema() anthropic.BetaToolInputSchemaParam {
 // errHandedBack is the result of a call that is not posted.
 var errHandedBack = errors.New("the session was handed back before the call ended")
 
-// Execute runs one call. The agent reads an error of it.
+// Execute runs one call. If it returns an error, the agent gets to read it.
 func (t *tool[In]) Execute(ctx context.Context, raw json.RawMessage) ([]anthropic.BetaToolResultBlockParamContentUnion, error) {
 	if !t.calls.enter() {
 		t.withheld.Store(true)

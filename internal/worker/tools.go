@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// toolTime is when the SDK gives up on a call, and bashTime how long a command can take: it ends before, so that the
-	// agent gets its output.
+	// toolTime is when the SDK gives up on a call. bashTime is how long a command can take; it is shorter, so that the
+	// agent still gets the command's output.
 	toolTime = 120 * time.Second
 	bashTime = 115 * time.Second
 	// shellIdle is how long the shell waits for the next command, in seconds.
@@ -46,7 +46,7 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 	if in.Command == "" {
 		return "", errors.New("bash: command is required")
 	}
-	if _, err := s.svc.CreateContext(ctx, s.sandbox, hutch.ContextRequest{ID: shell, Language: "bash", Dir: WorkDir, IdleTimeout: shellIdle}); err != nil {
+	if _, err := s.svc.CreateContext(ctx, s.sandbox, hutch.ContextRequest{ID: shell, Language: "bash", Dir: workDir, IdleTimeout: shellIdle}); err != nil {
 		return "", err
 	}
 	limit := bashLimit(ctx, in.TimeoutMs)
@@ -63,8 +63,8 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 	return bashResult(res, string(out.Bytes()), out.Cut(), limit)
 }
 
-// bashLimit is how long a command can take: as long as the agent requests, but less than the SDK's time limit for the
-// call. Creating or waking the sandbox has used a part of that time.
+// bashLimit returns how long a command can take: as long as the agent requests, but less than the SDK's time limit for
+// the call. Creating or waking the sandbox has used a part of that time.
 func bashLimit(ctx context.Context, asked int64) time.Duration {
 	limit := bashTime
 	if asked > 0 && asked < bashTime.Milliseconds() {
@@ -79,7 +79,7 @@ func bashLimit(ctx context.Context, asked int64) time.Duration {
 // merged sends both outputs of a command through one pipe, which keeps their order.
 func merged(command string) string { return "{ " + command + "\n} 2>&1" }
 
-// bashResult is the agent's text about a command.
+// bashResult returns the agent's text about a command.
 func bashResult(res hutch.RunResult, text string, cut bool, limit time.Duration) (string, error) {
 	if cut {
 		text += "\n[the middle of the output was left out: write long output to a file, and read parts of it]"
@@ -88,7 +88,7 @@ func bashResult(res hutch.RunResult, text string, cut bool, limit time.Duration)
 	case res.TimedOut:
 		return "", fmt.Errorf("%s\n[killed at its time limit of %v; the shell keeps its state. Start long programs in the background]", text, limit)
 	case res.Limit != "":
-		return "", fmt.Errorf("%s\n[killed at the sandbox's %s limit]", text, res.Limit)
+		return "", fmt.Errorf("%s\n[the sandbox reached its limit of %s]", text, res.Limit)
 	case len(res.Denied) > 0:
 		text += "\n[the network of this sandbox does not allow: " + strings.Join(res.Denied, ", ") + "]"
 	}
@@ -231,7 +231,7 @@ func runGrep(ctx context.Context, s *session, in findInput) (string, error) {
 	return listed(text.String(), cut), nil
 }
 
-// listed is the text of a list.
+// listed returns the text of a list.
 func listed(text string, cut bool) string {
 	switch {
 	case text == "":

@@ -64,7 +64,7 @@ const (
 	reclaimAfter = 30 * time.Second
 )
 
-// worker is one run of [Run].
+// worker has the state of one call of [Run].
 type worker struct {
 	Options
 	svc    hutch.Service
@@ -125,8 +125,8 @@ func (w *worker) check() error {
 	return w.Sandbox.Check()
 }
 
-// clientOptions are the options of the SDK's client: it reads nothing from the environment of the process, which can
-// have another key.
+// clientOptions returns the options of the SDK's client: it reads nothing from the environment of the process, which
+// can have another key.
 func (w *worker) clientOptions() []option.RequestOption {
 	list := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithAuthToken(w.Key), option.WithMiddleware(boundAnswer)}
 	if w.URL != "" {

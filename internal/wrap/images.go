@@ -35,10 +35,38 @@ func (s *ImageService) CommitImage(ctx context.Context, sandbox string, req hutc
 	})
 }
 
+// CommitSnapshot implements hutch.Images.
+func (s *ImageService) CommitSnapshot(ctx context.Context, snapshot string, req hutch.CommitRequest) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CommitSnapshot", Target: snapshot + " as " + req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
+		return next(ctx, s).CommitSnapshot(ctx, snapshot, req)
+	})
+}
+
 // BuildImage implements hutch.Images.
 func (s *ImageService) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "BuildImage", Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
 		return next(ctx, s).BuildImage(ctx, req, files, progress)
+	})
+}
+
+// Builds implements hutch.Images.
+func (s *ImageService) Builds(ctx context.Context) ([]hutch.Build, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Builds"}, func(ctx context.Context) ([]hutch.Build, error) {
+		return next(ctx, s).Builds(ctx)
+	})
+}
+
+// BuildLogs implements hutch.Images.
+func (s *ImageService) BuildLogs(ctx context.Context, build string, follow bool, out func(hutch.BuildEvent) error) (hutch.Build, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "BuildLogs", Target: build}, func(ctx context.Context) (hutch.Build, error) {
+		return next(ctx, s).BuildLogs(ctx, build, follow, out)
+	})
+}
+
+// DeleteBuild implements hutch.Images.
+func (s *ImageService) DeleteBuild(ctx context.Context, build string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteBuild", Target: build}, func(ctx context.Context) error {
+		return next(ctx, s).DeleteBuild(ctx, build)
 	})
 }
 

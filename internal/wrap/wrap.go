@@ -54,7 +54,7 @@ func networkTarget(n *hutch.Network) string {
 	return target
 }
 
-// urlTarget is a URL without the credentials that can be in it.
+// urlTarget returns a URL without the credentials that can be in it.
 func urlTarget(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -70,12 +70,12 @@ func To[T any](ctx context.Context, s Wrapper[T], other T) context.Context {
 	return context.WithValue(ctx, elsewhere{s}, other)
 }
 
-// Wrapper is one of the types here, around services of type T.
+// Wrapper is implemented by the types of this package that wrap services of type T.
 type Wrapper[T any] interface{ wraps() T }
 
 type elsewhere struct{ of any }
 
-// next is the service that receives a call of s.
+// next returns the service that receives a call of s.
 func next[T any](ctx context.Context, s Wrapper[T]) T {
 	if other, ok := ctx.Value(elsewhere{s}).(T); ok {
 		return other

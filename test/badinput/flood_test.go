@@ -50,7 +50,7 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-// read reads the present log with a slow reader.
+// read reads the log so far with a slow reader.
 func (b *bed) read(t *testing.T, id, process string) {
 	t.Helper()
 	began := time.Now()

@@ -13,6 +13,7 @@ import (
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
@@ -93,7 +94,7 @@ func governed(t *testing.T, svc hutch.Service) hutch.Service {
 func overHTTP(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	const token = "contract"
-	return dial(t, svc, token, guard.Options{Check: auth.Only(token)})
+	return dial(t, svc, token, guard.Options{Check: tokens.Only(token)})
 }
 
 func dial(t *testing.T, svc hutch.Service, token string, opt guard.Options) hutch.Service {

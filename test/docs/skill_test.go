@@ -67,9 +67,13 @@ func TestSkillScripts(t *testing.T) {
 	if out, err := exec.Command("cp", "-r", skill, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	scripted := "name: scripted\nimage: host\ncommand: eval \"$(cat)\"\n" // does what its prompt says, in the language of bash
+	if err := os.WriteFile(filepath.Join(dir, "hutch", "scripted.yaml"), []byte(scripted), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HUTCH_DATA="+data, "HOME="+dir)
 	env = append(env, server.Program(t, data, env)...)
-	tried := []string{"agent-on-repository.sh"} // test/agents runs what it calls
+	var tried []string
 	for _, c := range []struct {
 		name, script, out string
 		code              int
@@ -86,6 +90,8 @@ func TestSkillScripts(t *testing.T) {
 		{"a build that fails", `scripts/build.sh examples/project none true 'exit 4'; code=$?; [ ! -e none ] && exit $code`, "", 4},
 		{"tests", `scripts/ci-runner.sh examples/project true 'sh test.sh one' 'sh test.sh two'`, "shard one passed\n=== sh test.sh two: exit 0\nshard two passed\n", 0},
 		{"tests that fail", `scripts/ci-runner.sh examples/project 'echo other > name' 'sh test.sh one'`, "=== sh test.sh one: exit 1\n", 1},
+		{"a coding agent", `HUTCH_AGENT=./scripted.yaml scripts/agent-on-repository.sh examples/project 'echo new > made' --rm`, "\n+new\n", 0},
+		{"a coding agent that fails", `HUTCH_AGENT=./scripted.yaml scripts/agent-on-repository.sh examples/project 'exit 7' --rm`, "", 7},
 		{"no arguments", `for f in scripts/*.sh; do $f 2>/dev/null && echo $f; done; exit 0`, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

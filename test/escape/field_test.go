@@ -142,7 +142,7 @@ func (f *field) checkWorks(t *testing.T, id string) {
 	}
 }
 
-// env is what an attack in the sandbox gets to know.
+// env returns the environment variables of an attack in the sandbox: what it is allowed to know.
 func (f *field) env(t *testing.T, id string) map[string]string {
 	t.Helper()
 	p := f.bait

@@ -74,3 +74,37 @@ func (f *field) runScript(t *testing.T, id string, said <-chan string) string {
 	}
 	return "nothing"
 }
+
+// greedyPacker stands for each program that could run code in the program that saves files: it notes its capabilities.
+const greedyPacker = `
+mkdir -p /workspace/bin
+cat > /workspace/bin/note <<'end'
+#!/bin/sh
+grep CapEff /proc/self/status >> /workspace/noted
+end
+printf '#!/bin/sh\n/workspace/bin/note\nexec /usr/bin/tar "$@"\n' > /workspace/bin/tar
+chmod +x /workspace/bin/*`
+
+// TestProgramThatSavesFiles: the program that saves the files of a sandbox can read all of them. No variable of the
+// sandbox makes it run code of the sandbox.
+func TestProgramThatSavesFiles(t *testing.T) {
+	each(t, func(t *testing.T, f *field) {
+		if f.begin != "" {
+			return // the variables of a copy are those of its original
+		}
+		id := f.sandbox(t, hutch.CreateRequest{Env: map[string]string{
+			"PATH": "/workspace/bin:/usr/local/bin:/usr/bin:/bin", "TAR_OPTIONS": "--checkpoint=1 --checkpoint-action=exec=/workspace/bin/note",
+		}})
+		f.sh(t, id, greedyPacker)
+		snap, err := f.svc.Snapshot(t.Context(), id, hutch.SnapshotRequest{FilesOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.svc.DeleteSnapshot(t.Context(), snap.ID); err != nil {
+			t.Error(err)
+		}
+		if out := f.sh(t, id, "cat /workspace/noted 2>/dev/null || true"); out != "" {
+			t.Errorf("code of the sandbox saves its files, with %s", out)
+		}
+	})
+}

@@ -120,7 +120,10 @@ func descendants(t *testing.T) map[int]map[string]string {
 	}
 	all := map[string]map[string]string{}
 	for _, file := range files {
-		text, _ := os.ReadFile(file)
+		text, err := os.ReadFile(file)
+		if err != nil { // the process has ended
+			continue
+		}
 		status := map[string]string{}
 		for line := range strings.Lines(string(text)) {
 			name, value, _ := strings.Cut(line, ":")

@@ -70,7 +70,7 @@ func (r room) sleeper(t *testing.T, req hutch.CreateRequest) (id, process string
 	return sb.ID, r.count(t, sb.ID)
 }
 
-// count starts a counter, which says 1.
+// count starts a counter, and reads 1 from it.
 func (r room) count(t *testing.T, id string) (process string) {
 	t.Helper()
 	p, err := r.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: counter, Name: "counter"})

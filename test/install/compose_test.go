@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"hutch/internal/hutchtest"
 )
 
 const (
@@ -15,11 +17,10 @@ const (
 	public = "PUBLIC_BASE_URL=https://code.example.com docker compose -f deploy/compose.yaml -f deploy/compose.tunnel.yaml "
 )
 
-// composes: the server of conversations on this machine, and then behind a tunnel, with the same volume.
+// composes tests the compose files: the server of conversations on this machine, and then behind a tunnel, with the same volume.
 func (e *engine) composes(t *testing.T) {
 	if err := exec.Command(e.program, "compose", "version").Run(); err != nil {
-		t.Log("docker compose is missing: the compose files are not tested")
-		return
+		hutchtest.Skip(t, "docker compose is missing: %v", err)
 	}
 	for _, missing := range []string{"MCP_API_TOKEN", "FILE_SECRET"} {
 		if out := e.docker(t, "unset "+missing+"; ! "+local+"config -q"); !strings.Contains(out, missing+" is missing a value: set it to ") {

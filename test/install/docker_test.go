@@ -172,7 +172,7 @@ func TestDocker(t *testing.T) {
 	build := strings.TrimSuffix(documented(t, "docker build -f deploy/Dockerfile --build-arg PROGRAMS=built"), " .") + " --build-arg PACKAGES='" + packages + "'"
 	e.docker(t, build+" .")
 	e.serves(t, build)
-	e.composes(t)
+	t.Run("compose files", e.composes)
 	e.docker(t, "test -z \"$(docker ps -aq)$(docker volume ls -q)\"")
 }
 

@@ -90,7 +90,14 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err != nil || !strings.Contains(string(completion), "complete") {
 		t.Errorf("the completion of bash: %.80s, %v", completion, err)
 	}
-	run(t, root, "make", append(where, "uninstall")...)
+	if out := run(t, root, "make", append(where, "uninstall")...); !strings.Contains(out, "Data folders stay") || !strings.Contains(out, "`bin/hutch down`") {
+		t.Errorf("make uninstall does not say what stays: %s", out)
+	}
+	again := exec.CommandContext(t.Context(), "make", append(where, "uninstall")...)
+	again.Dir = root
+	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), "give the PREFIX") {
+		t.Errorf("make uninstall of what is not there: %v\n%s", err, out)
+	}
 	filepath.WalkDir(dest, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			t.Errorf("%s is left, %v", path, err)

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/envd"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/tokens"
 )
 
 // rulesResults are what the programs of E2B's clients print about a sandbox with rules.
@@ -97,7 +97,7 @@ func (v *vaulted) e2bClients(t *testing.T, program, results string, env ...strin
 // serveE2B serves E2B's API of the engine, for the token "right".
 func (v *vaulted) serveE2B(t *testing.T) (url string) {
 	t.Helper()
-	check := auth.Only("right")
+	check := tokens.Only("right")
 	who, err := check(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -173,21 +172,6 @@ func TestRulesChange(t *testing.T) {
 
 // TestRootless runs all of this as an ordinary user.
 func TestRootless(t *testing.T) {
-	if os.Geteuid() == 0 {
-		openToAll(t)
-	}
+	hutchtest.OpenTun(t)
 	hutchtest.Rootless(t, "Test(Clients|Attacks|RulesChange|Brokered|NotAsked|LinkedSandboxes)$")
-}
-
-// openToAll lets every user create network devices during the test, as on most systems.
-func openToAll(t *testing.T) {
-	const device = "/dev/net/tun"
-	info, err := os.Stat(device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(device, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.Chmod(device, info.Mode().Perm()) })
 }

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/tokens"
 	"hutch/internal/listen"
 	"hutch/internal/preview"
 	"hutch/internal/rest"
@@ -50,7 +50,7 @@ func open(t testing.TB, runtime string, change func(*engine.Options)) *bed {
 	})
 	api := rest.NewHandler(b.Engine, rest.Options{})
 	ours := func(_ context.Context, token string) bool { return token == ourToken }
-	h := preview.New(guard.New(api, guard.Options{Check: auth.Only(ourToken)}), preview.Options{
+	h := preview.New(guard.New(api, guard.Options{Check: tokens.Only(ourToken)}), preview.Options{
 		Sandboxes: b.Engine, Login: "http://127.0.0.1:" + b.port, Known: ours,
 		May: func(ctx context.Context, token string, _ hutch.Preview) (preview.Visitor, bool) {
 			return preview.Visitor{Hold: context.WithCancel}, ours(ctx, token)

@@ -280,7 +280,7 @@ func TestOneLabelIsOnePort(t *testing.T) {
 			t.Errorf("%s takes %s with the token %s: %v", id, p.Label(), token, err)
 		}
 	}
-	if got, ok := b.Preview(p.Label()); !ok || got.Owner != "alice" {
+	if got, err := b.Preview(p.Label()); err != nil || got.Owner != "alice" {
 		t.Errorf("the label is %q's", got.Owner)
 	}
 	q, err := b.Expose(alice, long, hutch.ExposeRequest{Port: 65535})

@@ -15,7 +15,7 @@ var bridgeBodies = map[string]string{
 	"unmount": `{"mountPath":"/workspace/mounted"}`, "hydrate": "not an archive",
 }
 
-// times are what differs between two answers of one call.
+// times matches the parts of an answer that differ when a call is repeated.
 var times = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*"|-[a-z0-9]{16}\b`)
 
 // piece is an event with a piece of output; there can be any number of such events.

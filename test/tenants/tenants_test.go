@@ -143,7 +143,7 @@ func TestEverySocket(t *testing.T) {
 		}
 		// Eve's own cancel can arrive before the answer: then that says no more.
 		answered := func(id string) (said string) {
-			for said = dial(id); strings.Contains(said, "it was cancelled"); said = dial(id) {
+			for said = dial(id); strings.Contains(said, "the command was cancelled"); said = dial(id) {
 			}
 			return said
 		}

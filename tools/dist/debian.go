@@ -63,7 +63,7 @@ Description: safe, fast sandboxes for AI agents
 	return name, nil
 }
 
-// debianPath is where Debian keeps a file.
+// debianPath returns the path at which Debian keeps a file.
 func debianPath(path string) string {
 	switch {
 	case path == "share/hutch/hutch.yaml":

@@ -102,7 +102,7 @@ func (r release) listModules(arch, folder string) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// modules are the Go modules in a program, and Go's own library.
+// modules returns the Go modules in a program, and Go's own library.
 func modules(info *debug.BuildInfo) (list []spdxPackage) {
 	list = append(list, module("stdlib", strings.TrimPrefix(info.GoVersion, "go"), ""))
 	for _, m := range info.Deps {

@@ -23,7 +23,7 @@ type file struct {
 // tree maps paths, relative to a prefix such as /usr, to files.
 type tree map[string]file
 
-// pages are the man pages and the completions of a hutch.
+// pages returns the man pages and the completions of a hutch.
 func pages(hutch string, at time.Time) (tree, error) {
 	dir, err := os.MkdirTemp("", "hutch-man-")
 	if err != nil {
@@ -59,7 +59,7 @@ func pages(hutch string, at time.Time) (tree, error) {
 	return all, nil
 }
 
-// shipped are the files of one architecture.
+// shipped returns the files of one architecture.
 func shipped(folder string, pages tree) (tree, error) {
 	all := maps.Clone(pages)
 	from := map[string]string{

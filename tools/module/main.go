@@ -120,7 +120,7 @@ func (r *renaming) visit(path string, entry fs.DirEntry, err error) error {
 	return os.WriteFile(path, after, 0o644) // keeps the file's mode
 }
 
-// rewriter is how a file is rewritten; nil means not at all.
+// rewriter returns the function that rewrites a file; nil if the file is not rewritten.
 func (r *renaming) rewriter(path string) func([]byte) ([]byte, error) {
 	switch {
 	case path == "go.mod":

@@ -70,8 +70,8 @@ func resources(l hutch.Limits) container.Resources {
 	}
 }
 
-// memoryFolders are the folders of the user. Each can be as large as the disk limit, and together they are within the
-// memory limit.
+// memoryFolders returns the folders of the user. Each can be as large as the disk limit, and together they are within
+// the memory limit.
 func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	folders := map[string]string{}
 	for _, path := range image.Writable {
@@ -84,8 +84,9 @@ func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	return folders
 }
 
-// mounts are the host's folders that the image shows, the agent, the folder of the agent's socket, and the files with the instance's
-// names. File systems that are mounted below a folder of the host are left out: older engines would show them writable.
+// mounts returns the host's folders that the image shows, the agent, the folder of the agent's socket, and the files
+// with the instance's names. File systems that are mounted below a folder of the host are left out: older engines would
+// show them writable.
 func (d *Driver) mounts(spec driver.Spec) (list []mount.Mount) {
 	binds := spec.Root.Binds[:len(spec.Root.Binds):len(spec.Root.Binds)]
 	binds = append(binds, image.Bind{Source: d.agent, Target: image.AgentPath})

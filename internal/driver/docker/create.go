@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	createTime = 40 * time.Second // it takes a third of a second, and half a second more for the first
+	createTime = 40 * time.Second // a create takes a third of a second, and the first one half a second more
 	importTime = 5 * time.Minute  // import time of an image other than the host's, once
 	undoTime   = 20 * time.Second
 )
 
-// In the folder of an instance.
+// Files in the folder of an instance.
 const (
 	socketFolder = "run"
 	socketFile   = "agent"
@@ -156,8 +156,8 @@ func (i *instance) start(ctx context.Context, spec driver.Spec) error {
 	return i.answer(ctx, said)
 }
 
-// boot is the message to the agent. The filter is the same as in the runtime native, which shares the host's kernel,
-// too.
+// boot returns the message to the agent. The filter is the same as in the runtime native, which shares the host's
+// kernel, too.
 func boot(spec driver.Spec) ([]byte, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, "unix:"+socketDir+"/"+socketFile

@@ -23,7 +23,7 @@ type Driver struct {
 	api    *client.Client
 	noAPI  error         // why api cannot be used
 	root   bool          // this process can enter the namespaces of containers
-	images ctxlock.Locks // by name: one caller imports an image
+	images ctxlock.Locks // by name of an image: only one caller at a time imports it
 }
 
 var _ driver.Driver = (*Driver)(nil)

@@ -115,7 +115,7 @@ func TestOthersAreSpared(t *testing.T) {
 	}
 }
 
-// importTheirs makes the image theirs:1, which has a label of ours.
+// importTheirs makes the image theirs:1, which has a label of Hutch.
 func importTheirs(t *testing.T, api *client.Client) {
 	t.Helper()
 	var empty bytes.Buffer

@@ -47,8 +47,8 @@ func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root)
 	return name, d.importImage(ctx, api, name, root.Dir, func(w io.Writer) error { return writeSkeleton(w, root.Dir) })
 }
 
-// imageName names the image after the skeleton's folder. A skeleton never changes: that of a changed host is in another
-// folder. So drivers with different state folders share the image.
+// imageName names the image after the skeleton's folder. A skeleton never changes: when the host changes, a new
+// skeleton is made in another folder. So drivers with different state folders share the image.
 //
 // Another image is named after its file, which never changes either, and the files that a sandbox has over it: see
 // [over].
@@ -62,10 +62,10 @@ func imageName(root image.Root) string {
 	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// over are the files that sandboxes of an image have over its file. They are the same for every user that commands can
-// run as, because callers choose the user, and the engine must not keep a copy for each. They are read only, so the
+// over returns the files that sandboxes of an image have over its file. They are the same for every user that commands
+// can run as, because callers choose the user, and the engine must not keep a copy for each. They are read only, so the
 // owner of a working folder matters little, and a home that the image lacks is left out; the engine makes the mount
-// point of the one in memory.
+// point for a home in memory.
 func over(root image.Root) []image.File {
 	user := root.Account()
 	own := []string{root.Workdir(), image.Workspace, image.Data}

@@ -35,14 +35,15 @@ type instance struct {
 	record     record
 	done       chan struct{} // closed by watch
 	destroying ctxlock.Lock  // held by the caller that destroys
-	gone       bool          // it was destroyed
+	gone       bool          // the instance was destroyed
 }
 
 func (d *Driver) newInstance(api *client.Client, id string, r record) *instance {
 	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), destroying: ctxlock.New()}
 }
 
-// watch ends with the container. While the engine does not answer, the container can run.
+// watch waits for the end of the container. If the engine does not answer, the container can still run, so watch
+// continues.
 func (i *instance) watch() {
 	defer close(i.done)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -62,7 +63,7 @@ func (i *instance) watch() {
 // ID implements driver.Instance.
 func (i *instance) ID() string { return i.id }
 
-// Handle is the record.
+// Handle returns the record.
 func (i *instance) Handle() driver.Handle {
 	b, _ := json.Marshal(i.record) // text can always be encoded
 	return b
@@ -149,7 +150,7 @@ func (i *instance) container(ctx context.Context) (string, error) {
 
 func (i *instance) removeContainer(ctx context.Context, which string) error {
 	_, err := i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	for errdefs.IsConflict(err) { // another call removes it already
+	for errdefs.IsConflict(err) { // another call is removing it already
 		if err := delay.Wait(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	}
 	u := driver.Usage{
 		CPUSeconds: time.Duration(s.CPUStats.CPUUsage.TotalUsage).Seconds(),
-		Memory:     int64(s.MemoryStats.Usage), MemoryPeak: int64(s.MemoryStats.MaxUsage), PIDs: int(s.PidsStats.Current),
+		Memory:     memoryInUse(s.MemoryStats), MemoryPeak: int64(s.MemoryStats.MaxUsage), PIDs: int(s.PidsStats.Current),
 	}
 	found, err := i.api.ContainerInspect(ctx, i.record.Container, client.ContainerInspectOptions{})
 	if err == nil && found.Container.State != nil && found.Container.State.OOMKilled {
@@ -35,6 +35,17 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	}
 	u.Disk = i.disk(ctx)
 	return u, nil
+}
+
+// memoryInUse returns the memory of a container without cached files, which the kernel can drop. Control groups of
+// version 1 have figures with and without those of child groups.
+func memoryInUse(m container.MemoryStats) int64 {
+	prefix := ""
+	if _, v1 := m.Stats["total_inactive_file"]; v1 {
+		prefix = "total_"
+	}
+	cached := m.Stats[prefix+"inactive_file"] + m.Stats[prefix+"active_file"]
+	return int64(m.Usage - min(m.Usage, cached))
 }
 
 // disk returns the size of the written files. Its paths are our mount points, which no program inside can move.

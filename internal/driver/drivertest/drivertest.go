@@ -41,7 +41,8 @@ type Config struct {
 	// Images says that instances can be made from an image's EROFS file, OneOwner that its files then all belong to the
 	// user that commands run as.
 	Images, OneOwner bool
-	// ReadOnlyImages says that they can, and that no file of the image can be changed.
+	// ReadOnlyImages says that instances can be made from an image's EROFS file, and that no file of the image can be
+	// changed.
 	ReadOnlyImages bool
 	// Networked says that instances can have a network.
 	Networked bool

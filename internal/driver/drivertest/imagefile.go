@@ -57,8 +57,8 @@ func WriteImage(t testing.TB, files []ImageFile) string {
 	return path
 }
 
-// ImageFolder is a folder for an image, which ordinary users can enter, unlike the folder of a test. For root it is not
-// on an overlay, which native refuses.
+// ImageFolder returns a folder for an image, which ordinary users can enter, unlike the folder of a test. For root it
+// is not on an overlay, which native refuses.
 func ImageFolder(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t
@@ -125,7 +125,7 @@ var Probe = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// probeImage is an image of one program, and these files.
+// probeImage returns an image of one program, and these files.
 func probeImage(t testing.TB, files ...ImageFile) string {
 	t.Helper()
 	program, err := Probe()
@@ -135,7 +135,7 @@ func probeImage(t testing.TB, files ...ImageFile) string {
 	return WriteImage(t, append([]ImageFile{{Path: "/probe", Mode: 0o755, Content: program}}, files...))
 }
 
-// onImage is the suite with an image instead of the host's programs.
+// onImage returns the suite with an image instead of the host's programs.
 func (s *suite) onImage(t testing.TB, path string, opt image.EROFSOptions) *suite {
 	t.Helper()
 	root, err := image.FromEROFS(path, opt)

@@ -17,7 +17,8 @@ import (
 
 var _ driver.Keeper = (*Driver)(nil)
 
-// keepBuilds makes the driver run kept copies of its programs. Where that is not possible, it runs the installed ones.
+// keepBuilds makes the driver run kept copies of its programs. Where that is not possible, it runs the installed
+// programs.
 func (d *Driver) keepBuilds() error {
 	if d.opt.Builds == "" {
 		return nil
@@ -52,8 +53,8 @@ func (d *Driver) Build() string { return d.build.Name }
 // BuildOf implements driver.Restorer.
 func (d *Driver) BuildOf(dir string) (string, error) { return builds.Marked(dir) }
 
-// buildOf returns the programs that can restore a save. A save without a name is from a driver that keeps no programs, so
-// the installed ones may be those.
+// buildOf returns the programs that can restore a save. A save without a name is from a driver that keeps no programs,
+// so the installed programs may be the right ones.
 func (d *Driver) buildOf(dir string) (builds.Build, error) {
 	name, err := builds.Marked(dir)
 	if err != nil {

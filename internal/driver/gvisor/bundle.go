@@ -69,7 +69,7 @@ func (p folder) writeBundle(spec driver.Spec, agent string, from origin) error {
 	return os.WriteFile(p.config(), text, 0o600)
 }
 
-// annotations are additions to a bundle: gVisor's own, and the paths that hutch-runsc hides. For an EROFS file they
+// annotations returns additions to a bundle: gVisor's own, and the paths that hutch-runsc hides. For an EROFS file they
 // contain the settings that the options of runsc contain for other roots, because runsc then ignores these options:
 // without size, the written files would have no limit.
 func annotations(spec driver.Spec) map[string]string {
@@ -89,10 +89,10 @@ func annotations(spec driver.Spec) map[string]string {
 
 const rootfs = "dev.gvisor.spec.rootfs."
 
-// noRoot is the bundle's root folder if the root is an EROFS file. gVisor requires one, and does not use it.
+// noRoot is the bundle's root folder if the root is an EROFS file. gVisor requires a root folder, but does not use it.
 const noRoot = "/.hutch/none"
 
-// bundle is the OCI configuration of an instance.
+// bundle returns the OCI configuration of an instance.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
 	boot.Version, boot.Listen = wire.Version, "unix:"+socketDir+"/"+agentSocket
@@ -143,7 +143,7 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 // them from the bounding set, so that programs it starts have none.
 func agentCapabilities() *specs.LinuxCapabilities { return capabilities() }
 
-// apartCapabilities are agentCapabilities, and that to give the namespace of commands user 0.
+// apartCapabilities returns agentCapabilities, and the capability to give the namespace of commands the user 0.
 func apartCapabilities() *specs.LinuxCapabilities { return capabilities("CAP_SETFCAP") }
 
 func capabilities(more ...string) *specs.LinuxCapabilities {
@@ -184,7 +184,7 @@ const groups = "/sys/fs/cgroup"
 // internal/netstack.
 const lossDetection = "/proc/sys/net/ipv4/tcp_recovery=0"
 
-// innerLimits are the settings of the control group inside, which contains everything; package inside writes them.
+// innerLimits returns the settings of the control group inside, which contains everything; package inside writes them.
 // gVisor enforces the limit on processes. The other limits are only shown to programs that choose sizes by them; the
 // host enforces those. (Setting them over the control socket makes this version of gVisor panic.)
 func innerLimits(l hutch.Limits) []string {
@@ -196,7 +196,8 @@ func innerLimits(l hutch.Limits) []string {
 	}
 }
 
-// upperLayer is a tar archive of the initial writable layer. Its files have the times that mark files as unchanged.
+// upperLayer returns a tar archive of the initial writable layer. Its files have the times that mark files as
+// unchanged.
 func upperLayer(root image.Root) []byte {
 	files := root.Files
 	if root.EROFS == "" {
@@ -219,7 +220,7 @@ func upperLayer(root image.Root) []byte {
 	return b.Bytes()
 }
 
-// userFolders are the folders of the ordinary user on a host image. They cannot come from the image: if the kernel
+// userFolders returns the folders of the ordinary user on a host image. They cannot come from the image: if the kernel
 // knows only our own user, the image's files have other owners.
 func userFolders() []image.File {
 	const folder = 0o755 | fs.ModeDir

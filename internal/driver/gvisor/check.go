@@ -89,7 +89,7 @@ func (d *Driver) attempt(ctx context.Context) driver.Finding {
 }
 
 func (d *Driver) try(ctx context.Context) error {
-	// A sandbox's id never begins with a dot, and Sweep removes what is left of both.
+	// A sandbox's id never begins with a dot. Sweep removes what is left of sandboxes and of checks.
 	dir, err := os.MkdirTemp(d.opt.Dir, ".check-")
 	if err != nil {
 		return err

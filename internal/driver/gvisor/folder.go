@@ -19,8 +19,8 @@ type folder struct {
 
 func (p folder) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
-// socketDir is the folder that is shown inside as the one with the socket between daemon and agent. It stays empty: the
-// gofer covers it by a small file system in memory.
+// socketDir returns the path of the folder that is mounted in the sandbox for the socket between daemon and agent. On
+// the host it stays empty: the gofer covers it with a small file system in memory.
 func (p folder) socketDir() string { return filepath.Join(p.dir, "run") }
 
 func (p folder) config() string { return filepath.Join(p.dir, "config.json") }
@@ -79,7 +79,7 @@ func (p folder) removeAll(ctx context.Context) error {
 	return p.clear(ctx)
 }
 
-// clear removes an instance without processes.
+// clear removes the control group and the folder of an instance whose processes have ended.
 func (p folder) clear(ctx context.Context) error {
 	var err error
 	if p.group != nil {

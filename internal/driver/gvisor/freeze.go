@@ -15,8 +15,8 @@ import (
 
 var _ driver.Freezer = (*instance)(nil)
 
-// frozen is the file that says that the instance may be frozen. The kernel's freezer cannot be used: after it thaws a
-// sandbox, interrupted system calls can make the sandbox give up.
+// frozen returns the path of the file that says that the instance may be frozen. The kernel's freezer cannot be used:
+// after it thaws a sandbox, interrupted system calls can make the sandbox give up.
 func (p folder) frozen() string { return filepath.Join(p.dir, "frozen") }
 
 // Freeze implements driver.Freezer.

@@ -27,7 +27,7 @@ type Options struct {
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
 	// Builds is a folder to keep the programs in, so that another version of Hutch can restore what this one saves.
-	// Empty means that they are not kept, and saves are only good for the same programs.
+	// Empty means that they are not kept, and only the same programs can restore a save.
 	Builds string
 	// OldBuilds allows to restore memory that kept programs of other versions saved, in these programs.
 	OldBuilds bool
@@ -98,9 +98,9 @@ func (d *Driver) folder(id string) folder {
 	return p
 }
 
-// limits returns the limits of the instance's control group, without the CPU limit. That one is set after the start,
-// because starting is our own work, and would take three times as long with half a core. gVisor itself limits the
-// processes inside; the sentry has several host threads and processes for each of them.
+// limits returns the limits of the instance's control group, without the CPU limit. The CPU limit is set after the
+// start, because starting is our own work, and would take three times as long with half a core. gVisor itself limits
+// the processes inside; the sentry has several host threads and processes for each of them.
 func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: memguard.LimitsOf(int64(l.Memory) << 20).Hard, PIDs: 4*l.PIDs + 256}
 }
@@ -129,7 +129,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (drive
 	return d.makeOnce(ctx, spec, from)
 }
 
-// makeSoon is makeOnce within firstTime.
+// makeSoon does the same as makeOnce, within firstTime.
 func (d *Driver) makeSoon(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	seen := make(chan string, 1)
 	look := time.AfterFunc(d.firstTime-d.firstTime/16, func() { seen <- d.folder(spec.ID).standing() })

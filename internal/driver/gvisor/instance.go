@@ -24,8 +24,9 @@ type instance struct {
 	procs  processes
 	handle driver.Handle
 	sentry *pidfd.Process
-	done   chan struct{} // closed when the sentry is dead or forget was called
-	froze  atomic.Bool   // true if this instance froze the instance: see Thaw
+	done   chan struct{}            // closed when the sentry is dead or forget was called
+	froze  atomic.Bool              // true if this instance froze the instance: see Thaw
+	early  chan *cgroup.MemoryWatch // has at most one value: see beginMemoryWatch
 
 	mu      sync.Mutex
 	removed bool
@@ -41,7 +42,8 @@ func open(p folder, procs processes) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{folder: p, procs: procs, handle: handle, sentry: sentry, done: make(chan struct{})}
+	i := &instance{folder: p, procs: procs, handle: handle, sentry: sentry, done: make(chan struct{}), early: make(chan *cgroup.MemoryWatch, 1)}
+	go i.beginMemoryWatch()
 	go i.watch()
 	return i, nil
 }
@@ -51,6 +53,7 @@ func (i *instance) watch() {
 	defer close(i.done)
 	defer i.sentry.Close()
 	i.sentry.Wait()
+	go i.dropMemoryWatch()
 }
 
 // forget stops watching a sandbox that other code ends.

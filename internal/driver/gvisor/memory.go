@@ -22,8 +22,8 @@ var (
 	_ driver.FileSaver = (*instance)(nil)
 )
 
-// limits are those of the instance's memory. Near the hard one, the daemon raises the kernel's limit, up to the last; there
-// the kernel holds the sandbox back.
+// limits returns the limits of the instance's memory. Near the hard limit, the daemon raises the kernel's limit, up to
+// the last limit. There the kernel slows the sandbox down.
 func (i *instance) limits() memguard.Limits { return memguard.LimitsOf(i.procs.Memory) }
 
 // GuardMemory implements driver.Guarded.
@@ -42,14 +42,50 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 	}()
 	m := &memory{instance: i}
 	if i.group != nil {
-		watch, err := i.group.WatchMemory(i.limits().Soft)
+		watch, err := i.memoryWatch(ctx)
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}
 		defer watch.Close()
+		if err := watch.Hold(); err != nil {
+			return ignoreEnd(ctx, err)
+		}
 		m.watch = watch
 	}
 	return ignoreEnd(ctx, memguard.Run(ctx, m, i.limits(), relieve))
+}
+
+// beginMemoryWatch begins the watch for the first call of GuardMemory. The kernel takes tens of milliseconds for it: in
+// a burst of creates from the pool, these would delay every create.
+func (i *instance) beginMemoryWatch() {
+	defer close(i.early)
+	if i.group == nil || i.procs.Memory == 0 {
+		return
+	}
+	if watch, err := i.group.WatchMemory(i.limits().Soft); err == nil { // otherwise GuardMemory tries again
+		i.early <- watch
+	}
+}
+
+// memoryWatch returns the watch that beginMemoryWatch began, or a new one if there is none or an earlier call has taken
+// it.
+func (i *instance) memoryWatch(ctx context.Context) (*cgroup.MemoryWatch, error) {
+	select {
+	case watch, ok := <-i.early:
+		if ok {
+			return watch, nil
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return i.group.WatchMemory(i.limits().Soft)
+}
+
+// dropMemoryWatch closes the watch that beginMemoryWatch began, unless GuardMemory has taken it.
+func (i *instance) dropMemoryWatch() {
+	for watch := range i.early {
+		watch.Close()
+	}
 }
 
 // ignoreEnd drops the errors of an instance that has ended.

@@ -44,8 +44,7 @@ func (i *instance) endOfDevice(number int) (*os.File, error) {
 	return file, err
 }
 
-// links are the network interfaces of a sandbox: loopback, and the device when
-// there is one.
+// links returns the network interfaces of a sandbox: loopback, and the device when there is one.
 func links(device bool) map[string]any {
 	args := map[string]any{"LoopbackLinks": []any{map[string]any{
 		"Name":      "lo",

@@ -47,8 +47,8 @@ func (p process) end(ctx context.Context) error {
 }
 
 // killNamed kills every process with arg among its arguments, until no such process is left. A look at all processes is
-// not atomic: one that ends during the look can have started another that the look missed. So two empty looks in a row
-// are needed.
+// not atomic: a process that ends during the look can have started another process that the look missed. So two empty
+// looks in a row are needed.
 func killNamed(ctx context.Context, arg string) error {
 	for none := 0; none < 2; none++ {
 		found, err := named(arg)

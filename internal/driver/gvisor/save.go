@@ -180,7 +180,7 @@ func moved(s specs.Spec, folder, hostname string) specs.Spec {
 // RestoreFiles implements driver.Restorer.
 func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
 	layer := filepath.Join(dir, filesLayer)
-	if _, err := os.Stat(layer); errors.Is(err, fs.ErrNotExist) { // of Copy
+	if _, err := os.Stat(layer); errors.Is(err, fs.ErrNotExist) { // a save that Copy wrote has no such archive
 		return nil, hutch.Errorf(hutch.Unavailable, "its memory could not be restored here, and a checkpoint has no copy of the files beside it: the log of the server has the cause")
 	}
 	return d.make(ctx, spec, origin{layer: layer})

@@ -35,8 +35,8 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	return u, nil
 }
 
-// pids asks the sentry how many processes and threads run inside, without the agent's reserve. The host's count would
-// be of something else.
+// pids asks the sentry how many processes and threads run inside, without the agent's reserve. The host would count
+// other processes.
 func (i *instance) pids(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -48,9 +48,9 @@ func (i *instance) pids(ctx context.Context) int {
 	return max(0, n-inside.Threads)
 }
 
-// backing returns the disk space of two files of the sentry: memory is that of the file that holds the memory of the
-// sandbox, disk that of the file that holds what its programs have written. Neither file has a name, so they are found
-// among the sentry's open files.
+// backing returns the disk space of two files of the sentry: memory is the size of the file that holds the sandbox's
+// memory, and disk the size of the file that holds what its programs have written. Neither file has a name, so they are
+// found among the sentry's open files.
 func (p process) backing() (memory, disk int64) {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
 	for _, fd := range fds {
@@ -72,7 +72,7 @@ func (p process) backing() (memory, disk int64) {
 
 func isMemoryFile(name string) bool { return strings.HasPrefix(name, "/memfd:runsc-memory") }
 
-// anonymous is the process's own memory.
+// anonymous returns the process's own memory.
 func (p process) anonymous() int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	for line := range strings.Lines(string(text)) {

@@ -40,7 +40,7 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 		return nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx)))
 	}
 	defer files.close()
-	v.sentry.Signal(contract.Hurry) // a dead one reports that itself
+	v.sentry.Signal(contract.Hurry) // if the sentry is dead, fill returns the error
 	return v.fill(ctx, files)
 }
 

@@ -74,12 +74,12 @@ func (d *Driver) checkClass() driver.Finding {
 // fresh is how long a successful trial counts. Readiness probes check often, and wait for a second.
 const fresh = 10 * time.Minute
 
-// trials are what is known of trials. Only one is under way at a time, and it outlives the caller that began it.
+// trials are the results of trials. Only one trial runs at a time, and it outlives the caller that began it.
 type trials struct {
 	mu     sync.Mutex
-	good   []driver.Finding // of the last one, if it succeeded
+	good   []driver.Finding // findings of the last trial, if it succeeded
 	begun  time.Time
-	result chan []driver.Finding // of the one under way, which puts it there for every caller; nil for none
+	result chan []driver.Finding // gets the findings of the trial in progress, for every caller; nil for none
 }
 
 // attempt returns the findings of a trial.
@@ -162,7 +162,7 @@ func (d *Driver) try(ctx context.Context) (network bool, err error) {
 	return network, inst.Destroy(context.WithoutCancel(ctx))
 }
 
-// oneLine is the text of an error with its causes.
+// oneLine returns the text of an error with its causes.
 func oneLine(err error) string {
 	if cause := hutch.AsError(err).Cause; cause != nil {
 		err = cause

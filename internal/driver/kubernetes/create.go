@@ -80,7 +80,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 			err = errors.Join(err, i.Destroy(undo))
 		}
 	}()
-	if err != nil { // it may have been made nevertheless
+	if err != nil { // the pod may have been created nevertheless
 		return nil, fmt.Errorf("make a pod: %w", err)
 	}
 	if err := d.await(ctx, i.record.Pod); err != nil {
@@ -137,11 +137,11 @@ func (i *instance) boot(ctx context.Context, boot []byte) (network bool, err err
 	return !reply.NoNetwork, nil
 }
 
-// bootOf is the message to the first process of a pod. The filter of programs is that of the runtime native, which
+// bootOf returns the message to the first process of a pod. The filter of programs is that of the runtime native, which
 // shares a kernel, too.
 func bootOf(spec driver.Spec) ([]byte, error) {
 	b := inside.Boot{
-		Writable: image.Writable, Memory: memguard.LimitsOf(int64(spec.Limits.Memory) << 20),
+		Writable: image.Writable, Memory: memguard.LimitsOf(int64(spec.Limits.Memory) << 20), Limit: int64(spec.Limits.Memory) << 20,
 		Agent: spec.Boot, Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)*256 + 1024,
 		Processes: uint64(spec.Limits.PIDs + agentThreads), Network: spec.Network,
 	}
@@ -163,8 +163,8 @@ func bootOf(spec driver.Spec) ([]byte, error) {
 // etcFiles are the files of /etc that the image "host" has from the server.
 var etcFiles = []string{"passwd", "group", "nsswitch.conf", "profile", "bash.bashrc"}
 
-// filesOf are the files over an image. The image "host" is the one of the template, and its users and folders are those
-// of the server's own.
+// filesOf returns the files over an image. The image "host" is the template's image, with the users and folders of the
+// server.
 func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	if spec.Root.EROFS != "" {
 		for _, f := range spec.Root.Files {
@@ -202,8 +202,8 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	return files, nil
 }
 
-// imageOf is the cluster's name of the image; empty for that of the template. The digest is the one that the server
-// resolved with the caller's rights, so the cluster runs nothing else.
+// imageOf returns the cluster's name of the image; empty for the template's image. The digest is the one that the
+// server resolved with the caller's rights, so the cluster runs nothing else.
 func imageOf(spec driver.Spec) (string, error) {
 	if spec.Root.EROFS == "" {
 		return "", nil

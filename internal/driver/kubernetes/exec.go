@@ -69,7 +69,7 @@ type pipes struct {
 	err error // why it failed
 }
 
-// ends are the program's ends.
+// ends are the program's ends of the pipes.
 type ends struct {
 	in  *io.PipeReader
 	out *io.PipeWriter
@@ -97,7 +97,7 @@ func (p *pipes) fail(err error) {
 		p.err = err
 	}
 	p.mu.Unlock()
-	p.in.Close() // the end of the input is not an error there
+	p.in.Close() // the program takes this for the end of its input, and not for an error
 	p.out.CloseWithError(err)
 }
 

@@ -41,10 +41,10 @@ type instance struct {
 	record     record
 	done       chan struct{} // closed by keep
 	destroying ctxlock.Lock  // held by the caller that destroys
-	gone       bool          // it was destroyed
+	gone       bool          // the instance was destroyed
 
 	mu      sync.Mutex
-	session *yamux.Session // nil while it is broken
+	session *yamux.Session // nil while the stream with the pod is broken
 	changed chan struct{}  // closed when there is another session
 }
 
@@ -55,7 +55,7 @@ func (d *Driver) newInstance(id string, r record) *instance {
 // ID implements driver.Instance.
 func (i *instance) ID() string { return i.id }
 
-// Handle is the record.
+// Handle returns the record.
 func (i *instance) Handle() driver.Handle {
 	b, _ := json.Marshal(i.record) // text can always be encoded
 	return b
@@ -78,7 +78,7 @@ func (i *instance) connect(ctx context.Context) error {
 	return nil
 }
 
-// now returns the stream with the pod, or what changes when there is one.
+// now returns the session with the pod. Without a session, it returns a channel that is closed when there is one.
 func (i *instance) now() (*yamux.Session, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -63,8 +63,8 @@ func init() {
 	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 }
 
-// New returns a driver on its state folder, for the cluster of $KUBECONFIG, the one that this is a pod of, or that of
-// ~/.kube/config. It makes no connection.
+// New returns a driver that keeps its state in a folder. It uses the cluster of $KUBECONFIG, else the cluster in which
+// this program runs as a pod, else the cluster of ~/.kube/config. It makes no connection.
 func New(opt Options) (*Driver, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {

@@ -17,7 +17,7 @@ var _ driver.Guarded = (*instance)(nil)
 
 // GuardMemory implements driver.Guarded. The pod reports its memory, see package inside.
 func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (bool, error)) error {
-	if i.record.Memory == 0 { // an earlier version made it
+	if i.record.Memory == 0 { // an earlier version made the instance
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -45,7 +45,7 @@ func (m *memory) follow(stream net.Conn) {
 	var used [8]byte
 	for {
 		if _, err := io.ReadFull(stream, used[:]); err != nil {
-			m.note(0) // whatever it is now comes with the next stream
+			m.note(0) // the next stream reports the present value
 			return
 		}
 		m.note(int64(min(binary.BigEndian.Uint64(used[:]), 1<<62)))

@@ -82,7 +82,7 @@ func confine(c *core.Container, capabilities []core.Capability) {
 	s.Capabilities = &core.Capabilities{Drop: []core.Capability{"ALL"}, Add: capabilities}
 }
 
-// resources are limits of CPU, in cores, and of memory, in bytes.
+// resources returns limits of CPU, in cores, and of memory, in bytes.
 func resources(cpu float64, memory int64) core.ResourceList {
 	return core.ResourceList{
 		core.ResourceCPU:    *resource.NewMilliQuantity(int64(cpu*1000), resource.DecimalSI),
@@ -90,7 +90,7 @@ func resources(cpu float64, memory int64) core.ResourceList {
 	}
 }
 
-// podName is the name of an instance's pod, which no other instance of any server has.
+// podName returns the name of an instance's pod, which no other instance of any server has.
 func podName(server, id string) string { return "hutch-" + server + "-" + id }
 
 // dead reports whether a pod has ended, or will never begin.

@@ -14,11 +14,11 @@ import (
 // Limits are the memory limits of an instance, in bytes, in addition to the limit of the user, which is for the
 // programs inside.
 type Limits struct {
-	Soft int64 `json:"soft"` // adds what the instance takes for itself: above it, programs are ended
-	Hard int64 `json:"hard"` // adds a reserve, so that the instance lives on until they are
+	Soft int64 `json:"soft"` // adds the overhead of the instance: above it, programs are ended
+	Hard int64 `json:"hard"` // adds a reserve, so that the instance survives until they have ended
 }
 
-// overhead is what an instance may take for itself.
+// overhead is the memory that an instance itself can use, beside its programs.
 const overhead = 64 << 20
 
 // LimitsOf returns the limits that follow from the limit of the user.
@@ -27,10 +27,11 @@ func LimitsOf(limit int64) Limits {
 	return Limits{Soft: soft, Hard: soft + 128<<20 + limit/8}
 }
 
-// Reserve is the difference between the limits.
+// Reserve returns the difference between the limits.
 func (l Limits) Reserve() int64 { return l.Hard - l.Soft }
 
-// Last adds two further reserves: a program can grow so much while it is being ended.
+// Last returns the limit that the kernel enforces. It is two reserves above Hard, because a program can grow that much
+// while it is being ended.
 func (l Limits) Last() int64 { return l.Hard + 2*l.Reserve() }
 
 const (
@@ -57,7 +58,7 @@ const (
 type Memory interface {
 	// Read returns what is used now. Its error ends the guard.
 	Read() (cgroup.MemoryReading, error)
-	// Wait waits until more than limit could be used; last was read before.
+	// Wait waits until the use could be above limit. last is the previous reading.
 	Wait(ctx context.Context, last cgroup.MemoryReading, limit int64)
 	// Begin prepares for ending programs.
 	Begin()
@@ -89,10 +90,10 @@ type guard struct {
 	level     int64      // unless use is above this
 	trend     trend
 	collected time.Time // when the instance was last asked to collect garbage
-	noGarbage bool      // it has no such thing
+	noGarbage bool      // the instance cannot collect garbage
 }
 
-// Run keeps an instance below its limits until ctx is done. An error is one of Read, or errNoMemory.
+// Run keeps an instance below its limits until ctx is done. The error is an error of Read, or errNoMemory.
 func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
 	g := &guard{memory: m, limits: limits, relieve: relieve, limit: limits.Soft}
 	for ctx.Err() == nil {
@@ -148,7 +149,8 @@ func (g *guard) freeMemory(ctx context.Context) error {
 	return nil
 }
 
-// begin begins an easing. If there is time, the instance first collects its garbage, which can be enough.
+// begin resets what freeMemory has observed. If there is time, it makes the instance collect its garbage first, which
+// can free enough memory.
 func (g *guard) begin(m cgroup.MemoryReading) {
 	g.trend, g.tried, g.settled = trend{}, false, time.Time{}
 	g.collect(m)
@@ -189,12 +191,12 @@ func (g *guard) answered(used int64) {
 	}
 }
 
-// Fastest is the fastest expected growth of an instance, in bytes a second.
-const Fastest = 2 << 30
+// fastest is the fastest expected growth of an instance, in bytes a second.
+const fastest = 2 << 30
 
-// Until is how long an instance certainly stays below its limit, within reason.
+// Until returns how long an instance certainly stays below its limit, within reason.
 func Until(used, limit int64) time.Duration {
-	d := time.Duration(float64(limit-used) / Fastest * float64(time.Second))
+	d := time.Duration(float64(limit-used) / fastest * float64(time.Second))
 	return min(max(d, 10*time.Millisecond), 500*time.Millisecond)
 }
 

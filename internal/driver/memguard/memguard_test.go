@@ -64,7 +64,7 @@ func TestEnds(t *testing.T) {
 			if base > 0 {
 				return base
 			}
-			return int64(time.Since(begin).Seconds() * Fastest)
+			return int64(time.Since(begin).Seconds() * fastest)
 		}
 		calls, err := run(time.Minute, f, func(used int64, urgent bool) error {
 			if used < limits.Soft || used > limits.Hard-Headroom || urgent {

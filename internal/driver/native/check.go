@@ -45,7 +45,7 @@ func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
 	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Fix: fixFor(err)}
 }
 
-// trial is an instance without an image.
+// trial returns the spec of an instance without an image.
 func trial(on driver.Layer) driver.Spec {
 	return driver.Spec{
 		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),

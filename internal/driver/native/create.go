@@ -122,12 +122,12 @@ func (d *Driver) config(spec driver.Spec, boot wire.Boot) (inside.Config, error)
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
 		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
-	if !c.Privileged { // the agent has the same id, and counts too
+	if !c.Privileged { // the agent has the same id, so its threads count, too
 		c.Processes += agentThreads
 		c.Agent = d.agent
 	}
 	filter := seccomp.Filter
-	if boot.Apart { // all ids of the commands' namespace together count for the agent's
+	if boot.Apart { // processes of all ids of the commands' namespace count, and so do the agent's threads
 		c.Apart, _ = d.imageIDs()
 		c.Processes += agentThreads
 		filter = func() ([]byte, error) { return seccomp.FilterApart(boot.Pass) }

@@ -25,7 +25,8 @@ import (
 // content replaces it. An ordinary user's instances share that user's subordinate ids, and the folder belongs to these.
 // Without such ids there is one id, to which all files belong.
 
-// mostImageIDs is how many ids such an instance has for the image, if the daemon is root; rangeIDs has the agent's, too.
+// mostImageIDs is how many ids an instance of an image has for the image, if the daemon is root; rangeIDs counts the
+// agent's id, too.
 const (
 	mostImageIDs = 1 << 16
 	rangeIDs     = mostImageIDs + 1
@@ -173,7 +174,7 @@ func (i *instance) mapIDs(pid int, c inside.Config) error {
 	return clone.MapIDs(pid, users, users)
 }
 
-// apartIDs are the ids of commands, from 0 on, and after them the agent's.
+// apartIDs returns the ids of commands, from 0 on, and after them the agent's.
 func apartIDs(first, commands int) []clone.ID {
 	return []clone.ID{{Inside: 0, Outside: first, Size: commands}, {Inside: wire.AgentID, Outside: first + commands}}
 }

@@ -41,7 +41,7 @@ func (i *instance) watch() {
 // ID implements driver.Instance.
 func (i *instance) ID() string { return i.id }
 
-// Handle is the record.
+// Handle returns the record.
 func (i *instance) Handle() driver.Handle {
 	b, _ := json.Marshal(i.record) // numbers and strings can always be encoded
 	return b

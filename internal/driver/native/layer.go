@@ -27,7 +27,7 @@ var _ driver.Layerer = (*Driver)(nil)
 
 // layer implements driver.Layer.
 type layer struct {
-	size, inodes int64 // taken by it
+	size, inodes int64 // bytes and inodes that the layer takes
 
 	mu   sync.Mutex
 	tree mount.Tree // attached to nothing; -1 when closed

@@ -145,7 +145,8 @@ func TestNetworksAreTested(t *testing.T) {
 	}
 }
 
-// openToAll lets every user create network devices during the test, as on most systems.
+// openToAll lets every user create network devices during the test, as on most systems. It is not hutchtest.OpenTun,
+// because hutchtest imports this package.
 func openToAll(t *testing.T) {
 	const device = "/dev/net/tun"
 	info, err := os.Stat(device)

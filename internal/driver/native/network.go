@@ -11,8 +11,8 @@ import (
 
 var _ driver.Networked = (*instance)(nil)
 
-// Network copies the descriptor that the instance's agent keeps. No process inside can get it from the agent, and it
-// would show such a process only its own packets.
+// Network copies the descriptor that the instance's agent keeps. No process inside can get the descriptor from the
+// agent. It would show a process only the packets of its own sandbox.
 func (i *instance) Network() (*os.File, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)

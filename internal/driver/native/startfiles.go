@@ -9,11 +9,11 @@ import (
 
 // startFiles holds the descriptors that an instance starts with.
 type startFiles struct {
-	config, status *os.File // our ends of the two pipes
-	// The instance's descriptors, in the order of package inside; ours too until the instance has them.
+	config, status *os.File // the server's ends of the two pipes
+	// The instance's descriptors, in the order of package inside. The server closes them when the instance has them.
 	files []*os.File
 	trees []mount.Tree
-	// The program stays ours.
+	// The server keeps the program open.
 	program *os.File
 }
 

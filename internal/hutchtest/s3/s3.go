@@ -35,7 +35,7 @@ type Service struct {
 // Start starts a service, which ends with the test.
 func Start(t *testing.T) *Service {
 	t.Helper()
-	program := install(t)
+	program := Install(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,21 +71,26 @@ func Start(t *testing.T) *Service {
 	return s
 }
 
-// install returns the program of the service. It is stored next to Go's build cache, so that it is linked once.
-func install(t *testing.T) string {
+// Install returns the program of the service. It is stored next to Go's build cache, so that it is linked once. A test that
+// starts it where there is no network calls this first.
+func Install(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = t.TempDir()
 	}
 	dir := filepath.Join(cache, "hutch-test", filepath.Base(gateway))
+	program := filepath.Join(dir, "versitygw")
 	defer lock(t, dir)()
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
 	cmd := exec.Command("go", "install", gateway)
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		hutchtest.Skip(t, "go install %s: %v: %s", gateway, err, out)
 	}
-	return filepath.Join(dir, "versitygw")
+	return program
 }
 
 // lock keeps tests of other packages from writing the program while it is started.

@@ -34,8 +34,8 @@ type Limits struct {
 // Usage is one reading of a group. Figures that the kernel does not report are 0.
 type Usage struct {
 	CPU        time.Duration // used since the group was made
-	Memory     int64         // bytes now, without cached files that can be dropped at once
-	MemoryPeak int64
+	Memory     int64         // bytes now, without cached files, which the kernel drops before the limit is reached
+	MemoryPeak int64         // with cached files
 	PIDs       int
 	OOMKills   int // processes killed because memory ran out
 }
@@ -72,8 +72,8 @@ func (g *Group) make(l Limits) error {
 	return g.limit(l)
 }
 
-// mkdirIn makes dir/name. Another process can remove an empty dir at any moment, so mkdirIn makes dir again as often
-// as needed. Or another process has made dir, and not passed its controllers down yet.
+// mkdirIn makes dir/name. Another process can remove an empty dir at any moment, so mkdirIn makes dir again as often as
+// needed. If another process has made dir, but has not passed the controllers down yet, mkdirIn does that.
 func mkdirIn(dir, name string) error {
 	for {
 		err := os.Mkdir(filepath.Join(dir, name), 0o755)
@@ -105,7 +105,7 @@ func reserve(dir string) error {
 	return put(dir, "pids.max", strconv.Itoa(all*3/4))
 }
 
-// MaxPIDs is how many processes and threads the machine can have; 0 if unknown.
+// MaxPIDs returns how many processes and threads the machine can have; 0 if unknown.
 func MaxPIDs() int {
 	r := reader{}
 	pids, threads := r.number("/proc/sys/kernel", "pid_max"), r.number("/proc/sys/kernel", "threads-max")
@@ -115,7 +115,7 @@ func MaxPIDs() int {
 // Open returns the group of that name, whether or not it exists.
 func (t *Tree) Open(name string) *Group { return &Group{t, name} }
 
-// Name is the group's name.
+// Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
 // Exists reports whether any part of the group is there.
@@ -166,7 +166,7 @@ func (g *Group) Kill() error {
 	if !g.tree.v1() {
 		if err := put(g.dirs()[0], "cgroup.kill", "1"); err == nil {
 			return nil
-		} // before Linux 5.14: one by one, as on version 1
+		} // Linux before 5.14 has no cgroup.kill: kill the processes one by one, as on version 1
 	}
 	// No process can fork any more, so one pass over the list finds all.
 	dir := g.dir("pids")
@@ -191,7 +191,7 @@ func killAll(dir string) error {
 	}
 	for _, pid := range before {
 		if pid == os.Getpid() {
-			continue // a thread of ours that is passing through; see Start
+			continue // a thread of Hutch that is passing through; see Start
 		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd

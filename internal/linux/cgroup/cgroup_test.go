@@ -190,10 +190,10 @@ func TestVersion2Usage(t *testing.T) {
 	t.Parallel()
 	g := fake2(t, map[string]string{
 		"cpu.stat":       "usage_usec 1500000\nuser_usec 9\n",
-		"memory.current": "1000\n", "memory.peak": "2000\n", "memory.stat": "anon 5\ninactive_file 400\n",
+		"memory.current": "1000\n", "memory.peak": "2000\n", "memory.stat": "anon 5\ninactive_file 400\nactive_file 100\n",
 		"memory.events": "low 0\noom 3\noom_kill 2\n", "pids.current": "4\n",
 	})
-	want := Usage{CPU: 1500 * time.Millisecond, Memory: 600, MemoryPeak: 2000, PIDs: 4, OOMKills: 2}
+	want := Usage{CPU: 1500 * time.Millisecond, Memory: 500, MemoryPeak: 2000, PIDs: 4, OOMKills: 2}
 	if u, err := g.Usage(); u != want || err != nil {
 		t.Errorf("usage %+v, %v; want %+v", u, err, want)
 	}

@@ -57,8 +57,8 @@ func (g *Group) limit1(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// buffers is how much the sockets of a group can hold on version 1, which counts sockets separately from memory, and
-// only if this limit is set. Despite the file's name it covers TCP and UDP.
+// buffers returns how much the sockets of a group can hold on version 1, which counts sockets separately from memory,
+// and only if this limit is set. Despite the file's name it covers TCP and UDP.
 func buffers(memory int64) int64 { return max(memory/8, 8<<20) }
 
 // quota returns the CPU time in a period; the kernel accepts no less than 1 ms.
@@ -82,15 +82,21 @@ func (g *Group) Usage() (Usage, error) {
 	return g.usage2()
 }
 
-// used returns memory in use, minus cached files that can be dropped at once. The two were read at different moments.
+// used returns memory in use, minus cached files. The two were read at different moments.
 func used(current, cache int64) int64 { return max(current-cache, 0) }
+
+// cachedFiles returns the size of cached files that are charged to a group. Version 1 has a prefix for the figures with
+// those of child groups.
+func (r *reader) cachedFiles(dir, prefix string) int64 {
+	return r.field(dir, "memory.stat", prefix+"inactive_file") + r.field(dir, "memory.stat", prefix+"active_file")
+}
 
 func (g *Group) usage2() (Usage, error) {
 	dir := g.dirs()[0]
 	r := reader{}
 	u := Usage{
 		CPU:        time.Duration(r.field(dir, "cpu.stat", "usage_usec")) * time.Microsecond,
-		Memory:     used(r.number(dir, "memory.current"), r.field(dir, "memory.stat", "inactive_file")),
+		Memory:     used(r.number(dir, "memory.current"), r.cachedFiles(dir, "")),
 		MemoryPeak: r.number(dir, "memory.peak"), // since Linux 5.19
 		PIDs:       int(r.number(dir, "pids.current")),
 		OOMKills:   int(r.field(dir, "memory.events", "oom_kill")),
@@ -103,7 +109,7 @@ func (g *Group) usage1() (Usage, error) {
 	r := reader{}
 	u := Usage{
 		CPU:        time.Duration(r.number(g.dir("cpuacct"), "cpuacct.usage")),
-		Memory:     used(r.number(memory, "memory.usage_in_bytes"), r.field(memory, "memory.stat", "total_inactive_file")),
+		Memory:     used(r.number(memory, "memory.usage_in_bytes"), r.cachedFiles(memory, "total_")),
 		MemoryPeak: r.number(memory, "memory.max_usage_in_bytes"),
 		PIDs:       int(r.number(g.dir("pids"), "pids.current")),
 		OOMKills:   int(r.field(memory, "memory.oom_control", "oom_kill")),

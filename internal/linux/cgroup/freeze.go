@@ -138,7 +138,7 @@ func (g *Group) freezerDir() string {
 	return filepath.Join(base, folder, g.name)
 }
 
-// removeFreezer removes the folder, and the common one with the last.
+// removeFreezer removes the group's folder, and with the last group the common folder.
 func (g *Group) removeFreezer() {
 	if dir := g.freezerDir(); dir != "" && os.Remove(dir) == nil {
 		os.Remove(filepath.Dir(dir))

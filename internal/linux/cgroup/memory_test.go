@@ -40,6 +40,9 @@ func TestWatchedGroupIsHeldNotKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
+	if err := w.Hold(); err != nil {
+		t.Fatal(err)
+	}
 	if !w.Events() {
 		t.Skip("version 2 slows down, and kills at the limit")
 	}

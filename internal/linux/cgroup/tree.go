@@ -109,7 +109,7 @@ func (t *Tree) Version() int {
 
 func (t *Tree) v1() bool { return t.base2 == "" }
 
-// base is the folder for one controller.
+// base returns the path of the folder for one controller.
 func (t *Tree) base(controller string) string {
 	if t.v1() {
 		return t.base1[controller]

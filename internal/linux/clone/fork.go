@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of ours can run in a child
+// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch can run in a child
 // that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork

@@ -24,7 +24,7 @@ func Users(ids []ID) (fd int, err error) {
 	})
 }
 
-// UsersBy is Users with a function that gives the ids to the namespace of the child process pid.
+// UsersBy does the same as Users, with a function that gives the ids to the namespace of the child process pid.
 func UsersBy(give func(pid int) error) (fd int, err error) {
 	runtime.LockOSThread() // the child is like this thread, and ends with it
 	defer runtime.UnlockOSThread()

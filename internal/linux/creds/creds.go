@@ -15,14 +15,14 @@ import (
 
 const keep = ^uintptr(0) // leaves an id unchanged
 
-// Do calls f with the effective ids uid and gid in place of the process's own. It needs CAP_SETUID and CAP_SETGID,
-// and a process without supplementary groups, because those would give f more rights. Goroutines that f starts have
-// the process's own rights. Where that process is not root, and uid is, it needs PR_SET_KEEPCAPS: the kernel would
-// take its capabilities when it returns from root.
+// Do calls f with the effective ids uid and gid in place of the process's own. It needs CAP_SETUID and CAP_SETGID, and
+// a process without supplementary groups, because those would give f more rights. Goroutines that f starts have the
+// process's own rights. If the process is not root, and uid is 0, it needs PR_SET_KEEPCAPS: the kernel would take its
+// capabilities when it returns from root.
 func Do(uid, gid int, f func() error) error { return DoWith(uid, gid, 0, f) }
 
-// DoWith is Do with some capabilities that this process has: bit n is capability n, below 32. It is for processes other
-// than root.
+// DoWith does the same as Do, with some capabilities that this process has: bit n is capability n, below 32. It is for
+// processes other than root.
 func DoWith(uid, gid int, rights uint32, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -47,8 +47,8 @@ func DoWith(uid, gid int, rights uint32, f func() error) error {
 	return f()
 }
 
-// must returns to an id that is still the real one, which the kernel always allows. A thread that stayed another user
-// would be dangerous.
+// must changes the effective id back to the real id, which the kernel always allows. It panics if that fails, because a
+// thread that remained another user would be dangerous.
 func must(call, id uintptr) {
 	if _, _, errno := unix.RawSyscall(call, keep, id, keep); errno != 0 {
 		panic(fmt.Sprintf("return to id %d: %v", id, errno))
@@ -66,7 +66,7 @@ func readCapabilities() (*capabilities, error) {
 	return c, unix.Capget(&c.header, &c.own[0])
 }
 
-// only is f with only these capabilities in effect.
+// only returns a function that calls f with only these capabilities in effect.
 func (c *capabilities) only(low uint32, f func() error) func() error {
 	return func() error {
 		if err := c.set(low, 0); err != nil {
@@ -76,7 +76,7 @@ func (c *capabilities) only(low uint32, f func() error) func() error {
 	}
 }
 
-// raise makes them effective again. A thread without capabilities would be useless.
+// raise makes the thread's capabilities effective again. A thread without capabilities would be useless.
 func (c *capabilities) raise() {
 	if err := c.set(c.own[0].Effective, c.own[1].Effective); err != nil {
 		panic(fmt.Sprintf("take up capabilities: %v", err))

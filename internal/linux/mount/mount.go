@@ -20,7 +20,7 @@ const (
 	NoExec   = unix.MOUNT_ATTR_NOEXEC
 )
 
-// Tree is a mounted tree that is attached nowhere yet, or the root of one that is. It disappears with its last
+// Tree is a mounted tree that is not attached yet, or the root of an attached one. It disappears with its last
 // descriptor unless it was attached.
 type Tree int
 
@@ -30,7 +30,7 @@ func Clone(path string, attributes uint64) (Tree, error) {
 	return clone(path, attributes, unix.AT_RECURSIVE)
 }
 
-// CloneOne is Clone without the mounts below.
+// CloneOne does the same as Clone, without the mounts below.
 func CloneOne(path string, attributes uint64) (Tree, error) { return clone(path, attributes, 0) }
 
 func clone(path string, attributes uint64, recursive uint) (Tree, error) {

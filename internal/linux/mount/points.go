@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Points are the paths of mounts, in the order of proc_pid_mountinfo(5): a mount on another mount comes after it.
+// Points returns the paths of mounts, in the order of proc_pid_mountinfo(5): a mount on another mount comes after it.
 func Points() ([]string, error) {
 	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {

@@ -32,7 +32,7 @@ func Dial(ctx context.Context, fd, port int) (net.Conn, error) {
 	return conn, err
 }
 
-// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
+// connect connects a socket. EINPROGRESS and EALREADY mean that connecting is still in progress.
 func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {

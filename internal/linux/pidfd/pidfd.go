@@ -47,7 +47,7 @@ func Open(pid int, started uint64) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's number. It can be reused after the process is dead and was waited for.
+// PID returns the process's number. It can be reused after the process is dead and was waited for.
 func (p *Process) PID() int { return p.pid }
 
 // Dead reports whether the process has ended.

@@ -26,7 +26,7 @@ func Offer(pid int) error {
 	return nil
 }
 
-// score is the value in proc_pid_oom_score_adj(5).
+// score returns the value in proc_pid_oom_score_adj(5).
 func score(process string) (int, error) {
 	text, err := os.ReadFile(scoreFile(process))
 	if err != nil {

@@ -38,13 +38,13 @@ func Kills() int {
 	return int(number(string(counts), "oom_kill", 2))
 }
 
-// Total is how many bytes of memory this process and its children can use; 0 if unknown.
+// Total returns how many bytes of memory this process and its children can use; 0 if unknown.
 func Total() int64 {
 	all, _ := room()
 	return all
 }
 
-// room is the total and the free memory: the machine's, or that of a control group if it has less left.
+// room returns the total and the free memory: the machine's, or that of a control group if it has less left.
 func room() (all, free int64) {
 	info, _ := os.ReadFile("/proc/meminfo")
 	all, free = size(string(info), "MemTotal:"), size(string(info), "MemAvailable:")
@@ -54,7 +54,7 @@ func room() (all, free int64) {
 	return all, free
 }
 
-// some is avg10 of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// some returns avg10 of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
 func some(psi string) float64 {
 	_, text, _ := strings.Cut(psi, "some avg10=")
 	text, _, _ = strings.Cut(text, " ")

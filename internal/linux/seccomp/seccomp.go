@@ -41,7 +41,7 @@ func FilterApart(p Pass) ([]byte, error) {
 	return encode(machine, p.enter(machine))
 }
 
-// enter are the rules of the policy, and one for setns.
+// enter returns the rules of the policy, and one for setns.
 func (p Pass) enter(machine *arch.Info) []rule {
 	all := policy(machine)
 	all.add(machine, []string{"setns"}, p.only(fail(unix.EPERM)))
@@ -52,9 +52,9 @@ func (p Pass) enter(machine *arch.Info) []rule {
 // process tree in which it was started. It allows clone3 to programs that know the pass.
 func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
 
-// AncestryApart is [Ancestry] for programs that can be root in their own user namespace. They cannot make another user
-// namespace, because it would give them capabilities over their files that the first one withholds. They also cannot
-// choose the signal that reports input.
+// AncestryApart does the same as [Ancestry], for programs that can be root in their own user namespace. They cannot
+// make another user namespace, because it would give them capabilities over their files that the first one withholds.
+// They also cannot choose the signal that reports input.
 func AncestryApart(p Pass) ([]byte, error) { return p.compile(apart()) }
 
 func apart() map[string][]bpf.Instruction {
@@ -87,7 +87,7 @@ func NewPass() (p Pass) {
 	return Pass{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:])}
 }
 
-// rules are the rules for conditions, and one for clone3.
+// rules returns the rules for calls that are allowed under conditions, and the rule for clone3.
 func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction) []rule {
 	all := bodies{}
 	all.addEach(machine, conditions)
@@ -139,7 +139,7 @@ type rule struct {
 // bodies are the instructions that decide about a call, by its number.
 type bodies map[uint32][]bpf.Instruction
 
-// rules are the rules of the policy for all numbers, from 0 on.
+// rules returns the rules of the policy for all numbers, from 0 on.
 func rules(machine *arch.Info) []rule { return policy(machine).list(unknown) }
 
 func policy(machine *arch.Info) bodies {

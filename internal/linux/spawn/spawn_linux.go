@@ -208,7 +208,7 @@ func (c Command) plan() (*plan, error) {
 	return p, nil
 }
 
-// droppedCapabilities are the capabilities that are not kept.
+// droppedCapabilities returns the capabilities that are not kept.
 func (a *Apart) droppedCapabilities() (list []uintptr) {
 	for c := uintptr(0); c < 64; c++ { // includes capabilities of later kernels
 		if a.Keep&(1<<c) == 0 {

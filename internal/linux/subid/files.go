@@ -24,7 +24,7 @@ func (r Range) overlaps(other Range) bool {
 }
 
 const (
-	lastID     = 1<<32 - 2 // the next one means no id
+	lastID     = 1<<32 - 2 // the next number means no id
 	mostRanges = 100       // a namespace has at most 340
 	mostText   = 16 << 20
 )

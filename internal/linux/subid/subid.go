@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,65 +72,73 @@ type files struct{ passwd, group, users, groups string }
 // find reads the files. All that is missing is in one error, so that one visit of an administrator is enough.
 func find(f files, uid int, folders []string) (*IDs, error) {
 	var missing Missing
-	also := func(why, fix string) {
-		if missing.Why != "" {
-			missing.Why, missing.Fix = missing.Why+", and ", missing.Fix+" && "
-		}
-		missing.Why, missing.Fix = missing.Why+why, missing.Fix+fix
-	}
 	found := &IDs{}
 	for n, name := range helperNames {
 		if found.helpers[n] = lookFor(name, folders); found.helpers[n] == "" && missing.Why == "" {
-			also("the program "+name+" is missing", "sudo apt-get install uidmap")
+			missing.add("the program "+name+" is missing", "sudo apt-get install uidmap")
 		}
 	}
 	names, err := namesOf(f.passwd, uid)
 	if err != nil {
 		return nil, err
 	}
-	var next int // the first id that no line has
-	for _, kind := range []struct {
-		file, accounts string
-		all            *[]Range
-		largest        *Range
-	}{{f.users, f.passwd, &found.users, &found.Users}, {f.groups, f.group, &found.groups, &found.Groups}} {
-		accounts, err := accountIDs(kind.accounts)
-		if err != nil {
-			return nil, err
-		}
-		ranges, end, err := readRanges(kind.file, names, uid)
-		if err != nil {
-			return nil, err
-		}
-		next = max(next, end)
-		for _, r := range ranges {
-			if r.hasAny(accounts) { // a sandbox would act as that account
-				continue
-			}
-			*kind.all = append(*kind.all, r)
-			if r.Size > kind.largest.Size {
-				*kind.largest = r
-			}
-		}
+	var nextUser, nextGroup int
+	if found.users, nextUser, err = usable(f.users, f.passwd, names, uid); err != nil {
+		return nil, err
 	}
+	if found.groups, nextGroup, err = usable(f.groups, f.group, names, uid); err != nil {
+		return nil, err
+	}
+	found.Users, found.Groups = largest(found.users), largest(found.groups)
 	if found.Users.Size < fewest || found.Groups.Size < fewest {
-		name, first := "", max(next, 100_000)
-		if len(names) > 0 {
-			name = names[0]
-		}
-		why := fmt.Sprintf("the user %s has no %d subordinate ids in a row in %s and %s", name, fewest, userFile, groupFile)
-		fix := fmt.Sprintf("sudo usermod --add-subuids %d-%d --add-subgids %d-%d %s", first, first+fewest-1, first, first+fewest-1, name)
-		if name == "" {
-			why = fmt.Sprintf("the user %d has no account in /etc/passwd, and so no subordinate ids", uid)
-			fix = "run the server as a user that useradd has made, which assigns them"
-		}
-		also(why, fix)
+		missing.addRanges(names, uid, max(nextUser, nextGroup, 100_000))
 	}
 	if missing.Why != "" {
 		missing.Fix += ", and start the server again"
 		return nil, &missing
 	}
 	return found, nil
+}
+
+// usable returns the ranges of a user in a file, without ranges that have the id of an account: a sandbox would act as
+// that account. It also returns the first id that no line of the file has.
+func usable(file, accountFile string, names []string, uid int) (ranges []Range, next int, err error) {
+	accounts, err := accountIDs(accountFile)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, next, err := readRanges(file, names, uid)
+	return slices.DeleteFunc(all, func(r Range) bool { return r.hasAny(accounts) }), next, err
+}
+
+// largest returns the first of the largest ranges.
+func largest(ranges []Range) (most Range) {
+	for _, r := range ranges {
+		if r.Size > most.Size {
+			most = r
+		}
+	}
+	return most
+}
+
+// add adds what is missing, and the command that fixes it.
+func (m *Missing) add(why, fix string) {
+	if m.Why != "" {
+		m.Why, m.Fix = m.Why+", and ", m.Fix+" && "
+	}
+	m.Why, m.Fix = m.Why+why, m.Fix+fix
+}
+
+// addRanges says that a user has too few ids; all from first on are free.
+func (m *Missing) addRanges(names []string, uid, first int) {
+	if len(names) == 0 {
+		m.add(fmt.Sprintf("the user %d has no account in /etc/passwd, and so no subordinate ids", uid),
+			"run the server as a user that useradd has made, which assigns them")
+		return
+	}
+	ids := fmt.Sprintf("%d-%d", first, first+fewest-1)
+	m.add(fmt.Sprintf("the user %s has no %d subordinate ids in a row in %s and %s", names[0], fewest, userFile, groupFile),
+		fmt.Sprintf("sudo usermod --add-subuids %s --add-subgids %s %s", ids, ids, names[0]))
 }
 
 func lookFor(name string, folders []string) string {

@@ -72,7 +72,7 @@ func (i *IDs) Give(dir string, owners []Owner) error {
 	return flush()
 }
 
-// host is the id of this host for an id of an image. The last id of a range is the agent's.
+// host returns the id of this host for an id of an image. The last id of a range is the agent's.
 func host(r Range, id, other int) uintptr {
 	if id < 0 || id >= Apart(r.Size) {
 		return uintptr(other)
@@ -80,7 +80,7 @@ func host(r Range, id, other int) uintptr {
 	return uintptr(r.First + id)
 }
 
-// Apart is how many ids from 0 on commands have, if there are size ids for them and the agent.
+// Apart returns how many ids from 0 on commands have, if there are size ids for them and the agent.
 func Apart(size int) int { return min(size-1, 1<<16) }
 
 // RemoveAll removes a folder whose files can belong to subordinate ids of this user.

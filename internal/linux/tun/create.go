@@ -108,7 +108,7 @@ func configure(index uint32) error {
 		message  []byte
 		optional bool
 	}{
-		{noAddress(index), true}, // gVisor does not know it, and makes no address
+		{noAddress(index), true}, // gVisor does not know this request, and makes no such address
 		{linkUp(index), false},
 		{address(index, unix.AF_INET, Inside4.Addr().AsSlice(), Inside4.Bits()), false},
 		{route(index, unix.AF_INET), false},
@@ -141,7 +141,8 @@ func address(index uint32, family uint8, a []byte, bits int) []byte {
 	return message(unix.RTM_NEWADDR, bytesOf(&info), attribute(unix.IFA_LOCAL, a), attribute(unix.IFA_ADDRESS, a))
 }
 
-// route is the default route through the device, without a gateway. gVisor wants its destination, which is all zeros.
+// route returns the default route through the device, without a gateway. gVisor requires the destination, which is all
+// zeros.
 func route(index uint32, family uint8) []byte {
 	all := net.IPv4zero.To4()
 	if family == unix.AF_INET6 {

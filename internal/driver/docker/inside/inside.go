@@ -46,7 +46,7 @@ func leaveInput() error {
 // mostFiles bounds the open files of a process.
 const mostFiles = 1 << 16
 
-// limitFiles lowers the limit, and cannot raise it: that is the engine's.
+// limitFiles lowers the limit of open files. It never raises the limit that the engine has set.
 func limitFiles() error {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

@@ -30,6 +30,7 @@ import (
 
 	"hutch"
 	"hutch/internal/durable"
+	"hutch/internal/tarfile"
 )
 
 const (
@@ -69,10 +70,10 @@ func Open(dir, contract string) (*Store, error) {
 	return &Store{dir: dir, contract: contract + "-", checked: map[string]bool{}}, nil
 }
 
-// Contract is the prefix of the names of all builds that can be used here.
+// Contract returns the prefix of the names of all builds that can be used here.
 func (s *Store) Contract() string { return s.contract }
 
-// fits reports whether a build can be used here, if its programs are.
+// fits reports whether a build can be used here, provided that its programs are here.
 func (s *Store) fits(name string) bool {
 	digest, ok := strings.CutPrefix(name, s.contract)
 	b, err := hex.DecodeString(digest)
@@ -154,7 +155,8 @@ func (d digest) String() string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-// Add keeps the installed programs, and returns where. It copies them only if they have changed since the last time.
+// Add copies the installed programs into the store, and returns the build. If they have not changed since the last
+// time, it copies nothing.
 func (s *Store) Add(runscPath, agentPath string) (Build, error) {
 	path := sources(runscPath, agentPath)
 	last := installed{}
@@ -201,7 +203,7 @@ func sources(runscPath, agentPath string) func(program string) string {
 	}
 }
 
-// index is the path of a file that says which build the installed programs are.
+// index returns the path of a file that says which build the installed programs are.
 func (s *Store) index() string { return filepath.Join(s.dir, "installed.json") }
 
 type installed struct {
@@ -321,28 +323,11 @@ func (s *Store) Send(name string, w io.Writer) error {
 	}
 	out := tar.NewWriter(w)
 	for _, program := range programs {
-		if err := send(out, filepath.Join(s.dir, name, program)); err != nil {
+		if err := tarfile.AddPath(out, filepath.Join(s.dir, name, program), tar.Header{Name: program, Mode: 0o755}); err != nil {
 			return err
 		}
 	}
 	return out.Close()
-}
-
-func send(out *tar.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := out.WriteHeader(&tar.Header{Name: filepath.Base(path), Mode: 0o755, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(out, f)
-	return err
 }
 
 // Receive keeps a build that Send wrote. It verifies that the programs are those of the build.

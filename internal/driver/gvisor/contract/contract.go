@@ -5,15 +5,14 @@ package contract
 
 import "syscall"
 
-// Version is the version of this contract. A driver runs programs of other builds only if they have the same. Increase it with
-// each change that makes an older hutch-runsc unusable, also one of the calls in gVisor.
+// Version is the version of this contract. A driver runs programs of other builds only if they have the same version of
+// the contract. Increase it with each change that makes an older hutch-runsc unusable, also one of the calls in gVisor.
 const Version = 1
 
-// NetworkFD and DeviceFD are the two ends of a sandbox's network device in the
-// process of its sentry: the daemon's end, and the one of the sentry's network
-// stack. The device is a pair of sockets, with one packet in each message, and
-// not a device of the host. hutch-runsc makes both ends; they stay open, so a
-// daemon that was restarted finds its end.
+// NetworkFD and DeviceFD are the two ends of a sandbox's network device in the process of its sentry: the end of the
+// daemon, and the end of the sentry's network stack. The device is a pair of sockets, with one packet in each message,
+// and not a device of the host. hutch-runsc makes both ends; they stay open, so a daemon that was restarted finds its
+// end.
 const (
 	NetworkFD = 900
 	DeviceFD  = 901

@@ -34,7 +34,7 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// Encode is the argument.
+// Encode returns the program argument that tells the gofer what to serve.
 func (s Service) Encode() (string, error) {
 	text, err := json.Marshal(s)
 	return string(text), err

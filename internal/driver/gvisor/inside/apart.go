@@ -47,7 +47,7 @@ func protect() error {
 	if err := unix.Mount("", settings, "", readOnly, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", settings, err)
 	}
-	// It is memory without a limit. Devices can be written to nevertheless.
+	// The file system of devices is memory without a limit. Devices can still be written to after this.
 	if err := unix.Mount("", devices, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", devices, err)
 	}
@@ -79,7 +79,7 @@ func becomeAgent() error {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return err
 	}
-	// It stays set: package creds switches to the id of root, and back.
+	// The setting stays: package creds switches to the id of root, and back.
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
 		return errno
 	}

@@ -65,6 +65,8 @@ type Boot struct {
 	Inodes int64 `json:"inodes"`
 	// Memory says when the memory in use is reported.
 	Memory memguard.Limits `json:"memory"`
+	// Limit is the limit of the memory of programs, in bytes, as they see it. 0: they see what the container shows.
+	Limit int64 `json:"limit"`
 	// Processes bounds the processes and threads of the user.
 	Processes uint64 `json:"processes"`
 	// Network asks for a network device.
@@ -139,8 +141,8 @@ func Unchunk(w io.Writer, r io.Reader) error {
 	}
 }
 
-// Main is the agent program's main function if command, its first argument, is one of this package's; otherwise handled
-// is false. run is the agent.
+// Main runs the agent program if its first argument is a command of this package; otherwise handled is false. run runs
+// the agent.
 func Main(args []string, run func(wire.Boot) error) (handled bool, err error) {
 	switch {
 	case args[0] == PodCommand:

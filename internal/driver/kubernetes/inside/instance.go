@@ -116,7 +116,8 @@ func isolate(b Boot) ([]int, error) {
 // mostFiles bounds the open files of a process.
 const mostFiles = 1 << 16
 
-// limit sets what no control group of a pod limits. The kernel counts processes for each user of a user namespace.
+// limit limits resources that no control group of a pod limits. The kernel counts processes for each user of a user
+// namespace.
 func limit(b Boot) error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: mostFiles, unix.RLIMIT_NPROC: b.Processes, unix.RLIMIT_MEMLOCK: 8 << 20,

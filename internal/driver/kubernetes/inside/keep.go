@@ -72,7 +72,7 @@ func keep(control *net.UnixConn) {
 }
 
 func packTo(rights []byte, folders []string) error {
-	fds, err := descriptors(rights) // there is room for one
+	fds, err := descriptors(rights) // there is room for one descriptor
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const sentryOwn = 32 << 20
 // step is the least change over the limit that is reported.
 const step = 1 << 20
 
-// Above the limit, the memory is looked at after leastRest, and after up to mostRest while it does not change.
+// Above the limit, the memory is read again after leastRest. While it does not change, the pause grows up to mostRest.
 const (
 	leastRest = 5 * time.Millisecond
 	mostRest  = 100 * time.Millisecond
@@ -63,14 +63,15 @@ type meter struct {
 	proc   folder
 }
 
-// used reads it from the control group of the container, or, in gVisor, from its kernel.
+// memoryMeter reads the memory of the container. The first process sees the container's own files; only programs see those
+// that showLimit writes.
+var memoryMeter = meter{groups: groups, proc: "/proc"}
+
+// used reads how much memory is in use, from the control group of the container or, in gVisor, from its kernel.
 func (m meter) used() int64 {
-	for _, g := range []struct{ stat, charged, cached string }{
-		{"memory.stat", "memory.current", ""},
-		{"memory/memory.stat", "memory/memory.usage_in_bytes", "total_"},
-	} {
-		if stat := m.groups.read(g.stat); stat != "" {
-			return max(m.groups.number(g.charged)-field(stat, g.cached+"active_file")-field(stat, g.cached+"inactive_file"), 0)
+	for _, names := range []memoryFiles{memory2, memory1} {
+		if m.groups.read(names.stat) != "" {
+			return m.groups.memoryInUse(names)
 		}
 	}
 	return field(m.proc.read("meminfo"), "Active(anon):")<<10 + sentryOwn

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,42 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// TestMeminfo: programs see their limit, and what is free follows the memory in use, without what the instance takes for itself.
+// The file never gets shorter or longer.
+func TestMeminfo(t *testing.T) {
+	dir := t.TempDir()
+	const limit = 100 << 20
+	if err := os.WriteFile(filepath.Join(dir, meminfoFile), []byte(meminfo(limit, limit)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	p := &pod{limit: limit, own: 50 << 20, meminfo: openMeminfo(int(memory.Fd()))}
+	if p.meminfo == nil {
+		t.Fatal("the file is not found")
+	}
+	defer p.meminfo.Close()
+	for _, c := range []struct{ used, free int64 }{{0, 100}, {50, 100}, {80, 70}, {150, 0}, {1000, 0}, {60, 90}} {
+		p.showUse(c.used << 20)
+		text := folder(dir).read(meminfoFile)
+		if len(text) != len(meminfo(limit, limit)) {
+			t.Errorf("with %d MiB in use, the file has %d bytes", c.used, len(text))
+		}
+		for key, want := range map[string]int64{"MemTotal:": 100, "MemFree:": c.free, "MemAvailable:": c.free, "AnonPages:": 100 - c.free, "Active(anon):": 100 - c.free, "SwapTotal:": 0} {
+			if got := field(text, key) >> 10; got != want || !strings.Contains("\n"+text, "\n"+key+" ") {
+				t.Errorf("with %d MiB in use, %s is %d MiB, not %d", c.used, key, got, want)
+			}
+		}
+	}
+	(&pod{}).showUse(1) // a container whose server sent no limit
+	if openMeminfo(-1) != nil {
+		t.Error("a file of no folder")
+	}
+}
+
 // TestReport: a pod reports its memory at first, whenever it changes above the limit, and when it is below again; otherwise it is silent.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -47,10 +85,6 @@ func TestReport(t *testing.T) {
 		var used, looks atomic.Int64
 		here, there := net.Pipe()
 		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			report(there, limits, func() int64 { looks.Add(1); return used.Load() })
-		}()
 		var said []int64
 		go func() {
 			var b [8]byte
@@ -61,9 +95,16 @@ func TestReport(t *testing.T) {
 				said = append(said, int64(binary.BigEndian.Uint64(b[:])>>20))
 			}
 		}()
+		begin := sync.OnceFunc(func() { // with the first step's memory in use
+			go func() {
+				defer close(ended)
+				report(there, limits, func() int64 { looks.Add(1); return used.Load() })
+			}()
+		})
 		for _, step := range []struct{ used, said int64 }{{10, 10}, {90, 0}, {99, 0}, {101, 101}, {101, 0}, {300, 300}, {250, 250}, {40, 40}, {30, 0}} {
 			said = nil
 			used.Store(step.used << 20)
+			begin()
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if step.said == 0 && len(said) > 0 || step.said > 0 && (len(said) != 1 || said[0] != step.said) {

@@ -31,8 +31,12 @@ type pod struct {
 
 	mu      sync.Mutex
 	keeper  *net.UnixConn   // to the second process: see keep
-	folders []string        // of the user
+	folders []string        // folders of the user
 	limits  memguard.Limits // see report
+	limit   int64           // limit of the programs' memory
+	own     int64           // the memory in use without programs
+	meminfo *os.File        // the file that programs see as /proc/meminfo; nil for none
+	shown   string          // its content
 	device  *os.File        // the network; nil for none
 	memory  int             // descriptor of the written files' file system; -1 until it exists
 	holder  net.Conn        // the stream that has the device
@@ -102,7 +106,11 @@ func (p *pod) serve(conn net.Conn) {
 		limits := p.limits
 		p.mu.Unlock()
 		if limits.Soft > 0 {
-			report(conn, limits, meter{groups: groups, proc: "/proc"}.used)
+			report(conn, limits, func() int64 {
+				used := memoryMeter.used()
+				p.showUse(used)
+				return used
+			})
 		}
 	case ToNetwork:
 		p.network(conn)
@@ -149,8 +157,9 @@ func (p *pod) boot(b Boot) (noNetwork bool, err error) {
 		p.ended <- fmt.Errorf("the agent ended: %v", err)
 	}()
 	noNetwork, err = p.receive(ours)
+	own := memoryMeter.used()
 	p.mu.Lock()
-	p.keeper, p.folders, p.limits = ours, b.Writable, b.Memory
+	p.keeper, p.folders, p.limits, p.limit, p.own = ours, b.Writable, b.Memory, b.Limit, min(own, b.Memory.Soft-b.Limit)
 	p.mu.Unlock()
 	return noNetwork, err
 }
@@ -252,7 +261,7 @@ func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory = fds[0]
+	p.memory, p.meminfo = fds[0], openMeminfo(fds[0])
 	if len(fds) > 1 {
 		p.device = os.NewFile(uintptr(fds[1]), "tun")
 		go p.pump(p.device)
@@ -260,7 +269,7 @@ func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 	return p.device == nil, nil
 }
 
-// descriptors are those that came with a message, at least one.
+// descriptors returns the descriptors that came with a message, at least one.
 func descriptors(rights []byte) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {

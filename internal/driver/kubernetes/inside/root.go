@@ -85,7 +85,8 @@ func (r rootMaker) make(b Boot) error {
 	return r.enter()
 }
 
-// open makes what can be written to: the folders of the user, and the files with the host name.
+// open makes the parts that can be written or that differ by pod: the folders of the user, and the files with the host name
+// and the memory.
 func (r rootMaker) open(b Boot) error {
 	for i, path := range b.Writable {
 		at := slices.IndexFunc(b.Files, func(f File) bool { return f.Path == path && f.Mode.IsDir() })
@@ -104,7 +105,7 @@ func (r rootMaker) open(b Boot) error {
 			return err
 		}
 	}
-	return nil
+	return r.showLimit(b.Limit)
 }
 
 // show makes the beginning of a top entry of the container. It reports whether the entry is to be an overlay.

@@ -41,20 +41,35 @@ func (p *pod) usage() Usage {
 func groupUsage() Usage {
 	if _, err := os.Stat(filepath.Join(string(groups), "cgroup.controllers")); err == nil { // version 2
 		return Usage{
-			CPUSeconds: float64(field(groups.read("cpu.stat"), "usage_usec")) / 1e6, Memory: groups.number("memory.current"), MemoryPeak: groups.number("memory.peak"),
+			CPUSeconds: float64(field(groups.read("cpu.stat"), "usage_usec")) / 1e6, Memory: groups.memoryInUse(memory2), MemoryPeak: groups.number("memory.peak"),
 			PIDs: int(groups.number("pids.current")), OOMKills: int(field(groups.read("memory.events"), "oom_kill")),
 		}
 	}
 	return Usage{
-		CPUSeconds: float64(groups.number("cpuacct/cpuacct.usage")) / 1e9, Memory: groups.number("memory/memory.usage_in_bytes"), MemoryPeak: groups.number("memory/memory.max_usage_in_bytes"),
+		CPUSeconds: float64(groups.number("cpuacct/cpuacct.usage")) / 1e9, Memory: groups.memoryInUse(memory1), MemoryPeak: groups.number("memory/memory.max_usage_in_bytes"),
 		PIDs: int(groups.number("pids/pids.current")), OOMKills: int(field(groups.read("memory/memory.oom_control"), "oom_kill")),
 	}
+}
+
+// memoryFiles are the names of a control group's files about memory, and how the names of the figures in stat begin.
+type memoryFiles struct{ stat, charged, prefix string }
+
+// The names by version of control groups.
+var (
+	memory1 = memoryFiles{"memory/memory.stat", "memory/memory.usage_in_bytes", "total_"}
+	memory2 = memoryFiles{"memory.stat", "memory.current", ""}
+)
+
+// memoryInUse returns the memory of the group without cached files, which the kernel can drop.
+func (f folder) memoryInUse(names memoryFiles) int64 {
+	stat := f.read(names.stat)
+	return max(f.number(names.charged)-field(stat, names.prefix+"active_file")-field(stat, names.prefix+"inactive_file"), 0)
 }
 
 // folder is a folder with files of the kernel.
 type folder string
 
-// read reads a file; it is empty if that is impossible.
+// read returns the content of a file, or "" if the file cannot be read.
 func (f folder) read(name string) string {
 	text, _ := os.ReadFile(filepath.Join(string(f), name))
 	return string(text)
@@ -80,7 +95,8 @@ func field(text, key string) int64 {
 // ticks is the number of clock ticks in a second, which Linux reports the same everywhere.
 const ticks = 100
 
-// processUsage adds up what the processes of a proc file system use. What ended ones used is in their parents' figures.
+// processUsage adds up what the processes of a proc file system use. The use of ended processes is in the figures of
+// their parents.
 func processUsage(proc string) (u Usage) {
 	entries, _ := os.ReadDir(proc)
 	for _, e := range entries {

@@ -21,7 +21,7 @@ import (
 // shown: the files of a process in /proc belong to root when no process may trace it, but with hidepid the folder of
 // that process does not exist for others.
 
-// separate makes that namespace, and gives this process the agent's id with its present capabilities.
+// separate makes the user namespace of commands, and gives this process the agent's id with its present capabilities.
 func separate(c Config) error {
 	if c.Apart == 0 {
 		return nil

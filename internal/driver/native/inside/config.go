@@ -43,7 +43,7 @@ const (
 // InitArgs are the arguments of the agent program at its start.
 var InitArgs = []string{"hutch-agent", initCommand}
 
-// Env is its environment. Go starts fewer threads for one processor, and the agent uses no more.
+// Env is the environment of that program. Go starts fewer threads for one processor, and the agent uses no more.
 var Env = []string{"GOMAXPROCS=1"}
 
 // Config describes the instance.

@@ -39,7 +39,7 @@ type File struct {
 	ModTime int64 `json:"modTime,omitempty"`
 }
 
-// ours are the folders in which nothing of an image is shown.
+// ours are the folders that Hutch mounts: what an image has there is hidden.
 var ours = []string{"/proc", "/sys", "/dev", own}
 
 // opaque is the mark of a folder that hides the one below it.

@@ -22,8 +22,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Main is the agent program's main function if command, its first argument, is one of this package's; otherwise
-// handled is false. run is the agent.
+// Main runs the agent program if command, its first argument, is a command of this package; otherwise handled is false.
+// run runs the agent.
 func Main(command string, run func(wire.Boot) error) (handled bool, err error) {
 	switch command {
 	case initCommand:
@@ -82,7 +82,7 @@ func showAgent(c Config) error {
 	return os.NewSyscallError("dup3", unix.Dup3(int(t), agentFD, unix.O_CLOEXEC))
 }
 
-// begin is the start of the second program, before it becomes the agent.
+// begin does the first part of the second program, before it becomes the agent.
 func begin() (wire.Boot, error) {
 	// Set the name that ps shows: exec has derived it from Program, which is a number.
 	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {

@@ -20,9 +20,9 @@ import (
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// Capabilities are those that the first program needs over the instance's namespaces, and passes on. The overlay of an
-// image also writes with them, after a check of the program's own rights: so it needs all those of root inside for
-// files.
+// Capabilities are the capabilities that the first program needs over the instance's namespaces, and passes on. The
+// overlay of an image also uses them when it writes, after it has checked the rights of the writing program. So they
+// must contain all capabilities for files that root inside has.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
@@ -189,7 +189,7 @@ func clearInheritable() error {
 	}
 	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
 	if apart := os.Geteuid() == wire.AgentID; apart { // the commands' namespace removes all capabilities that they inherit
-		data[0].Inheritable = 0 // and with it the ambient ones
+		data[0].Inheritable = 0 // this removes the ambient capabilities, too
 		if err := keepOnReturn(); err != nil {
 			return err
 		}

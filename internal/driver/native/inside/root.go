@@ -220,7 +220,7 @@ func (b *builder) makeOwn() {
 	b.writeNames()
 }
 
-// sealOwn makes it read only.
+// sealOwn makes the folder own read only.
 func (b *builder) sealOwn() {
 	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
 }
@@ -322,8 +322,8 @@ func (b *builder) cover(name, path string) {
 	b.put(t, path)
 }
 
-// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps existing files of a layer,
-// or those put over an image: this same program created them.
+// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps what exists: this program
+// created it earlier, in a layer or over an image.
 func (b *builder) mkdir(path string, mode uint32) bool {
 	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }

@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"hutch/internal/driver"
+)
+
+// The first reading of an instance shows its CPU since it began to run, the next ones since the earlier reading. One that
+// does not run shows nothing.
+func TestFirstReadingHasCPU(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	earlier := func(r *statsRow) { r.seconds, r.read = 5, now.Add(-10*time.Second) }
+	for name, c := range map[string]struct {
+		before  func(*statsRow)
+		uptime  time.Duration
+		seconds float64
+		least   float64
+		most    float64
+	}{
+		"the first":            {func(*statsRow) {}, 10 * time.Second, 5, 50, 50},
+		"just after its start": {func(*statsRow) {}, time.Millisecond, 0.1, 10, 10},
+		"the next":             {earlier, time.Hour, 10, 49, 50},
+		"paused":               {func(*statsRow) {}, 0, 5, 0, 0},
+	} {
+		var before, row statsRow
+		c.before(&before)
+		row.readFrom(&driver.Usage{CPUSeconds: c.seconds}, before, c.uptime)
+		if row.CPU < c.least || row.CPU > c.most {
+			t.Errorf("%s: %v %%", name, row.CPU)
+		}
+	}
+}
