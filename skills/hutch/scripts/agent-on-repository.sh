@@ -3,9 +3,9 @@
 set -eu
 if [ $# -lt 2 ] || [ "$1" = --help ]; then
 	echo "usage: agent-on-repository.sh DIR|URL PROMPT [FLAG...]
-The flags are those of \`hutch claude\`. What the agent says goes to the standard error, the diff to the standard output." >&2
+HUTCH_AGENT names another agent than Claude Code. FLAG are flags of \`hutch agent run\`. What the agent says goes to the standard error, the diff to the standard output." >&2
 	exit 2
 fi
 repository=$1 prompt=$2
 shift 2
-exec hutch claude --repo "$repository" --prompt "$prompt" "$@"
+exec hutch agent run "${HUTCH_AGENT:-claude}" --repo "$repository" --prompt "$prompt" "$@"
