@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useSyncExternalStore } from "react"
 import type { SandboxRecord, Stats, StatsReport } from "hutch"
+import { untilReturn } from "./reach"
 import { can, hutch, owner, signedIn } from "./session"
 import { Store } from "./store"
 
@@ -99,7 +100,7 @@ async function repeat(signal: AbortSignal, action: () => Promise<void>, forever 
     } catch (error) {
       if (!isAbort(signal)) fleet.set({ ...fleet.value, error })
     }
-    await new Promise((resolve) => setTimeout(resolve, pause))
+    await untilReturn(pause)
     await signedIn()
   }
 }
@@ -143,7 +144,7 @@ function applyReport(report: StatsReport): void {
       continue
     }
     const history = before?.history ?? newHistory()
-    record(history, stats, at)
+    record(history, stats, at, report.full)
     members.set(stats.sandboxId, { id: stats.sandboxId, status: stats.status, record: before?.record, stats, history })
   }
   publish()
@@ -202,15 +203,19 @@ function newHistory(): History {
   return { cpu: empty(), memory: empty(), disk: empty(), network: empty(), at: 0, bytes: -1 }
 }
 
-/** Adds a reading. A sandbox that did not change was not reported: its values stay, and its network was idle. */
-function record(history: History, stats: Stats, at: number): void {
+/**
+ * Adds a reading. A sandbox that did not change was not reported: its values stay, and its network was idle. Between two connections, of which each
+ * begins with a full report, nothing is known.
+ */
+function record(history: History, stats: Stats, at: number, full: boolean): void {
   const gap = history.at === 0 ? 1 : Math.max(1, Math.min(readings, at - history.at))
   const total = stats.networkSent + stats.networkReceived
   const rate = history.bytes < 0 ? 0 : Math.max(0, total - history.bytes) / (interval * gap)
-  push(history.cpu, stats.cpu, gap, history.cpu.at(-1) ?? NaN)
-  push(history.memory, stats.memory, gap, history.memory.at(-1) ?? NaN)
-  push(history.disk, stats.disk, gap, history.disk.at(-1) ?? NaN)
-  push(history.network, rate, gap, 0)
+  const stays = (values: Float32Array) => (full ? NaN : values.at(-1) ?? NaN)
+  push(history.cpu, stats.cpu, gap, stays(history.cpu))
+  push(history.memory, stats.memory, gap, stays(history.memory))
+  push(history.disk, stats.disk, gap, stays(history.disk))
+  push(history.network, rate, gap, full ? NaN : 0)
   history.at = at
   history.bytes = total
 }

@@ -5,9 +5,10 @@ import icon from "./assets/icon.svg"
 import { KeysDialog, useKey } from "./keys"
 import { SignInAgain } from "./pages/signin"
 import { countDrafts } from "./drafts"
-import { personOf, signOut, useReachable, useSignIn, type Session } from "./session"
+import { useReach } from "./reach"
+import { can, hutch, owner, personOf, signOut, useRequests, useSignIn, type Session } from "./session"
 import { setTheme, useTheme, type Theme } from "./theme"
-import { Button, Confirm, Dialog, DialogActions, Facts, format, IconButton, Menu, plainLine, type MenuItem } from "./ui"
+import { Button, Confirm, Dialog, DialogActions, Facts, format, IconButton, Menu, plainLine, useCall, type MenuItem } from "./ui"
 
 /** One entry of the navigation. */
 export interface NavEntry {
@@ -22,7 +23,7 @@ export interface NavEntry {
 /** The frame around all pages: navigation, who is signed in, and whether the server answers. */
 export function Frame({ entries, children }: { entries: readonly NavEntry[]; children: ReactNode }) {
   const signIn = useSignIn()
-  const reachable = useReachable()
+  const { reachable, since } = useReach()
   const [open, setOpen] = useState(false)
   const [keys, setKeys] = useState(false)
   useKey("?", "Show the keys", () => setKeys(true))
@@ -37,8 +38,8 @@ export function Frame({ entries, children }: { entries: readonly NavEntry[]; chi
         <Navigation entries={entries} onFollow={() => setOpen(false)} />
         <div className="side-foot"><Account onKeys={() => setKeys(true)} /></div>
       </div>
-      <div className="frame-content">
-        {!reachable && <p className="lost" role="status"><WifiOff className="icon" aria-hidden />The server does not answer. What you see can be old; the page connects again by itself.</p>}
+      <div className="frame-content" data-cut={!reachable}>
+        {!reachable && <p className="lost" role="status"><WifiOff className="icon" aria-hidden />The server does not answer. What the page shows is from {clocks.format(since)}, and not live. It reconnects by itself.</p>}
         {children}
       </div>
       {signIn.state === "expired" && <SignInAgain />}
@@ -46,6 +47,8 @@ export function Frame({ entries, children }: { entries: readonly NavEntry[]; chi
     </div>
   )
 }
+
+const clocks = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" })
 
 function Navigation({ entries, onFollow }: { entries: readonly NavEntry[]; onFollow: () => void }) {
   const [location] = useLocation()
@@ -71,9 +74,9 @@ function Navigation({ entries, onFollow }: { entries: readonly NavEntry[]; onFol
 }
 
 const looks: Readonly<Record<Theme, { label: string; icon: typeof Sun; next: Theme }>> = {
-  system: { label: "Colors: as the system", icon: Monitor, next: "light" },
-  light: { label: "Colors: light", icon: Sun, next: "dark" },
-  dark: { label: "Colors: dark", icon: Moon, next: "system" },
+  system: { label: "Theme: as the system", icon: Monitor, next: "light" },
+  light: { label: "Theme: light", icon: Sun, next: "dark" },
+  dark: { label: "Theme: dark", icon: Moon, next: "system" },
 }
 
 function Account({ onKeys }: { onKeys: () => void }) {
@@ -86,8 +89,8 @@ function Account({ onKeys }: { onKeys: () => void }) {
   const name = plainLine(session.name)
   const items: (MenuItem | null)[] = [
     { label: looks[theme].label, icon: looks[theme].icon, onSelect: () => setTheme(looks[theme].next) },
-    { label: "Keys", icon: Keyboard, onSelect: onKeys },
-    { label: "What you may do", icon: IdCard, onSelect: () => setRights(true) },
+    { label: "Keyboard shortcuts", icon: Keyboard, onSelect: onKeys },
+    { label: "Scopes and limits", icon: IdCard, onSelect: () => setRights(true) },
     null,
     { label: "Sign out", icon: LogOut, onSelect: () => leave() },
   ]
@@ -110,18 +113,34 @@ function Account({ onKeys }: { onKeys: () => void }) {
   </>)
 }
 
-/** The scopes and limits of the caller, and when the session ends. */
 function Rights({ session, open, onClose }: { session: Session; open: boolean; onClose: () => void }) {
-  const { sandboxes, requestsPerMinute, operationsPerHour } = session.limits
-  const limit = (n: number) => (n < 0 ? "no limit" : n.toLocaleString())
   return (
-    <Dialog open={open} onClose={onClose} title="What you may do">
-      <Facts items={[
-        ["Signed in as", plainLine(session.name)], [session.kind === "person" ? "Person" : "Token", <code key="id">{plainLine(session.tokenId)}</code>], ["Scopes", session.scopes.join(", ")],
-        ["Sandboxes at once", limit(sandboxes)], ["Requests a minute", limit(requestsPerMinute)], ["Operations an hour", limit(operationsPerHour)],
-        ["The session ends", format.date(session.expiresAt)], ["Without a request", `after ${format.duration(session.idleSeconds)}`],
-      ]} />
+    <Dialog open={open} onClose={onClose} title="Scopes and limits">
+      <RightsFacts session={session} />
       <DialogActions><Button onClick={onClose}>Close</Button></DialogActions>
     </Dialog>
   )
+}
+
+/** The scopes and limits of the caller, with the present use beside them, and when the session ends. */
+function RightsFacts({ session }: { session: Session }) {
+  const { sandboxes, requestsPerMinute, operationsPerHour } = session.limits
+  const { data: has } = useCall("own sandboxes", countOwn)
+  const made = useRequests()?.made
+  const limit = (n: number, used?: number) => (n < 0 ? (used === undefined ? "no limit" : `${used.toLocaleString()}, no limit`) : used === undefined ? n.toLocaleString() : `${used.toLocaleString()} of ${n.toLocaleString()}`)
+  return (
+    <Facts items={[
+      ["Signed in as", plainLine(session.name)], [session.kind === "person" ? "Person" : "Token", <code key="id">{plainLine(session.tokenId)}</code>], ["Scopes", session.scopes.join(", ")],
+      ["Sandboxes at once", limit(sandboxes, has)], ["Requests a minute", limit(requestsPerMinute, made)], ["Operations an hour", limit(operationsPerHour)],
+      ["The session ends", format.date(session.expiresAt)], ["Without a request", `after ${format.duration(session.idleSeconds)}`],
+    ]} />
+  )
+}
+
+/** How many sandboxes the caller has; undefined if the token cannot list them. Sandboxes that others share do not count. */
+async function countOwn(signal: AbortSignal): Promise<number | undefined> {
+  if (!can("Sandboxes")) return undefined
+  let n = 0
+  for await (const record of hutch.listSandboxes({ brief: true, pageSize: 1000, signal })) if ((record.owner ?? "") === owner()) n++
+  return n
 }

@@ -37,13 +37,13 @@ function typing(target: EventTarget | null): boolean {
 }
 
 const everywhere: readonly Shortcut[] = [
-  { key: "↑ ↓", does: "Move from row to row in a table" }, { key: "Enter", does: "Open the row" }, { key: "Space", does: "Choose the row" },
+  { key: "↑ ↓", does: "Move from row to row in a table" }, { key: "Enter", does: "Open the row" }, { key: "Space", does: "Select the row" },
 ]
 
 export function KeysDialog({ open, onClose }: { open: boolean; onClose: () => void }) {
   const here = useSyncExternalStore(shortcuts.subscribe, shortcuts.get)
   return (
-    <Dialog open={open} onClose={onClose} title="Keys">
+    <Dialog open={open} onClose={onClose} title="Keyboard shortcuts">
       <dl className="keys">
         {[...here, ...everywhere].map(({ key, does }) => [<dt key={key}><kbd>{key}</kbd></dt>, <dd key={`${key} does`}>{does}</dd>])}
       </dl>

@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from "react"
 import { fetchWithProgress, Hutch, HutchError, type Problem } from "hutch"
 import { removeDrafts } from "./drafts"
+import { listen, listenTo, onReturn } from "./reach"
 import { Store } from "./store"
 
 // Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
@@ -43,15 +44,21 @@ export type SignIn = { state: "unknown" } | { state: "out" } | { state: "in" | "
 
 const signIn = new Store<SignIn>({ state: "unknown" })
 
-/** Whether the server answers. */
-const reachable = new Store(true)
-
 export function useSignIn(): SignIn {
   return useSyncExternalStore(signIn.subscribe, signIn.get)
 }
 
-export function useReachable(): boolean {
-  return useSyncExternalStore(reachable.subscribe, reachable.get)
+/** The requests of the caller in this minute, as the newest answer says. */
+export interface Requests {
+  made: number
+  limit: number
+}
+
+const requests = new Store<Requests | undefined>(undefined)
+
+/** The requests of the caller; undefined where no limit applies. */
+export function useRequests(): Requests | undefined {
+  return useSyncExternalStore(requests.subscribe, requests.get)
 }
 
 /** The client of the server. */
@@ -93,7 +100,7 @@ let whose: string | undefined
 /** Shows the pages after a sign-in. If the pages have the data of another person, such as typed text, everything is loaded again. */
 function enter(session: Session): void {
   if (whose !== undefined && whose !== session.tokenId) {
-    signIn.set({ state: "failed", error: new Error("Somebody else has signed in. Load the page again to see what is theirs.") })
+    signIn.set({ state: "failed", error: new Error("Another person has signed in. Load the page again to see their sandboxes.") })
     location.reload()
     return
   }
@@ -119,6 +126,9 @@ export async function resume(): Promise<void> {
     signIn.set(HutchError.is(error, "denied") && error.status === 401 ? { state: "out" } : { state: "failed", error })
   }
 }
+
+// A page that was opened while the server did not answer begins when it does.
+onReturn(() => { if (signIn.value.state === "failed") void resume() })
 
 /** Signs in with a token, which the server keeps. */
 export async function signInWith(token: string): Promise<void> {
@@ -186,14 +196,16 @@ function withSession(init: RequestInit): RequestInit {
 }
 
 async function request(input: RequestInfo | URL, init: RequestInit): Promise<Response> {
-  try {
-    const response = await fetchWithProgress(input, { credentials: "same-origin", ...init })
-    reachable.set(true)
-    return response
-  } catch (cause) {
-    if (init.signal?.aborted !== true) reachable.set(false)
-    throw cause
-  }
+  const response = await listen(init.signal, (init.method ?? "GET") === "GET", (signal) => fetchWithProgress(input, { credentials: "same-origin", ...init, signal }))
+  noteRequests(response.headers)
+  return response
+}
+
+const unlimited = 2_147_483_647 // what the server answers to a token without a limit
+
+function noteRequests(headers: Headers): void {
+  const limit = Number(headers.get("X-RateLimit-Limit") ?? unlimited), left = Number(headers.get("X-RateLimit-Remaining") ?? 0)
+  if (limit !== unlimited) requests.set({ made: limit - left, limit })
 }
 
 function csrf(): Record<string, string> {
@@ -207,7 +219,9 @@ function socketWithSession(): typeof WebSocket {
     construct(Socket, [url, protocols = []]: [string, (string | string[])?]) {
       const now = signIn.value
       const value = "session" in now ? [`hutch.csrf.${now.session.csrf}`] : []
-      return new Socket(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
+      const socket = new Socket(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
+      listenTo(socket)
+      return socket
     },
   })
 }

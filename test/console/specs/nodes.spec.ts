@@ -6,7 +6,7 @@ test("one machine says that it is not a fleet", async ({ page, makeSandbox }) =>
   test.skip(fleet !== "", "TestNodes runs a fleet")
   await makeSandbox()
   await open(page, "/operating/nodes")
-  await expect(page.getByText("This server is one machine, and not a fleet")).toBeVisible()
+  await expect(page.getByText("This server is one machine and not a fleet")).toBeVisible()
   await expect(page.getByText("Memory promised")).toBeVisible()
   await expect(page.getByRole("button", { name: /^More for/ })).toHaveCount(0)
   await checkAccessibility(page)
@@ -50,7 +50,7 @@ test("a node is cordoned, drained and uncordoned, after a question", async ({ pa
   const held = page.getByRole("grid", { name: `Sandboxes of ${fleet}` })
   await expect(held.getByRole("row", { name: id })).toContainText(/Awake|Asleep/)
   await expect(async () => { // why it cannot leave: the fleet has no bucket
-    await page.getByRole("button", { name: "Look again" }).last().click()
+    await page.getByRole("button", { name: "Refresh" }).last().click()
     await expect(held.getByRole("row", { name: id })).toContainText("no bucket", { timeout: 1000 })
   }).toPass()
   await checkAccessibility(page)

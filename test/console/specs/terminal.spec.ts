@@ -112,7 +112,7 @@ test("a link shows one terminal to anybody, who can send nothing, until it is re
     ws.onclose = () => { resolve("closed") }
   }), new URL(link).hash.slice(1))
   expect(end).toContain("nothing can be sent to it")
-  await page.getByRole("button", { name: "Take back" }).click()
+  await page.getByRole("button", { name: "Revoke" }).click()
   await expect(stranger.getByRole("status")).toContainText("revoked")
   await stranger.reload()
   await expect(stranger.getByRole("status")).toContainText("The link opens no terminal")

@@ -17,7 +17,7 @@ test("the timeline shows what happens as it happens, can be filtered, and leads 
   await expect(table.getByRole("row", { name: "exit 3" })).toBeHidden()
   await expect(page).toHaveURL(/kind=snapshot/)
   await table.getByRole("row", { name: "Snapshot" }).click()
-  await expect(page.getByRole("heading", { name: /Snapshot, number/ })).toBeVisible()
+  await expect(page.getByRole("heading", { name: /Snapshot, entry/ })).toBeVisible()
   await checkAccessibility(page)
 
   await page.goto(await page.getByLabel("Link to this entry").inputValue()) // the link leads to the entry
@@ -47,7 +47,7 @@ test("a link leads to an entry that the page has not loaded, and says when there
   const old = entries.find(({ event }) => event === "Exec")?.id ?? 0
   await page.route(/\/timeline\?limit=1000$/, (route) => route.fulfill({ json: { entries: [], next } })) // as if the others were newer
   await open(page, `/sandboxes/${id}/timeline?entry=${old}`)
-  await expect(page.getByRole("heading", { name: `Exec, number ${old}` })).toBeVisible()
+  await expect(page.getByRole("heading", { name: `Exec, entry ${old}` })).toBeVisible()
   await expect(page.getByText("echo long ago")).toBeVisible()
   await page.goto(`/sandboxes/${id}/timeline?entry=987654321`)
   await expect(page.getByText("There is no entry 987654321")).toBeVisible()

@@ -1,6 +1,7 @@
 import { Terminal as Screen } from "@xterm/xterm"
 import "@xterm/xterm/css/xterm.css"
 import { useEffect, useRef, useState } from "react"
+import { answers, listenTo, useReach } from "../reach"
 import { useDark } from "../theme"
 import { themes } from "./sandbox/terminal/themes"
 import "../style/terminal.css"
@@ -22,7 +23,9 @@ const pause = 2000 // milliseconds before the connection is made again
 export function Watch() {
   const place = useRef<HTMLDivElement>(null)
   const screen = useRef<Screen | null>(null)
-  const [status, setStatus] = useState<Status>("connecting")
+  const [reported, setStatus] = useState<Status>("connecting")
+  const { reachable } = useReach()
+  const status = reported === "open" && !reachable ? "lost" : reported
   const dark = useDark()
 
   useEffect(() => {
@@ -56,17 +59,20 @@ function words(status: Status): string {
   switch (status) {
     case "connecting": return "Connecting…"
     case "open": return "You can watch, and not type."
-    case "lost": return "The connection was lost. It is made again."
+    case "lost": return "The connection was lost. Reconnecting."
     default: return status.over
   }
 }
 
 /** Shows the terminal of a link until it ends, and returns a function that stops that. */
 function watch(secret: string, term: Screen, onStatus: (status: Status) => void): () => void {
-  let stopped = false, cursor = 0, ws: WebSocket | undefined
+  let cursor = 0, ws: WebSocket | undefined
+  const end = new AbortController()
+  const isStopped = () => end.signal.aborted
   const connect = () => {
     const now = ws = new WebSocket(`${location.origin.replace(/^http/, "ws")}/v1/watch?cursor=${cursor}`, ["hutch", `hutch.watch.${secret}`])
     now.binaryType = "arraybuffer"
+    listenTo(now)
     let opened = false, over = false, taken = 0
     now.onopen = () => {
       opened = true
@@ -92,19 +98,23 @@ function watch(secret: string, term: Screen, onStatus: (status: Status) => void)
       if (message.exit) onStatus({ over: `It has ended, with exit code ${message.exit.exitCode ?? 0}.` })
       if (message.error) onStatus({ over: message.error.detail ?? "The server ended it." })
     }
-    now.onclose = () => {
-      if (stopped || over) return
-      if (!opened) {
-        onStatus({ over: "The link opens no terminal: it is wrong, has expired, or was revoked, or the server cannot be reached." })
+    const closed = async () => {
+      if (isStopped() || over) return
+      now.onclose = null // a connection that is given up is closed twice
+      const refused = !opened && (await answers())
+      if (isStopped()) return
+      if (refused) {
+        onStatus({ over: "The link opens no terminal: it is wrong, has expired, or was revoked." })
         return
       }
       onStatus("lost")
-      setTimeout(() => { if (!stopped) connect() }, pause)
+      setTimeout(() => { if (!isStopped()) connect() }, pause)
     }
+    now.onclose = () => void closed()
   }
   connect()
   return () => {
-    stopped = true
+    end.abort()
     ws?.close()
   }
 }

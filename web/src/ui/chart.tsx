@@ -17,6 +17,8 @@ interface ChartProps {
   x: readonly number[]
   /** Names of the positions, for bars. */
   labels?: readonly string[]
+  /** What a position is, such as "Day". */
+  position?: string
   series: readonly Series[]
   format: (value: number) => string
   /** The upper end of the axis is at least this: a limit. */
@@ -26,7 +28,7 @@ interface ChartProps {
 }
 
 /** A chart over time, or of bars. It is a picture for screen readers: its newest values are its description. */
-export default function Chart({ title, x, labels, series, format, least = 0, bars = false, height = 180 }: ChartProps) {
+export default function Chart({ title, x, labels, position = "", series, format, least = 0, bars = false, height = 180 }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot>(null)
   const theme = useTheme()
@@ -38,7 +40,7 @@ export default function Chart({ title, x, labels, series, format, least = 0, bar
   useEffect(() => {
     const el = place.current
     if (!el) return
-    const made = new UPlot(options({ title, labels, series, bars, height, width: el.clientWidth, latest }), data, el)
+    const made = new UPlot(options({ title, labels, position, series, bars, height, width: el.clientWidth, latest }), data, el)
     plot.current = made
     const resized = new ResizeObserver(() => made.setSize({ width: el.clientWidth, height }))
     resized.observe(el)
@@ -81,13 +83,14 @@ function span(plot: UPlot, min: number, max: number): [number, number] {
 }
 
 interface Shape extends Pick<ChartProps, "title" | "labels" | "series"> {
+  position: string
   bars: boolean
   height: number
   width: number
   latest: { current: { format: (value: number) => string; least: number } }
 }
 
-function options({ labels, series, bars, height, width, latest }: Shape): UPlot.Options {
+function options({ labels, position, series, bars, height, width, latest }: Shape): UPlot.Options {
   const style = getComputedStyle(document.documentElement)
   const color = (name: string) => style.getPropertyValue(name).trim()
   const axis: UPlot.Axis = { stroke: color("--text-faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: `11px ${color("--font")}` }
@@ -101,7 +104,7 @@ function options({ labels, series, bars, height, width, latest }: Shape): UPlot.
       { ...axis, size: 64, values: (_, splits) => splits.map(value) },
     ],
     series: [
-      labels ? { label: "", value: (_, i: number | null) => (i === null ? "–" : name(i)) } : { label: "Time", value: (_, at: number | null) => (at === null ? "–" : clock.format(at * 1000)) },
+      labels ? { label: position, value: (_, i: number | null) => (i === null ? "–" : name(i)) } : { label: "Time", value: (_, at: number | null) => (at === null ? "–" : clock.format(at * 1000)) },
       ...series.map((s, i) => {
         const stroke = color(`--series-${s.color ?? i + 1}`)
         return { label: s.title, stroke, width: 1.5, fill: `${stroke}${bars ? "cc" : "22"}`, points: { show: false }, value: (_: UPlot, v: number | null) => value(v), ...(bars && UPlot.paths.bars ? { paths: UPlot.paths.bars({ size: [0.7, 48] }) } : {}) }

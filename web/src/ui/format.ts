@@ -33,8 +33,9 @@ export function cost(value: number): string {
   return value === 0 ? "0" : value < 0.01 ? value.toFixed(4) : value.toFixed(2)
 }
 
-/** A length of time in seconds, in its two largest units: "3h 12m". */
+/** A length of time in seconds, in its two largest units: "3h 12m". Below ten seconds it has a decimal: "2.5s". */
 export function duration(seconds: number): string {
+  if (seconds >= 1 && seconds < 9.95 && !Number.isInteger(seconds)) return `${seconds.toFixed(1).replace(/\.0$/, "")}s`
   const whole = Math.max(0, Math.round(seconds))
   const parts: [number, string][] = [[86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]]
   const first = parts.findIndex(([size]) => whole >= size)
@@ -51,7 +52,7 @@ export function duration(seconds: number): string {
 export function ago(time: string | Date, now = Date.now()): string {
   const seconds = (now - new Date(time).getTime()) / 1000
   if (seconds < 5) return "just now"
-  const largest = duration(seconds).split(" ")[0] ?? ""
+  const largest = duration(Math.floor(seconds)).split(" ")[0] ?? ""
   return `${largest} ago`
 }
 
@@ -60,6 +61,13 @@ const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 /** A date with its time of day. */
 export function date(time: string | Date): string {
   return dates.format(new Date(time))
+}
+
+const shortDates = new Intl.DateTimeFormat(undefined, { month: "numeric", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" })
+
+/** A date of the last weeks with its time of day, for little space: "11/29, 20:46:53". */
+export function shortDate(time: string | Date): string {
+  return shortDates.format(new Date(time))
 }
 
 /** A count with its noun: "1 sandbox", "3 sandboxes". */

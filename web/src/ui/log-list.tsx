@@ -1,6 +1,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual"
 import { ArrowDownToLine } from "lucide-react"
 import { useEffect, useMemo, useRef, useState } from "react"
+import { useReach } from "../reach"
 import { Button } from "./button"
 import { SearchBox } from "./field"
 import { printed, type Line, type Lines } from "./lines"
@@ -20,6 +21,7 @@ export function LogList({ label, lines, version, ended }: LogListProps) {
   const [search, setSearch] = useState("")
   // eslint-disable-next-line react-hooks/exhaustive-deps
   const shown = useMemo(() => lines.get().filter((l) => search === "" || l.text.includes(search)), [lines, version, search])
+  const { reachable } = useReach()
   const list = useRef<HTMLDivElement>(null)
   const [follows, setFollows] = useState(true)
   const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => list.current, estimateSize: () => 20, overscan: 20, getItemKey: (i) => shown[i]?.key ?? i })
@@ -32,7 +34,7 @@ export function LogList({ label, lines, version, ended }: LogListProps) {
     <div className="logs">
       <div className="toolbar">
         <SearchBox label="Search the output" value={search} onChange={setSearch} />
-        <span className="muted">{status(lines, shown.length, ended, search !== "")}</span>
+        <span className="muted">{status(lines, shown.length, search !== "")}{ended ? ", it ended" : reachable ? ", live" : ", the connection was lost"}</span>
         {!follows && <Button icon={ArrowDownToLine} onClick={() => setFollows(true)}>To the end</Button>}
       </div>
       <div className="logs-lines" ref={list} onScroll={onScroll} tabIndex={0} role="log" aria-label={label}>
@@ -56,8 +58,8 @@ function LogLine({ line, index, start, measure }: LogLineProps) {
   return <div ref={measure} data-index={index} className={`logs-line logs-${line.stream}`} style={{ position: "absolute", top: start, insetInline: 0 }}>{plainText(printed(line.text)) || " "}</div>
 }
 
-function status(lines: Lines, shown: number, ended: boolean, filtered: boolean): string {
+function status(lines: Lines, shown: number, filtered: boolean): string {
   const count = filtered ? `${shown.toLocaleString()} of ${lines.get().length.toLocaleString()} lines` : `${shown.toLocaleString()} lines`
   const dropped = lines.dropped > 0 ? `, ${lines.dropped.toLocaleString()} before them are not shown` : ""
-  return count + dropped + (ended ? ", it ended" : ", live")
+  return count + dropped
 }

@@ -23,7 +23,7 @@ export function Secrets() {
     <>
       {can("SetSecret") && <SetSecret onDone={reload} />}
       <Table label="Secrets" rows={data} columns={columns} rowKey={(s) => `${s.name}/${s.shared ?? false}`}
-        empty={<Empty icon={KeyRound} title="No secrets">Programs get a secret as a variable when a create, a command or a process names it. What they print is searched for it.</Empty>} />
+        empty={<Empty icon={KeyRound} title="No secrets">Programs get a secret as a variable when a create, a command or a process names it. It is replaced in what they print.</Empty>} />
       <Confirm open={deleting !== undefined} onClose={() => setDeleting(undefined)} title="Delete the secret?" action="Delete" onConfirm={() => hutch.deleteSecret(deleting ?? "").then(reload)}>
         Programs that run keep what they were given. New ones cannot get {plainLine(deleting ?? "")}.
       </Confirm>
@@ -34,7 +34,7 @@ export function Secrets() {
 function secretColumns(onDelete: (name: string) => void): Column<SecretRecord>[] {
   return [
     { id: "name", title: "Name", width: "minmax(0, 1fr)", sort: (s) => s.name, cell: (s) => <code>{plainLine(s.name)}</code> },
-    { id: "kind", title: "Kept from", width: "minmax(0, 1.4fr)", hide: "narrow", cell: (s) => <span className="muted">{kept(s)}</span> },
+    { id: "kind", title: "Protection", width: "minmax(0, 1.4fr)", hide: "narrow", cell: (s) => <span className="muted">{kept(s)}</span> },
     { id: "updated", title: "Set", width: "6.5rem", cell: (s) => s.updatedAt === undefined ? "" : <time dateTime={s.updatedAt} title={date(s.updatedAt)}>{ago(s.updatedAt)}</time> },
     {
       id: "delete", title: "Delete", width: "3.5rem", align: "end", cell: (s, tabIndex) => s.shared
@@ -45,8 +45,8 @@ function secretColumns(onDelete: (name: string) => void): Column<SecretRecord>[]
 }
 
 function kept(s: SecretRecord): string {
-  if (s.brokered) return `the sandbox: the server adds it for ${s.brokered.hosts?.map(plainLine).join(", ") ?? "its hosts"}`
-  return s.redacted ? "output, where it is replaced" : "nothing: it is too short to be found in output"
+  if (s.brokered) return `never in the sandbox: the server adds it to requests to ${s.brokered.hosts?.map(plainLine).join(", ") ?? "its hosts"}`
+  return s.redacted ? "replaced in output" : "not replaced in output: it is too short"
 }
 
 function SetSecret({ onDone }: { onDone: () => void }) {
@@ -66,7 +66,7 @@ function SetSecret({ onDone }: { onDone: () => void }) {
     <>
       <form className="inline-form" onSubmit={set}>
         <Field label="Name of the secret">{(ids) => <Input {...ids} className="mono" required placeholder="GITHUB_TOKEN" value={name} onChange={(e) => setName(e.target.value)} />}</Field>
-        <Field label="Its value">{(ids) => <Input {...ids} type="password" autoComplete="new-password" required value={value} onChange={(e) => setValue(e.target.value)} />}</Field>
+        <Field label="Value of the secret">{(ids) => <Input {...ids} type="password" autoComplete="new-password" required value={value} onChange={(e) => setValue(e.target.value)} />}</Field>
         <Button type="submit" icon={Plus} busy={busy} disabled={name === "" || value === ""}>Set the secret</Button>
       </form>
       {error !== undefined && <ErrorNote error={error} />}

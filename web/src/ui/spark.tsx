@@ -25,14 +25,17 @@ const height = 24
 function path(values: Float32Array, top: number): { line: string; area: string } {
   let most = top
   for (const v of values) if (v > most) most = v
-  const points: string[] = []
-  let first = -1
+  let line = "", area = "", first = -1
   values.forEach((v, x) => {
     if (Number.isNaN(v)) return
     if (first < 0) first = x
-    points.push(`${x} ${(height - 1 - (v / most) * (height - 2)).toFixed(1)}`)
+    const point = `${x} ${(height - 1 - (v / most) * (height - 2)).toFixed(1)}`
+    line += `${x === first ? "M" : "L"}${point}`
+    area += `${x === first ? `M${x} ${height}` : ""}L${point}`
+    const next = values[x + 1]
+    if (next !== undefined && !Number.isNaN(next)) return
+    area += `L${x} ${height}Z`
+    first = -1
   })
-  if (first < 0) return { line: "", area: "" }
-  const line = `M${points.join("L")}`
-  return { line, area: `${line}L${values.length - 1} ${height}L${first} ${height}Z` }
+  return { line, area }
 }

@@ -87,7 +87,7 @@ export function Table<Row>(props: TableProps<Row>) {
         <div role="row" aria-rowindex={1} className="table-row table-head">
           {onSelect && (
             <span role="columnheader" className="table-cell">
-              <Checkbox aria-label="Choose all" checked={all} indeterminate={!all && selected.size > 0} disabled={sorted.length === 0}
+              <Checkbox aria-label="Select all" checked={all} indeterminate={!all && selected.size > 0} disabled={sorted.length === 0}
                 onChange={() => onSelect(all ? new Set() : new Set(sorted.map(rowKey)))} />
             </span>
           )}
@@ -157,7 +157,7 @@ const BodyRow = memo(function BodyRow({ row, rowId, index, start, columns, activ
       className={`table-row ${onOpen ? "table-row-open" : ""} ${chosen ? "table-row-chosen" : ""}`} style={start === undefined ? undefined : { position: "absolute", top: start, insetInline: 0 }}>
       {onChoose && (
         <span role="gridcell" className="table-cell">
-          <Checkbox aria-label={`Choose ${rowId}`} tabIndex={tabIndex} checked={chosen} onChange={() => onChoose(rowId)} />
+          <Checkbox aria-label={`Select ${rowId}`} tabIndex={tabIndex} checked={chosen} onChange={() => onChoose(rowId)} />
         </span>
       )}
       {columns.map((c) => <span key={c.id} role="gridcell" className={cellClass(c)}>{c.cell(row, tabIndex)}</span>)}

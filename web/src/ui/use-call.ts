@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useState } from "react"
+import { useReach } from "../reach"
 
 export interface CallState<T> {
   data: T | undefined
@@ -11,13 +12,15 @@ export interface CallState<T> {
 }
 
 /**
- * Makes a call when the component appears, and again when its key changes. The signal ends it when the component goes.
+ * Makes a call when the component appears, and again when its key changes or the server answers after it did not: the data can then be old. The
+ * signal ends it when the component goes.
  *
  *     const { data, error, reload } = useCall(id, (signal) => hutch.sandbox(id).info({ signal }))
  */
 export function useCall<T>(key: string, call: (signal: AbortSignal) => Promise<T>): CallState<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: unknown; loading: boolean }>({ key, loading: true })
   const [round, setRound] = useState(0)
+  const { returns } = useReach()
   useEffect(() => {
     const abort = new AbortController()
     setState((before) => (before.key === key ? { ...before, loading: true } : { key, loading: true }))
@@ -26,9 +29,9 @@ export function useCall<T>(key: string, call: (signal: AbortSignal) => Promise<T
       (error: unknown) => { if (!abort.signal.aborted) setState((before) => ({ ...before, error, loading: false })) },
     )
     return () => abort.abort()
-    // A new key is a new call.
+    // A new key or a server that answers again is a new call.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [key, round])
+  }, [key, round, returns])
   const reload = useCallback(() => setRound((n) => n + 1), [])
   const set = useCallback((data: T) => setState({ key, data, loading: false }), [key])
   const same = state.key === key

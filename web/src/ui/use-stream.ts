@@ -1,7 +1,13 @@
 import { useEffect, useState } from "react"
+import { HutchError } from "hutch"
+import { isReachable, untilReturn } from "../reach"
+import { signedIn } from "../session"
+
+const firstWait = 1000, longestWait = 15_000 // milliseconds
 
 /**
- * Runs a function that reads a stream while the component is there, and again when its key changes. Returns the error that ended it.
+ * Runs a function that reads a stream while the component is there, and again when its key changes or its connection was lost: it continues where
+ * it was, or reads everything again. Returns the error that ended it.
  *
  *     const error = useStream(id, async (signal) => { for await (const e of hutch.sandbox(id).watchPorts({ signal })) change(e) })
  */
@@ -10,14 +16,33 @@ export function useStream(key: string, read: (signal: AbortSignal) => Promise<vo
   useEffect(() => {
     const abort = new AbortController()
     setFailed(undefined)
-    read(abort.signal).catch((error: unknown) => {
-      if (!abort.signal.aborted) setFailed({ key, error })
-    })
+    const isOver = () => abort.signal.aborted
+    const begin = async () => {
+      for (let wait = firstWait; !isOver(); wait = Math.min(2 * wait, longestWait)) {
+        try {
+          await read(abort.signal)
+          return
+        } catch (error) {
+          if (isOver()) return
+          if (!isLost(error)) { setFailed({ key, error }); return }
+          if (isReachable()) setFailed({ key, error }) // else the frame of the page says so
+        }
+        await untilReturn(wait)
+        await signedIn()
+        if (!isOver()) setFailed(undefined)
+      }
+    }
+    void begin()
     return () => abort.abort()
     // A new key is a new stream.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key])
   return failed?.key === key ? failed.error : undefined
+}
+
+/** Whether a connection was lost, so that a new one can succeed. The end of the session also ends streams. */
+function isLost(error: unknown): boolean {
+  return error instanceof TypeError || HutchError.is(error, "unavailable") || (error instanceof HutchError && error.status === 401)
 }
 
 /** Waits, or until the signal is aborted. */

@@ -29,7 +29,7 @@ export default function AuditPage() {
       {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading />}
       {data?.length === most && <p className="muted">These are the first {most.toLocaleString()} records: choose a shorter time or search for more.</p>}
-      {data && <Table label="Audit" fill rows={data} columns={columns} rowKey={(r) => String(r.seq)} empty={<Empty icon={ScrollText} title="No record fits" />} />}
+      {data && <Table label="Audit" fill rows={data} columns={columns} rowKey={(r) => String(r.seq)} empty={<Empty icon={ScrollText} title="No records match" />} />}
       <Verify />
     </Page>
   )
@@ -43,11 +43,11 @@ function Verify() {
     <section aria-label="Verification">
       <p className="muted">Each record holds the hash of the one before it. <Button busy={busy} onClick={() => void run(async () => setFound(await hutch.verifyAudit()))}>Verify</Button></p>
       {error !== undefined && <ErrorNote error={error} />}
-      {found?.ok === true && <p role="status"><Badge look="good">As it was written</Badge> {found.lines.toLocaleString()} lines, to <code className="wrap">{found.head}</code>. Keep this elsewhere: <code>hutch audit verify --head</code> then finds a log that was replaced as a whole, too.</p>}
+      {found?.ok === true && <p role="status"><Badge look="good">Unchanged</Badge> {found.lines.toLocaleString()} lines, to <code className="wrap">{found.head}</code>. Keep this elsewhere: <code>hutch audit verify --head</code> then finds a log that was replaced as a whole, too.</p>}
       {found?.ok === false && (
         <div className="note note-error" role="alert">
           <div className="note-text">
-            <strong>The audit log is not as it was written</strong>
+            <strong>The audit log was changed</strong>
             <ul>{found.findings.map((f, i) => <li key={i}><code>{plainLine(f.file)}:{f.line}</code> {plainLine(f.what)}</li>)}</ul>
           </div>
         </div>
@@ -88,11 +88,11 @@ function Filters({ search, busy, onSearch }: { search: Search; busy: boolean; on
 
 const columns: readonly Column<AuditRecord>[] = [
   { id: "time", title: "Time", width: "11.5rem", hide: "narrow", cell: (r) => <time dateTime={r.time}>{format.date(r.time)}</time> },
-  { id: "verb", title: "Verb", width: "minmax(6rem, 0.8fr)", cell: (r) => r.verb },
+  { id: "verb", title: "Verb", width: "minmax(6rem, 0.8fr)", cell: (r) => <span className="stack">{r.verb}<small className="table-only-narrow"><time dateTime={r.time} title={format.date(r.time)}>{format.shortDate(r.time)}</time></small></span> },
   { id: "sandbox", title: "Sandbox", width: "minmax(0, 1fr)", hide: "medium", cell: (r) => plainLine(r.sandbox ?? "") },
   { id: "target", title: "What", width: "minmax(0, 1.8fr)", cell: (r) => <code title={plainLine(r.target ?? "")}>{plainLine(r.target ?? "")}</code> },
   { id: "who", title: "Token", width: "minmax(0, 0.8fr)", hide: "narrow", cell: (r) => plainLine(r.tokenName ?? r.token ?? "") },
-  { id: "door", title: "Door", width: "5.5rem", hide: "medium", cell: (r) => <span title={r.remote}>{r.surface ?? ""}</span> },
+  { id: "door", title: "Surface", width: "5.5rem", hide: "medium", cell: (r) => <span title={r.remote}>{r.surface ?? ""}</span> },
   { id: "result", title: "Result", width: "6.5rem", cell: (r) => <span title={plainLine(r.error ?? "")}><Badge look={r.result === "ok" ? "good" : r.result === "canceled" ? "plain" : "bad"}>{r.result}</Badge></span> },
   { id: "took", title: "Took", width: "5rem", align: "end", hide: "medium", cell: (r) => format.duration(r.durationNs / 1e9) },
 ]

@@ -1,10 +1,7 @@
-import { Hammer, Square } from "lucide-react"
-import { useEffect, useReducer, useRef, useState, type SyntheticEvent } from "react"
-import type { BuildEvent } from "hutch"
+import { Hammer } from "lucide-react"
+import { useState, type SyntheticEvent } from "react"
 import { hutch } from "../../session"
-import { Button, ErrorNote, Field, Input, plainLine, Section, useAction } from "../../ui"
-import { Lines } from "../../ui/lines"
-import { LogList } from "../../ui/log-list"
+import { Button, ErrorNote, Field, Input, Section, useAction } from "../../ui"
 
 const example = "FROM python:3.12-slim\nRUN pip install --no-cache-dir pandas\n"
 
@@ -16,37 +13,32 @@ interface Draft {
   context: File | undefined
 }
 
-/** Builds an image of a Dockerfile, with the output of its steps as it comes. */
-export default function Build({ onDone }: { onDone: () => void }) {
+interface BuildProps {
+  /** The server has a record of the build, from which the page shows its output. */
+  onBegin: (build: string) => void
+  onEnd: () => void
+}
+
+/** Starts the build of an image from a Dockerfile. The build continues when the page is closed, once its files have arrived. */
+export default function Build({ onBegin, onEnd }: BuildProps) {
   const [draft, setDraft] = useState<Draft>({ name: "", dockerfile: "", allow: "", context: undefined })
-  const [log, setLog] = useState<Lines>()
-  const [version, changed] = useReducer((n: number) => n + 1, 0)
-  const [made, setMade] = useState<string>()
-  const stop = useRef<AbortController>(undefined)
   const { busy, error, run } = useAction()
-  useEffect(() => () => stop.current?.abort(), [])
   const change = (part: Partial<Draft>) => setDraft({ ...draft, ...part })
   const build = (e: SyntheticEvent) => {
     e.preventDefault()
-    const abort = new AbortController(), lines = new Lines()
-    stop.current = abort
-    setLog(lines)
-    setMade(undefined)
-    let frame = 0
-    const onProgress = (event: BuildEvent) => {
-      lines.add(event.state === "failed" || event.state === "warning" ? "stderr" : "stdout", lineOf(event))
-      cancelAnimationFrame(frame)
-      frame = requestAnimationFrame(changed)
-    }
     const allow = draft.allow.split(/[,\s]+/).filter(Boolean)
-    void run(async () => {
-      const image = await hutch.buildImage({
-        name: draft.name.trim(), ...(draft.dockerfile.trim() === "" ? {} : { dockerfile: draft.dockerfile }), ...(allow.length === 0 ? {} : { network: { mode: "allow-list", allow } }),
-        ...(draft.context === undefined ? {} : { context: draft.context }), onProgress, signal: abort.signal,
-      })
-      setMade(image.names[0] ?? image.id)
-      onDone()
-    })
+    let begun = false
+    void run(() => hutch.buildImage({
+      name: draft.name.trim(), detach: true, ...(draft.dockerfile.trim() === "" ? {} : { dockerfile: draft.dockerfile }), ...(allow.length === 0 ? {} : { network: { mode: "allow-list", allow } }),
+      ...(draft.context === undefined ? {} : { context: draft.context }),
+      onProgress: ({ build: id }) => {
+        if (id === undefined) return
+        begun = true
+        onBegin(id)
+      },
+    }).catch((err: unknown) => {
+      if (!begun) throw err // else the record says why
+    })).then(onEnd)
   }
   return (
     <Section title="Build an image">
@@ -65,24 +57,9 @@ export default function Build({ onDone }: { onDone: () => void }) {
         </div>
         <div className="toolbar">
           <Button type="submit" look="primary" icon={Hammer} busy={busy} disabled={draft.name.trim() === "" || (draft.dockerfile.trim() === "" && draft.context === undefined)}>Build</Button>
-          {busy && <Button icon={Square} onClick={() => stop.current?.abort()}>Stop the build</Button>}
-          {made !== undefined && <span role="status">Built {plainLine(made)}</span>}
         </div>
       </form>
-      {error !== undefined && !(stop.current?.signal.aborted ?? false) && <ErrorNote error={error} />}
-      {log && <LogList label="Output of the build" lines={log} version={version} ended={!busy} />}
+      {error !== undefined && <ErrorNote error={error} />}
     </Section>
   )
-}
-
-/** An event as a line, as `hutch build` prints it. */
-function lineOf({ step, name, state, text = "", seconds = 0 }: BuildEvent): string {
-  switch (state) {
-    case "started": return `#${step} ${name ?? ""}\n`
-    case "cached": return `#${step} CACHED\n`
-    case "done": return `#${step} DONE ${seconds.toFixed(1)}s\n`
-    case "failed": return `#${step} ERROR: ${text}\n`
-    case "warning": return `warning: ${text}\n`
-    default: return `#${step} ${text.replace(/\n$/, "")}\n`
-  }
 }

@@ -28,16 +28,16 @@ export function CreateToken({ open, onClose, onMade }: { open: boolean; onClose:
     })
   }
   return (
-    <Dialog open={open} onClose={onClose} title="Make a token" description="For a person, a program or an agent. What it makes is its own.">
+    <Dialog open={open} onClose={onClose} title="Create a token" description="For a person, a program or an agent. Sandboxes that it creates belong to it.">
       <form className="fields" onSubmit={make}>
         <div className="fields-row">
           <Field label="Name" hint="a-z, 0-9 and hyphens">{(ids) => <Input {...ids} required value={name} onChange={(e) => setName(e.target.value)} />}</Field>
-          <Field label="It works">
+          <Field label="Valid">
             {(ids) => <Select {...ids} value={lifetime} onChange={(e) => setLifetime(Number(e.target.value))}>{lifetimes.map(([seconds, words]) => <option key={seconds} value={seconds}>{words}</option>)}</Select>}
           </Field>
         </div>
         <fieldset className="scopes">
-          <legend>It may</legend>
+          <legend>Scopes</legend>
           {scopes.map(([scope, does]) => (
             <label key={scope} className="check">
               <Checkbox checked={chosen.includes(scope)} onChange={(e) => setChosen(e.target.checked ? [...chosen, scope] : chosen.filter((s) => s !== scope))} />
@@ -52,7 +52,7 @@ export function CreateToken({ open, onClose, onMade }: { open: boolean; onClose:
         {error !== undefined && <ErrorNote error={error} />}
         <DialogActions>
           <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" look="primary" busy={busy} disabled={name === "" || chosen.length === 0}>Make it</Button>
+          <Button type="submit" look="primary" busy={busy} disabled={name === "" || chosen.length === 0}>Create</Button>
         </DialogActions>
       </form>
     </Dialog>

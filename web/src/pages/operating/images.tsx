@@ -1,8 +1,10 @@
 import { Download, Hammer, Layers, Trash2 } from "lucide-react"
-import { lazy, Suspense, useMemo, useState, type SyntheticEvent } from "react"
+import { lazy, Suspense, useCallback, useMemo, useState, type SyntheticEvent } from "react"
+import { useSearchParams } from "wouter"
 import type { ImageRecord, Snapshot, Transfer } from "hutch"
 import { can, hutch } from "../../session"
 import { Badge, Button, Confirm, Empty, ErrorNote, Field, format, IconButton, Input, Loading, Page, plainLine, Section, Table, useAction, useCall, type Column } from "../../ui"
+import { Builds } from "./builds"
 
 const Build = lazy(() => import("./build"))
 
@@ -14,10 +16,16 @@ export default function ImagesPage() {
   const ofImages = useMemo(() => imageColumns((i) => setDeleting({ name: i.names[0] ?? i.id, remove: () => hutch.deleteImage(i.names[0] ?? i.id).then(images.reload) })), [images.reload])
   const ofTemplates = useMemo(() => templateColumns((t) => setDeleting({ name: t.name ?? t.snapshotId, remove: () => hutch.deleteSnapshot(t.snapshotId).then(templates.reload) })), [templates.reload])
   const [building, setBuilding] = useState(false)
+  const builds = useCall("builds", (signal) => (can("Builds") ? hutch.listBuilds({ signal }) : Promise.resolve([])))
+  const [params, setParams] = useSearchParams()
+  const show = (id: string) => setParams((before) => { before.set("build", id); return before }, { replace: true })
+  const { reload: readImages } = images, { reload: readBuilds } = builds
+  const onEnd = useCallback(() => { readImages(); readBuilds() }, [readImages, readBuilds])
   return (
     <Page title="Images" actions={can("BuildImage") && <Button icon={Hammer} aria-expanded={building} onClick={() => setBuilding(true)}>Build an image</Button>}>
       {can("PullImage") && <Pull onDone={images.reload} />}
-      {building && <Suspense fallback={<Loading />}><Build onDone={images.reload} /></Suspense>}
+      {building && <Suspense fallback={<Loading />}><Build onBegin={(id) => { show(id); builds.reload() }} onEnd={onEnd} /></Suspense>}
+      {can("Builds") && <Builds builds={builds} shown={params.get("build")} onShow={show} onEnd={onEnd} />}
       <Section title="Images">
         {images.error !== undefined && <ErrorNote error={images.error} onRetry={images.reload} />}
         {images.data === undefined && images.error === undefined && <Loading />}
@@ -27,8 +35,8 @@ export default function ImagesPage() {
         {templates.error !== undefined && <ErrorNote error={templates.error} onRetry={templates.reload} />}
         {templates.data && <Table label="Templates" rows={templates.data} columns={ofTemplates} rowKey={(t) => t.snapshotId} empty={<Empty icon={Layers} title="No templates">A template is a sandbox that is ready, with its programs started: <code>hutch template create</code> makes one.</Empty>} />}
       </Section>
-      <Confirm open={deleting !== undefined} onClose={() => setDeleting(undefined)} title="Delete it?" action="Delete" onConfirm={async () => deleting?.remove()}>
-        {plainLine(deleting?.name ?? "")} cannot be used for new sandboxes any more.
+      <Confirm open={deleting !== undefined} onClose={() => setDeleting(undefined)} title={`Delete ${plainLine(deleting?.name ?? "")}?`} action="Delete" onConfirm={async () => deleting?.remove()}>
+        New sandboxes can no longer be created from it.
       </Confirm>
     </Page>
   )
@@ -51,8 +59,8 @@ function Pull({ onDone }: { onDone: () => void }) {
   return (
     <section className="section">
       <form className="inline-form" onSubmit={pull}>
-        <Field label="Get an image" hint="From its registry, such as python:3.12-slim">{(ids) => <Input {...ids} className="mono" value={image} onChange={(e) => setImage(e.target.value)} />}</Field>
-        <Button type="submit" look="primary" icon={Download} className="button-with-hint" busy={busy} disabled={image.trim() === ""}>Get it</Button>
+        <Field label="Pull an image" hint="From its registry, such as python:3.12-slim">{(ids) => <Input {...ids} className="mono" value={image} onChange={(e) => setImage(e.target.value)} />}</Field>
+        <Button type="submit" look="primary" icon={Download} className="button-with-hint" busy={busy} disabled={image.trim() === ""}>Pull</Button>
       </form>
       {error !== undefined && <ErrorNote error={error} />}
       {busy && <ul className="layers" aria-label="Layers">{[...layers.values()].map((t) => <Layer key={t.layer} transfer={t} />)}</ul>}
@@ -77,7 +85,7 @@ function imageColumns(onDelete: (image: ImageRecord) => void): Column<ImageRecor
     { id: "shared", title: "For", width: "5.5rem", hide: "narrow", cell: (i) => <Badge>{i.shared ? "All" : "Owner"}</Badge> },
     { id: "arch", title: "Architecture", width: "6.5rem", hide: "medium", cell: (i) => plainLine(i.architecture) },
     { id: "size", title: "Size", width: "5.5rem", align: "end", sort: (i) => i.size, largestFirst: true, cell: (i) => format.bytes(i.size) },
-    { id: "used", title: "Used", width: "6.5rem", hide: "narrow", sort: (i) => Date.parse(i.usedAt), largestFirst: true, cell: (i) => format.ago(i.usedAt) },
+    { id: "used", title: "Last used", width: "6.5rem", hide: "narrow", sort: (i) => Date.parse(i.usedAt), largestFirst: true, cell: (i) => format.ago(i.usedAt) },
     { id: "delete", title: "Delete", width: "3.5rem", align: "end", cell: (i, tabIndex) => can("DeleteImage") && <IconButton label={`Delete ${plainLine(i.names[0] ?? i.id)}`} icon={Trash2} className="button-icon button-small" tabIndex={tabIndex} onClick={() => onDelete(i)} /> },
   ]
 }
@@ -88,7 +96,7 @@ function templateColumns(onDelete: (template: Snapshot) => void): Column<Snapsho
     { id: "start", title: "Starts", width: "minmax(0, 1.6fr)", hide: "narrow", cell: (t) => <code title={plainLine(t.template?.start ?? "")}>{plainLine(t.template?.start ?? "")}</code> },
     { id: "image", title: "Image", width: "minmax(0, 1fr)", hide: "medium", cell: (t) => plainLine(t.image) },
     { id: "size", title: "Size", width: "5.5rem", align: "end", sort: (t) => t.size, largestFirst: true, cell: (t) => format.bytes(t.size) },
-    { id: "created", title: "Made", width: "6.5rem", hide: "narrow", sort: (t) => Date.parse(t.createdAt), largestFirst: true, cell: (t) => format.ago(t.createdAt) },
+    { id: "created", title: "Created", width: "6.5rem", hide: "narrow", sort: (t) => Date.parse(t.createdAt), largestFirst: true, cell: (t) => format.ago(t.createdAt) },
     { id: "delete", title: "Delete", width: "3.5rem", align: "end", cell: (t, tabIndex) => can("DeleteSnapshot") && <IconButton label={`Delete ${plainLine(t.name ?? t.snapshotId)}`} icon={Trash2} className="button-icon button-small" tabIndex={tabIndex} onClick={() => onDelete(t)} /> },
   ]
 }

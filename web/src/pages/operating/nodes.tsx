@@ -16,7 +16,7 @@ export default function NodesPage() {
   }, [reload])
   const only = data?.fleet === false ? data.nodes[0] : undefined
   return (
-    <Page title="Nodes" actions={<Button icon={RefreshCw} busy={loading && data === undefined} onClick={reload}>Look again</Button>}>
+    <Page title="Nodes" actions={<Button icon={RefreshCw} busy={loading && data === undefined} onClick={reload}>Refresh</Button>}>
       {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading />}
       {only && <OneMachine node={only} />}
@@ -28,7 +28,7 @@ export default function NodesPage() {
 function OneMachine({ node }: { node: Node }) {
   return (
     <Section title={plainLine(node.id)}>
-      <p>This server is one machine, and not a fleet: there is no other node that its sandboxes could go to, so nothing can be cordoned or drained. No create is refused for what it has promised.</p>
+      <p>This server is one machine and not a fleet, so there is nothing to cordon or drain. It can promise its sandboxes more memory and cores than it has.</p>
       <Facts items={[
         ["Version", plainLine(node.version)], ["Sandboxes", node.held.toLocaleString()], ["Awake", node.promised.sandboxes.toLocaleString()],
         ["Memory promised", memoryOf(node)], ["Cores promised", coresOf(node)],
@@ -85,6 +85,7 @@ function nodeColumns(onAsk: (action: Action, node: string) => void, onShow: (nod
     { id: "address", title: "Address", width: "minmax(0, 1.2fr)", hide: "medium", sort: (n) => n.address, cell: (n) => plainLine(n.address) },
     { id: "version", title: "Version", width: "minmax(0, 0.7fr)", hide: "medium", sort: (n) => n.version, cell: (n) => plainLine(n.version) },
     { id: "held", title: "Sandboxes", width: "6rem", align: "end", hide: "narrow", sort: (n) => n.held, largestFirst: true, cell: (n) => n.held.toLocaleString() },
+    { id: "snapshots", title: "Snapshots", width: "6rem", align: "end", hide: "medium", sort: (n) => n.snapshots, largestFirst: true, cell: (n) => n.snapshots.toLocaleString() },
     { id: "memory", title: "Memory promised", width: "minmax(9rem, 1.2fr)", align: "end", hide: "narrow", sort: (n) => share(n.promised.memory, n.room.memory), largestFirst: true, cell: memoryOf },
     { id: "cpu", title: "Cores promised", width: "minmax(7rem, 0.9fr)", align: "end", hide: "medium", sort: (n) => share(n.promised.cpu, n.room.cpu), largestFirst: true, cell: coresOf },
     {
@@ -120,7 +121,7 @@ function Held({ node }: { node: string }) {
   const { data, error, reload } = useCall(`node ${node}`, (signal) => hutch.getNode(node, { signal }))
   const list = data?.sandboxes ?? []
   return (
-    <Section title={`Sandboxes of ${plainLine(node)}`} actions={<Button onClick={reload}>Look again</Button>}>
+    <Section title={`Sandboxes of ${plainLine(node)}`} actions={<Button onClick={reload}>Refresh</Button>}>
       {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading />}
       {data && <Table label={`Sandboxes of ${plainLine(node)}`} rows={list} columns={heldColumns} rowKey={(s) => `${s.owner ?? ""}/${s.sandboxId}`} empty={<Empty icon={Network} title="It holds no sandboxes" />} />}

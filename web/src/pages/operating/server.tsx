@@ -3,8 +3,9 @@ import { useMemo } from "react"
 import type { ExaminedPart, Finding, Owned, PoolKind } from "hutch"
 import { can, hutch } from "../../session"
 import { Badge, Button, Empty, ErrorNote, Facts, format, Loading, Page, plainLine, plainText, Section, Table, useCall, type Column } from "../../ui"
+import { Capacity } from "./capacity"
 
-/** The server itself: version, the pool, what owners have, and the sizes of sandboxes. */
+/** The server itself: version, its use and limits, the pool, what owners have, and the sizes of sandboxes. */
 export default function ServerPage() {
   const version = useCall("version", (signal) => hutch.version({ signal }))
   return (
@@ -13,6 +14,7 @@ export default function ServerPage() {
         {version.error !== undefined && <ErrorNote error={version.error} onRetry={version.reload} />}
         {version.data && <Facts items={[["Version", version.data.version], ["Commit", <code key="commit">{version.data.commit}</code>]]} />}
       </Section>
+      {can("Nodes") && <Capacity />}
       {can("Examine") && <Doctor />}
       {can("Pool") && <Pool />}
       {can("Owners") && <Owners />}
@@ -63,7 +65,7 @@ function Pool() {
       {data === undefined && error === undefined && <Loading />}
       {data && (
         <>
-          <Facts items={[["Ready", `${data.ready} of ${data.max} at most`], ["Creates that found one", data.hits.toLocaleString()], ["Creates that found none", data.misses.toLocaleString()]]} />
+          <Facts items={[["Ready", `${data.ready} of ${data.max} at most`], ["Creates that found one (hits)", data.hits.toLocaleString()], ["Creates that found none (misses)", data.misses.toLocaleString()]]} />
           <Table label="Kinds of sandboxes that are kept ready" rows={data.kinds} columns={poolColumns} rowKey={(k) => `${k.runtime} ${k.image} ${k.snapshot ?? ""} ${JSON.stringify(k.limits)} ${k.vacant ?? false} ${k.memory ?? false}`} empty={<Empty icon={Server} title="Nothing is kept ready" />} />
         </>
       )}
@@ -72,12 +74,12 @@ function Pool() {
 }
 
 const poolColumns: readonly Column<PoolKind>[] = [
-  { id: "image", title: "Image", width: "minmax(0, 1.4fr)", cell: (k) => k.vacant ? "for what wakes or is copied" : plainLine(k.image) },
+  { id: "image", title: "Image", width: "minmax(0, 1.4fr)", cell: (k) => k.vacant ? "any, for wakes and forks" : plainLine(k.image) },
   { id: "runtime", title: "Runtime", width: "6rem", hide: "narrow", cell: (k) => plainLine(k.runtime) },
   { id: "size", title: "Size", width: "minmax(0, 1fr)", hide: "medium", cell: (k) => `${k.limits.cpu ?? 1} CPU, ${format.mebibytes(k.limits.memory ?? 0)}` },
   { id: "ready", title: "Ready", width: "6rem", align: "end", cell: (k) => `${k.ready} of ${k.wanted}` },
-  { id: "hits", title: "Found", width: "5rem", align: "end", hide: "narrow", cell: (k) => k.hits.toLocaleString() },
-  { id: "misses", title: "Missed", width: "5rem", align: "end", hide: "narrow", cell: (k) => k.misses.toLocaleString() },
+  { id: "hits", title: "Hits", width: "5rem", align: "end", hide: "narrow", cell: (k) => k.hits.toLocaleString() },
+  { id: "misses", title: "Misses", width: "5rem", align: "end", hide: "narrow", cell: (k) => k.misses.toLocaleString() },
   { id: "why", title: "Note", width: "minmax(0, 1.2fr)", hide: "medium", cell: (k) => <span className="muted" title={plainLine(k.why ?? "")}>{plainLine(k.why ?? "")}</span> },
 ]
 
@@ -105,7 +107,7 @@ function Sizes() {
   const { data } = useCall("types", (signal) => hutch.listInstanceTypes({ signal }))
   if (!data || data.length === 0) return null
   return (
-    <Section title="Sizes with a name">
+    <Section title="Instance types">
       <Facts items={data.map((t) => [plainLine(t.name), `${t.cpu} CPU, ${format.mebibytes(t.memory)} of memory, ${format.mebibytes(t.disk)} of disk`] as const)} />
     </Section>
   )

@@ -46,7 +46,7 @@ function PastDays({ nameOf }: { nameOf: NameOf }) {
   return (
     <Section title="By day and image" actions={(
       <>
-        <Select aria-label="Days" value={days} onChange={(event) => setDays(Number(event.target.value))}>
+        <Select aria-label="Days" className="select-short" value={days} onChange={(event) => setDays(Number(event.target.value))}>
           {[7, 30, 90, 365].map((n) => <option key={n} value={n}>Last {n} days</option>)}
         </Select>
         <Button icon={Download} onClick={() => void download()} disabled={busy}>CSV</Button>
@@ -90,7 +90,7 @@ function Bars({ of, list, name }: { of: string; list: readonly Usage[]; name: (u
   return (
     <section className="card chart-card">
       <header><h3>{title} by {of}</h3></header>
-      <Chart title={`${title} by ${of}`} bars x={list.map((_, i) => i)} labels={list.map(name)} series={[{ title, values: list.map(value) }]} format={words} />
+      <Chart title={`${title} by ${of}`} bars x={list.map((_, i) => i)} labels={list.map(name)} position={of === "day" ? "Day" : "Owner"} series={[{ title, values: list.map(value) }]} format={words} />
     </section>
   )
 }

@@ -20,7 +20,7 @@ export default function VolumesPage() {
       </Section>
       {can("Secrets") && <Section title="Secrets"><Secrets /></Section>}
       <Confirm open={deleting !== undefined} onClose={() => setDeleting(undefined)} title={`Delete the volume ${plainLine(deleting ?? "")}?`} action="Delete" onConfirm={() => hutch.deleteVolume(deleting ?? "").then(reload)}>
-        Its files are gone for good.
+        Its files cannot be restored.
       </Confirm>
     </Page>
   )
@@ -42,8 +42,8 @@ function CreateVolume({ onDone }: { onDone: () => void }) {
     <>
       <form className="inline-form" onSubmit={make}>
         <Field label="Name of the volume">{(ids) => <Input {...ids} required value={name} onChange={(e) => setName(e.target.value)} />}</Field>
-        <Field label="Room in MiB">{(ids) => <Input {...ids} type="number" min={1} required value={quota} onChange={(e) => setQuota(e.target.value)} />}</Field>
-        <Button type="submit" icon={Plus} busy={busy} disabled={name === ""}>Make it</Button>
+        <Field label="Size limit, MiB">{(ids) => <Input {...ids} type="number" min={1} required value={quota} onChange={(e) => setQuota(e.target.value)} />}</Field>
+        <Button type="submit" icon={Plus} busy={busy} disabled={name === ""}>Create</Button>
       </form>
       {error !== undefined && <ErrorNote error={error} />}
     </>
@@ -53,8 +53,8 @@ function CreateVolume({ onDone }: { onDone: () => void }) {
 function volumeColumns(onDelete: (name: string) => void): Column<Volume>[] {
   return [
     { id: "name", title: "Name", width: "minmax(0, 1fr)", sort: (v) => v.name, cell: (v) => v.name },
-    { id: "size", title: "Used", width: "10rem", align: "end", sort: (v) => v.size, largestFirst: true, cell: (v) => `${format.bytes(v.size)} of ${format.mebibytes(v.quota)}` },
-    { id: "uses", title: "In", width: "minmax(0, 1.4fr)", hide: "narrow", cell: (v) => v.uses.map((u) => u.sandboxId).join(", ") || <span className="muted">no sandbox</span> },
+    { id: "size", title: "Size", width: "10rem", align: "end", sort: (v) => v.size, largestFirst: true, cell: (v) => `${format.bytes(v.size)} of ${format.mebibytes(v.quota)}` },
+    { id: "uses", title: "Sandboxes", width: "minmax(0, 1.4fr)", hide: "narrow", cell: (v) => v.uses.map((u) => u.sandboxId).join(", ") || <span className="muted">none</span> },
     { id: "saved", title: "Saved", width: "6.5rem", hide: "medium", cell: (v) => format.ago(v.savedAt) },
     { id: "state", title: "State", width: "7rem", hide: "narrow", cell: (v) => <VolumeState volume={v} /> },
     { id: "delete", title: "Delete", width: "3.5rem", align: "end", cell: (v, tabIndex) => can("DeleteVolume") && <IconButton label={`Delete ${v.name}`} icon={Trash2} className="button-icon button-small" tabIndex={tabIndex} onClick={() => onDelete(v.name)} /> },

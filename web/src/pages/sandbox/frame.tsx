@@ -41,7 +41,7 @@ export function SandboxPage({ id, tab }: { id: string; tab: string }) {
 }
 
 function Gone() {
-  return <Empty icon={Moon} title="There is no such sandbox" action={<Link href="/sandboxes">All sandboxes</Link>}>It was destroyed, or it never was.</Empty>
+  return <Empty icon={Moon} title="There is no such sandbox" action={<Link href="/sandboxes">All sandboxes</Link>}>It was destroyed, or never existed.</Empty>
 }
 
 /** What can be done with the sandbox as a whole, as in the list. */

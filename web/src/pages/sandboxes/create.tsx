@@ -1,5 +1,5 @@
 import { useState, type SubmitEvent } from "react"
-import type { InstanceType, SandboxOptions } from "hutch"
+import type { InstanceType, SandboxOptions, Snapshot } from "hutch"
 import { can, hutch } from "../../session"
 import { Button, Dialog, DialogActions, ErrorNote, Field, Input, Select, format, plainLine, useAction, useCall } from "../../ui"
 
@@ -38,7 +38,7 @@ export default function CreateDialog({ onClose, onCreated }: { onClose: () => vo
   return (
     <Dialog open onClose={onClose} title="Create a sandbox" wide>
       <form className="fields" onSubmit={submit}>
-        <Field label="Name" hint="Left empty, the server makes one up.">
+        <Field label="Name" hint="Leave it empty for a generated name.">
           {(ids) => <Input {...ids} placeholder="my-sandbox" pattern="[a-z0-9]([a-z0-9\-]{0,61}[a-z0-9])?" title="1 to 63 of a-z, 0-9 and hyphen" value={draft.name} onChange={(e) => change({ name: e.target.value })} />}
         </Field>
         <Begin draft={draft} change={change} />
@@ -70,7 +70,7 @@ function Begin({ draft, change }: PartProps) {
   return (
     <div className="fields-row">
       {(templates.data ?? []).length > 0 && (
-        <Field label="Template">
+        <Field label="Template" hint={sizeOf(templates.data?.find((t) => (t.name ?? t.snapshotId) === draft.template))}>
           {(ids) => (
             <Select {...ids} value={draft.template} onChange={(e) => change({ template: e.target.value })}>
               <option value="">None: begin with an image</option>
@@ -91,6 +91,14 @@ function Begin({ draft, change }: PartProps) {
       )}
     </div>
   )
+}
+
+/** The size of a template, which each of its sandboxes has: the server refuses another one. */
+function sizeOf(template: Snapshot | undefined): string {
+  if (!template) return ""
+  const { cpu, memory, disk } = template.limits
+  const known = [cpu && format.count(cpu, "core"), memory && format.mebibytes(memory), disk && `disk ${format.mebibytes(disk)}`].filter(Boolean)
+  return known.length === 0 ? "Image and size are those of the template." : `Its image and size: ${plainLine(template.image)}, ${known.join(", ")}.`
 }
 
 const words = ({ name, cpu, memory, disk }: InstanceType) => `${plainLine(name)}: ${format.count(cpu, "core")}, ${format.mebibytes(memory)}, disk ${format.mebibytes(disk)}`
@@ -122,7 +130,7 @@ function Size({ draft, change }: PartProps) {
 function Reach({ draft, change }: PartProps) {
   return (
     <div className="fields-row">
-      <Field label="It may reach">
+      <Field label="Network">
         {(ids) => <Select {...ids} value={draft.mode} onChange={(e) => change({ mode: e.target.value as Mode })}>{modes.map(([mode, title]) => <option key={mode} value={mode}>{title}</option>)}</Select>}
       </Field>
       {draft.mode === "allow-list" && (

@@ -55,7 +55,7 @@ export function SandboxesPage() {
 }
 
 function Nothing({ filtered, create }: { filtered: boolean; create: React.ReactNode }) {
-  if (filtered) return <Empty icon={SearchX} title="No sandbox is like that">Change the search or the state above.</Empty>
+  if (filtered) return <Empty icon={SearchX} title="No sandboxes match">Change the search or the state above.</Empty>
   return <Empty icon={Boxes} title="No sandboxes yet" action={create}>A sandbox is an isolated computer for an AI agent. Create one here, with <code>hutch create</code>, or from an SDK.</Empty>
 }
 
@@ -80,8 +80,8 @@ function States({ members, current, onChange }: { members: readonly Member[]; cu
 function Bulk({ count, progress, act, onClear }: { count: number; progress: string | undefined; act: (action: Action) => void; onClear: () => void }) {
   const busy = progress !== undefined
   return (
-    <div className="bulk" role="group" aria-label="Actions on the chosen sandboxes">
-      <strong className="number" role="status">{progress ?? `${count.toLocaleString()} chosen`}</strong>
+    <div className="bulk" role="group" aria-label="Actions on the selected sandboxes">
+      <strong className="number" role="status">{progress ?? `${count.toLocaleString()} selected`}</strong>
       {can("Resume") && <Button icon={Play} disabled={busy} onClick={() => act("wake")}>Wake</Button>}
       {can("Pause") && <Button icon={Pause} disabled={busy} onClick={() => act("pause")}>Pause</Button>}
       {can("Hibernate") && <Button icon={MoonStar} disabled={busy} onClick={() => act("hibernate")}>Hibernate</Button>}

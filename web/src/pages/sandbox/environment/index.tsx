@@ -23,7 +23,7 @@ export default function EnvironmentTab({ sandbox, record }: TabProps) {
   return (
     <>
       <Section title="Variables">
-        <p className="muted">Programs that start from now on have them, and code contexts from their next run on.</p>
+        <p className="muted">New programs get them, and code contexts with their next run.</p>
         {error !== undefined && <ErrorNote error={error} />}
         {can("Update") && <SetVariable busy={busy} onSet={change} />}
         {entries === undefined
@@ -47,7 +47,7 @@ async function variables(sandbox: Sandbox): Promise<Entry[]> {
 function Show({ asleep, busy, onShow }: { asleep: boolean; busy: boolean; onShow: () => void }) {
   return (
     <Empty icon={Variable} title="What programs see" action={<Button icon={Eye} busy={busy} onClick={onShow}>{asleep ? "Wake it and show the variables" : "Show the variables"}</Button>}>
-      The server keeps variables and does not tell them. A program in the sandbox can: it is run for you.
+      The server keeps the variables but does not show them. A program in the sandbox sees them: the button runs one.
     </Empty>
   )
 }

@@ -1,4 +1,5 @@
 import { Store } from "../../../store"
+import { isBelow } from "./paths"
 
 /** Text that the user has typed and not saved. */
 export interface Draft {
@@ -22,6 +23,20 @@ export function setDraft(store: Store<ReadonlyMap<string, Draft>>, path: string,
   if (draft) next.set(path, draft)
   else next.delete(path)
   store.set(next)
+}
+
+/** Moves the drafts of a path, and of all paths below it, after the path was renamed. */
+export function moveDrafts(store: Store<ReadonlyMap<string, Draft>>, from: string, to: string): void {
+  for (const [path, draft] of store.value) {
+    if (!isBelow(path, from)) continue
+    setDraft(store, path, undefined)
+    setDraft(store, to + path.slice(from.length), draft)
+  }
+}
+
+/** Drops the drafts of a path, and of all paths below it. */
+export function dropDrafts(store: Store<ReadonlyMap<string, Draft>>, path: string): void {
+  for (const draft of store.value.keys()) if (isBelow(draft, path)) setDraft(store, draft, undefined)
 }
 
 addEventListener("beforeunload", (e) => {

@@ -1,12 +1,13 @@
-import { FilePlus, Files, FolderArchive, FolderPlus, RotateCw, Upload as UploadIcon, WifiOff } from "lucide-react"
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore, type ChangeEvent } from "react"
+import { Files } from "lucide-react"
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react"
 import { useSearchParams } from "wouter"
 import { can } from "../../../session"
-import { Empty, ErrorNote, IconButton, Loading, Tip, explain, plainLine } from "../../../ui"
+import { Empty, ErrorNote, Loading, explain } from "../../../ui"
 import type { TabProps } from "../tab"
+import { Bar } from "./bar"
 import { askAbout, Dialogs, type Ask } from "./dialogs"
-import { draftsOf, setDraft } from "./drafts"
-import { isBelow, nameOf, parentOf, type Entry } from "./paths"
+import { draftsOf, dropDrafts, moveDrafts } from "./drafts"
+import { isBelow, parentOf, type Entry } from "./paths"
 import { rowsOf, Tree } from "./tree"
 import { TreeView } from "./tree-view"
 import { UploadList } from "./upload-list"
@@ -27,7 +28,6 @@ export default function FilesTab({ sandbox }: TabProps) {
   const typed = useSyncExternalStore(drafts.subscribe, drafts.get)
   const uploads = uploadsOf(sandbox)
   const [ask, setAsk] = useState<Ask>()
-  const picker = useRef<HTMLInputElement>(null)
   const visible = useVisible()
   useEffect(() => {
     if (!visible) return // a watch keeps the sandbox awake, and the page is hidden
@@ -42,20 +42,12 @@ export default function FilesTab({ sandbox }: TabProps) {
   const show = (path: string | undefined, folder = root) => setParams({ ...(folder === workspace ? {} : { root: folder }), ...(path === undefined ? {} : { path }) })
   const here = shown === undefined ? root : isBelow(parentOf(shown), root) ? parentOf(shown) : root
   const drop = (folder: string, data: DataTransfer) => void dropped(data).then((files) => uploads.add(folder, files))
-  const pick = (e: ChangeEvent<HTMLInputElement>) => {
-    uploads.add(here, [...(e.target.files ?? [])].map((file) => ({ path: file.name, file })))
-    e.target.value = ""
-  }
   const moved = (from: string, to: string) => {
-    for (const [path, draft] of drafts.value) {
-      if (!isBelow(path, from)) continue
-      setDraft(drafts, path, undefined)
-      setDraft(drafts, to + path.slice(from.length), draft)
-    }
+    moveDrafts(drafts, from, to)
     if (shown !== undefined && isBelow(shown, from)) show(to + shown.slice(from.length))
   }
   const deleted = (path: string) => {
-    for (const draft of drafts.value.keys()) if (isBelow(draft, path)) setDraft(drafts, draft, undefined)
+    dropDrafts(drafts, path)
     if (shown !== undefined && isBelow(shown, path)) show(undefined)
   }
   const rename = write && can("Move") ? (entry: Entry) => setAsk(askAbout("rename", entry)) : undefined
@@ -64,18 +56,8 @@ export default function FilesTab({ sandbox }: TabProps) {
   return (
     <div className="files" data-open={shown !== undefined}>
       <div className="files-side">
-        <div className="toolbar files-bar">
-          <button type="button" className="files-root cut" onClick={() => setAsk({ what: "root" })} title="Open another folder">{plainLine(root)}</button>
-          {state.watch === "lost" && <Tip text={`Not live: ${explain(state.watchError).reason}`}><span role="img" aria-label="Not live" className="files-lost"><WifiOff className="icon" aria-hidden /></span></Tip>}
-          <div className="page-actions">
-            {write && <IconButton label="New file" icon={FilePlus} onClick={() => setAsk({ what: "file", folder: here })} />}
-            {write && <IconButton label="New folder" icon={FolderPlus} onClick={() => setAsk({ what: "folder", folder: here })} />}
-            {write && <IconButton label="Upload files" icon={UploadIcon} onClick={() => picker.current?.click()} />}
-            <a className="button button-quiet button-icon" href={sandbox.archiveURL(root, "zip")} download={`${nameOf(root) || sandbox.id}.zip`} aria-label="Download the folder" title="Download the folder"><FolderArchive className="icon" aria-hidden /></a>
-            <IconButton label="List again" icon={RotateCw} onClick={() => tree.refresh()} />
-          </div>
-          <input ref={picker} type="file" multiple hidden onChange={pick} aria-label="Files to upload" />
-        </div>
+        <Bar sandbox={sandbox} root={root} here={here} lost={state.watch === "lost" ? explain(state.watchError).reason : undefined}
+          onAsk={setAsk} onUpload={(files) => uploads.add(here, files)} onList={() => tree.refresh()} />
         {folder?.error !== undefined && <ErrorNote error={folder.error} onRetry={() => tree.refresh()} />}
         {!folder && <Loading />}
         {folder && <TreeView root={root} rows={rows} shown={shown} unsaved={new Set(typed.keys())} onOpen={(entry) => show(entry.path)} onToggle={(path, open) => tree.toggle(path, open)}

@@ -1,4 +1,5 @@
 import { HutchError, type FileEvent, type Sandbox } from "hutch"
+import { untilReturn } from "../../../reach"
 import { Store } from "../../../store"
 import { sleeps } from "../../../ui"
 import { byName, entryOf, isBelow, parentOf, type Entry } from "./paths"
@@ -79,7 +80,7 @@ export class Tree {
         this.#change({ watch: "lost", watchError })
         if (this.state.value.folders.size === 0) this.refresh()
       }
-      await new Promise((resolve) => setTimeout(resolve, pause))
+      await untilReturn(pause)
     }
   }
 

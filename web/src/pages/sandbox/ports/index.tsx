@@ -36,12 +36,18 @@ export default function PortsTab({ sandbox, record }: TabProps) {
       {failed !== undefined && <ErrorNote error={failed} />}
       <div className={shown ? "beside" : undefined}>
         <Table label="Exposed ports" rows={data} columns={columns} rowKey={(p) => String(p.port)} rowHeight={52}
-          empty={<Empty icon={Plug} title="No port is exposed">A port that is exposed has a URL, which opens the server behind it in any browser.</Empty>} />
+          empty={<Empty icon={Plug} title="No port is exposed">An exposed port has a URL, which opens its server in any browser.</Empty>} />
         {shown && <Preview port={shown} onClose={() => setBeside(undefined)} />}
       </div>
+      {data.some((p) => p.access === "private") && (
+        <p className="muted">
+          A private port asks a browser for a token of this server. For people without one, make a link that ends after a time:
+          {" "}<Link2 className="icon icon-inline" role="img" aria-label="Make a link" />. Programs send a token that can see the sandbox as <code>Authorization: Bearer</code>.
+        </p>
+      )}
       <ExposePort key={String(exposing)} sandbox={sandbox} port={exposing} exposed={data} onClose={() => setExposing(undefined)} onDone={reload} />
       <LinkPort sandbox={sandbox} port={linking} onClose={() => setLinking(undefined)} />
-      <Confirm open={removing !== undefined} onClose={() => setRemoving(undefined)} title={`Take back the URL of port ${removing?.port ?? ""}?`} action="Take it back"
+      <Confirm open={removing !== undefined} onClose={() => setRemoving(undefined)} title={`Remove the URL of port ${removing?.port ?? ""}?`} action="Remove"
         onConfirm={() => removePort(sandbox, removing).then(reload)}>
         Connections by this URL are cut, and its links end. The server inside continues.
       </Confirm>
@@ -61,7 +67,7 @@ function Preview({ port, onClose }: { port: Port; onClose: () => void }) {
         <a className="cut" href={port.url} target="_blank" rel="noreferrer">{plainLine(port.url)}</a>
         <Button onClick={onClose}>Close</Button>
       </header>
-      <iframe title={`Preview of port ${port.port}`} src={port.url} referrerPolicy="no-referrer" sandbox="allow-scripts allow-forms allow-same-origin allow-popups allow-modals allow-downloads" />
+      <iframe title={`Preview of port ${port.port}`} src={port.url} referrerPolicy="no-referrer" sandbox="allow-scripts allow-forms allow-same-origin allow-popups allow-downloads" />
     </section>
   )
 }
@@ -78,7 +84,7 @@ function portColumns(open: ReadonlySet<number> | undefined, on: Handlers): Colum
     { label: "Copy the URL", icon: Copy, onSelect: () => void copyText(p.url) },
     ...(can("LinkPort") ? [{ label: "Make a link", icon: Link2, onSelect: () => on.link(p) }] : []),
     ...(can("Expose") ? [p.access === "public" ? { label: "Make it private", icon: Lock, onSelect: () => on.access(p) } : { label: "Make it public", icon: LockOpen, onSelect: () => on.access(p) }] : []),
-    ...(can("Unexpose") ? [null, { label: "Take back the URL", icon: Trash2, danger: true, onSelect: () => on.remove(p) }] : []),
+    ...(can("Unexpose") ? [null, { label: "Remove the URL", icon: Trash2, danger: true, onSelect: () => on.remove(p) }] : []),
   ]
   return [
     { id: "port", title: "Port", width: "4rem", sort: (p) => p.port, cell: (p) => p.port },
@@ -89,6 +95,7 @@ function portColumns(open: ReadonlySet<number> | undefined, on: Handlers): Colum
     {
       id: "actions", title: "Actions", width: "4.75rem", align: "end", cell: (p, tabIndex) => (
         <span className="cell-actions">
+          {p.access === "private" && can("LinkPort") && <IconButton label={`Make a link to port ${p.port}`} icon={Link2} className="button-icon button-small" tabIndex={tabIndex} onClick={() => on.link(p)} />}
           {p.access === "public" && <IconButton label={`Open port ${p.port} beside`} icon={PanelRight} className="button-icon button-small" tabIndex={tabIndex} onClick={() => on.beside(p.port)} />}
           <Menu trigger={<Button look="quiet" className="button-icon button-small" icon={MoreHorizontal} tabIndex={tabIndex} aria-label={`More for port ${p.port}`} />} items={items(p)} />
         </span>

@@ -1,16 +1,22 @@
 import { Cog, Eraser, MoreHorizontal, Play, RefreshCw } from "lucide-react"
-import { useEffect, useMemo, useState } from "react"
+import { useEffect, useMemo, useRef, useState } from "react"
 import { useSearchParams } from "wouter"
 import type { Process, ProcessRecord, Sandbox } from "hutch"
+import { useMember } from "../../../fleet"
 import { can } from "../../../session"
 import { Badge, Button, Empty, ErrorNote, Facts, format, IconButton, Loading, Menu, plainLine, Section, Table, useAction, useCall, type Column, type MenuItem } from "../../../ui"
+import { useStream } from "../../../ui/use-stream"
 import { Logs } from "./logs"
 import type { TabProps } from "../tab"
 import { StartProcess } from "./start"
 
-// There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again after each action
-// here, when an output that is shown ends, when the page becomes visible, and at intervals.
+// There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again when the timeline
+// has a start, a signal or the like from any caller, when an output that is shown ends, when the number of programs in the sandbox changes, which
+// finds processes that end by themselves, when the page becomes visible, and at intervals.
 const every = 15_000
+
+/** The events of a timeline after which the list of processes differs. */
+const changes: ReadonlySet<string> = new Set(["StartProcess", "Signal", "CleanProcesses", "StartScreen", "ProcessEnded"])
 
 /** The background processes of a sandbox, with their output. */
 export default function ProcessesTab({ sandbox }: TabProps) {
@@ -19,6 +25,12 @@ export default function ProcessesTab({ sandbox }: TabProps) {
   const [starting, setStarting] = useState(false)
   const action = useAction()
   useRepeated(reload)
+  useProgramCount(sandbox.id, data, reload)
+  useStream(sandbox.id, async (signal) => {
+    if (!can("Timeline")) return
+    const { next } = await sandbox.timeline({ limit: 1, signal })
+    for await (const e of sandbox.watchTimeline({ after: next, kinds: ["command"], signal })) if (changes.has(e.event)) reload()
+  })
   const chosen = data?.find((p) => p.id === params.get("process"))
   const choose = (process: string) => setParams((before) => { before.set("process", process); return before }, { replace: true })
   const { run } = action
@@ -30,8 +42,8 @@ export default function ProcessesTab({ sandbox }: TabProps) {
     <>
       <div className="toolbar">
         {can("StartProcess") && <Button look="primary" icon={Play} onClick={() => setStarting(true)}>Start a process</Button>}
-        {can("CleanProcesses") && <Button icon={Eraser} disabled={!data.some(hasEnded)} onClick={clean}>Remove those that ended</Button>}
-        <IconButton label="Read the list again" icon={RefreshCw} onClick={reload} />
+        {can("CleanProcesses") && <Button icon={Eraser} disabled={!data.some(hasEnded)} onClick={clean}>Remove ended processes</Button>}
+        <IconButton label="Refresh" icon={RefreshCw} onClick={reload} />
       </div>
       {error !== undefined && <ErrorNote error={error} onRetry={reload} />}
       {action.error !== undefined && <ErrorNote error={action.error} />}
@@ -94,6 +106,31 @@ function processColumns(onSignal: (p: Process, signal: number) => void): Column<
         : <Menu trigger={<Button look="quiet" className="button-icon button-small" tabIndex={tabIndex} aria-label={`Signal ${plainLine(p.record.name || p.id)}`} icon={MoreHorizontal} />} items={items(p)} />,
     },
   ]
+}
+
+/**
+ * Reads the list again when the number of programs in the sandbox changes, which the stream of stats reports once a second. Commands change the number
+ * too: while the list stays the same, the time between two reads doubles, up to the interval at which it is read anyway.
+ */
+function useProgramCount(id: string, list: readonly Process[] | undefined, reload: () => void): void {
+  const count = useMember(id)?.stats?.pids
+  const state = (list ?? []).map((p) => `${p.id} ${p.status} ${p.record.restarts}`).join()
+  const running = list?.some((p) => !hasEnded(p)) ?? false
+  const last = useRef({ count, at: 0, wait: 0 })
+  useEffect(() => { last.current.wait = 0 }, [state])
+  useEffect(() => {
+    const { current } = last
+    if (count === current.count) return
+    const first = current.count === undefined
+    current.count = count
+    if (first || !running) return
+    const timer = setTimeout(() => {
+      current.at = Date.now()
+      current.wait = Math.min(every, 2 * current.wait + 1000)
+      reload()
+    }, Math.max(0, current.at + current.wait - Date.now()))
+    return () => clearTimeout(timer)
+  }, [count, running, reload])
 }
 
 /** Calls a function at intervals while the page is visible, and when it becomes visible. */

@@ -19,15 +19,16 @@ export function Logs({ sandbox, process, onEnd }: { sandbox: Sandbox; process: s
 /** Reads output. The page is drawn again at most once in a frame, however fast it comes. */
 function useLines(sandbox: Sandbox, process: string, onEnd: () => void) {
   const key = `${sandbox.id}/${process}`
-  const lines = useMemo(() => new Lines(), [key]) // eslint-disable-line react-hooks/exhaustive-deps -- other lines for another process
+  const { lines, read } = useMemo(() => ({ lines: new Lines(), read: { cursor: 0 } }), [key]) // eslint-disable-line react-hooks/exhaustive-deps -- other lines for another process
   const [version, changed] = useReducer((n: number) => n + 1, 0)
   const [ended, setEnded] = useState(false)
   const error = useStream(key, async (signal) => {
     let frame = 0
     setEnded(false)
     signal.addEventListener("abort", () => cancelAnimationFrame(frame))
-    for await (const output of sandbox.process(process).logs({ signal })) {
+    for await (const output of sandbox.process(process).logs({ signal, cursor: read.cursor })) {
       lines.add(output.type, output.data)
+      read.cursor = output.cursor
       cancelAnimationFrame(frame)
       frame = requestAnimationFrame(changed)
     }

@@ -1,5 +1,6 @@
 import RFB from "@novnc/novnc"
 import { HutchError, type Sandbox } from "hutch"
+import { untilReturn } from "../../../reach"
 import { signedIn } from "../../../session"
 
 export type State = "connecting" | "open" | "lost" | "ended"
@@ -34,7 +35,7 @@ export async function connect({ sandbox, place, control, signal, onState, onView
     if (over()) return
     if (opened) pause = firstPause
     onState("lost")
-    await new Promise((resolve) => setTimeout(resolve, pause))
+    await untilReturn(pause)
     pause = Math.min(2 * pause, longestPause)
     await signedIn()
   }

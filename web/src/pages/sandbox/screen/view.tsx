@@ -1,6 +1,7 @@
 import type RFB from "@novnc/novnc"
 import { useEffect, useRef, useState, type KeyboardEvent, type RefObject } from "react"
 import type { Sandbox } from "hutch"
+import { useReach } from "../../../reach"
 import { connect, type State } from "./connect"
 
 interface Props {
@@ -15,7 +16,9 @@ interface Props {
 /** The picture of a screen. */
 export function ScreenView({ sandbox, control, outside, onEnd }: Props) {
   const place = useRef<HTMLDivElement>(null)
-  const [state, setState] = useState<State>("connecting")
+  const [reported, setState] = useState<State>("connecting")
+  const { reachable } = useReach()
+  const state = reported === "open" && !reachable ? "lost" : reported
 
   useEffect(() => {
     const box = place.current
@@ -64,7 +67,7 @@ function words(state: State, control: boolean): string {
   switch (state) {
     case "connecting": return "Connecting…"
     case "open": return control ? "Keys go to the screen. Ctrl+Alt+G takes the keyboard back." : "You watch. Keys and clicks are not sent."
-    case "lost": return "The connection was lost. It is made again."
+    case "lost": return "The connection was lost. Reconnecting."
     case "ended": return ""
   }
 }

@@ -60,7 +60,7 @@ export function withoutText(change: FileChange): string | undefined {
     case "binary": return "The content differs. It is not text."
     case "large": return "The content differs. The file has more than 128 KiB, which is too much to compare its text here."
     case "link": return "This is one of several names of a file. Its text is compared under another name."
-    case "limit": return "The content differs. There were too many texts for one answer: compare this folder alone."
+    case "limit": return "The content differs. There were too many texts for one answer: compare only this folder."
   }
   if (change.patch !== undefined && change.patch !== "") return undefined
   return infoOf(change)?.type === "file" && change.change !== "changed" ? "The file is empty." : "The content is the same, or is not that of a file."

@@ -41,7 +41,7 @@ export function MakeSnapshot({ sandbox, open, onClose, onDone }: DialogProps & {
         {error !== undefined && <ErrorNote error={error} />}
         <DialogActions>
           <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" look="primary" busy={busy}>Make it</Button>
+          <Button type="submit" look="primary" busy={busy}>Create</Button>
         </DialogActions>
       </form>
     </Dialog>

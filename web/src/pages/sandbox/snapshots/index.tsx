@@ -60,7 +60,7 @@ interface Handlers {
 function treeColumns(here: string, on: Handlers): Column<Row>[] {
   return [
     { id: "name", title: "Name", width: "minmax(0, 2fr)", cell: (r, tabIndex) => <Name row={r} here={here} tabIndex={tabIndex} /> },
-    { id: "kind", title: "Has", width: "8rem", hide: "narrow", cell: ({ node }) => node.sandbox ? <State status={node.sandbox.status} /> : node.snapshot ? <Badge look={node.snapshot.memory ? "accent" : "plain"}>{node.snapshot.memory ? "Memory and files" : "Files"}</Badge> : <Badge>Destroyed</Badge> },
+    { id: "kind", title: "State", width: "8rem", hide: "narrow", cell: ({ node }) => node.sandbox ? <State status={node.sandbox.status} /> : node.snapshot ? <Badge look={node.snapshot.memory ? "accent" : "plain"}>{node.snapshot.memory ? "Memory and files" : "Files"}</Badge> : <Badge>Destroyed</Badge> },
     { id: "size", title: "Size", width: "5.5rem", align: "end", hide: "narrow", cell: ({ node }) => node.snapshot ? format.bytes(node.snapshot.size) : "" },
     { id: "created", title: "Created", width: "7rem", hide: "medium", cell: ({ node }) => <Created time={(node.snapshot ?? node.sandbox)?.createdAt} /> },
     { id: "ends", title: "Kept until", width: "12rem", hide: "medium", cell: ({ node }) => node.snapshot?.expiresAt === undefined ? "" : format.date(node.snapshot.expiresAt) },

@@ -1,5 +1,6 @@
 import type { Terminal as Screen } from "@xterm/xterm"
 import { HutchError, type ProcessRecord, type Sandbox, type Terminal } from "hutch"
+import { isReachable, onReturn, untilReturn } from "../../../reach"
 import { can, signedIn } from "../../../session"
 
 // Shows a process on a screen until it ends, over any number of connections: each continues at the byte where the one before stopped.
@@ -30,6 +31,7 @@ export async function follow({ sandbox, processId, term, signal, onStatus }: Opt
   const typed = term.onData((text) => { if (!(drawing.old && isAnswer(text))) keys.type(text) })
   const typedBytes = term.onBinary((text) => keys.type(Uint8Array.from(text, (c) => c.charCodeAt(0))))
   const sized = term.onResize(({ cols, rows }) => { if (can("Resize")) attempt(() => now?.resize(cols, rows)) })
+  const stopped = onReturn(() => { keys.flush() })
   let cursor = 0
   try {
     for (let pause = firstPause; !signal.aborted;) {
@@ -48,11 +50,12 @@ export async function follow({ sandbox, processId, term, signal, onStatus }: Opt
         if (end) { onStatus(end); return }
         onStatus({ state: "lost" })
       }
-      await new Promise((resolve) => setTimeout(resolve, pause))
+      await untilReturn(pause)
       pause = Math.min(2 * pause, longestPause)
       await signedIn()
     }
   } finally {
+    stopped()
     for (const listener of [typed, typedBytes, sized]) listener.dispose()
     now?.close()
   }
@@ -91,17 +94,21 @@ function isAborted(signal: AbortSignal): boolean {
   return signal.aborted
 }
 
-/** Sends typed text. It waits while there is no connection. */
+/** Sends typed text. It waits while there is no connection, or nothing comes over it: what is sent then can be lost. */
 class Keys {
   #to: Terminal | undefined
   #waiting: (string | Uint8Array)[] = []
 
   type(text: string | Uint8Array): void {
-    if (this.#to === undefined || !attempt(() => this.#to?.write(text))) this.#waiting.push(text)
+    if (this.#to === undefined || !isReachable() || !attempt(() => this.#to?.write(text))) this.#waiting.push(text)
   }
 
   sendTo(terminal: Terminal): void {
     this.#to = terminal
+    this.flush()
+  }
+
+  flush(): void {
     this.#waiting.splice(0).forEach((text) => { this.type(text) })
   }
 }

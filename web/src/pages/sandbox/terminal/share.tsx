@@ -21,9 +21,9 @@ export function ShareTerminal({ process, onClose }: { process: ProcessHandle; on
     links.reload()
   })
   return (
-    <Dialog open onClose={onClose} title="Share the terminal read-only" description="Anybody who has the link can watch this terminal without signing in, with all that it shows, until the link ends. They can send nothing to it.">
+    <Dialog open onClose={onClose} title="Share the terminal read-only" description="Anyone who has the link can watch this terminal without signing in, with all that it shows, until the link ends. They can send nothing to it.">
       <div className="fields">
-        <Field label="It works for">
+        <Field label="Valid for">
           {(ids) => (
             <Select {...ids} value={lifetime} onChange={(e) => setLifetime(Number(e.target.value))}>
               {lifetimes.map(([seconds, words]) => <option key={seconds} value={seconds}>{words}</option>)}
@@ -35,8 +35,8 @@ export function ShareTerminal({ process, onClose }: { process: ProcessHandle; on
           <ul className="share-links" aria-label="Links that work now">
             {links.data.map((l) => (
               <li key={l.linkId}>
-                <span>Made {format.date(l.createdAt)}, until {format.date(l.expiresAt)}</span>
-                <Button look="danger" className="button-small" disabled={busy} onClick={() => void revoke(l)}>Take back</Button>
+                <span>Created {format.date(l.createdAt)}, until {format.date(l.expiresAt)}</span>
+                <Button look="danger" className="button-small" disabled={busy} onClick={() => void revoke(l)}>Revoke</Button>
               </li>
             ))}
           </ul>

@@ -3,6 +3,7 @@ import { Terminal as Screen } from "@xterm/xterm"
 import "@xterm/xterm/css/xterm.css"
 import { useEffect, useRef, useState } from "react"
 import type { Sandbox } from "hutch"
+import { useReach } from "../../../reach"
 import { can } from "../../../session"
 import { useDark } from "../../../theme"
 import { ErrorNote } from "../../../ui"
@@ -13,7 +14,9 @@ import { themes } from "./themes"
 export function TerminalView({ sandbox, processId, onEnd }: { sandbox: Sandbox; processId: string; onEnd: () => void }) {
   const place = useRef<HTMLDivElement>(null)
   const screen = useRef<Screen | null>(null)
-  const [status, setStatus] = useState<Status>({ state: "connecting" })
+  const [reported, setStatus] = useState<Status>({ state: "connecting" })
+  const { reachable } = useReach()
+  const status: Status = reported.state === "open" && !reachable ? { state: "lost" } : reported
   const dark = useDark()
 
   useEffect(() => {
@@ -57,7 +60,7 @@ function words(status: Status): string {
   switch (status.state) {
     case "connecting": return "Connecting…"
     case "open": return can("Input") ? "" : "Your token can watch, and not type."
-    case "lost": return "The connection was lost. It is made again; nothing is missed."
+    case "lost": return "The connection was lost. Reconnecting; no output is missed."
     case "ended": return `It has ended, with exit code ${status.exitCode ?? 0}.`
     case "failed": return ""
   }

@@ -32,6 +32,6 @@ export function look(e: TimelineEntry): "bad" | "plain" {
 
 /** Who did it, and through which surface. */
 export function who(e: TimelineEntry): string {
-  if (e.surface === undefined) return e.kind === "network" ? "a program" : "the server"
+  if (e.surface === undefined) return e.kind === "network" || e.event === "ProcessEnded" ? "a program" : "the server"
   return e.tokenName === undefined ? e.surface : `${e.tokenName} by ${e.surface}`
 }

@@ -51,7 +51,7 @@ export default function TimelineTab({ sandbox }: TabProps) {
       {chosen === undefined && found.missing && <p className="muted">There is no entry {plainLine(wanted ?? "")}. Entries are removed when they are as old as the server keeps its audit log.</p>}
       {chosen && <Chosen key={chosen.id} sandbox={sandbox} entry={chosen} />}
       <Table label="Timeline" rows={shown.slice(0, drawn)} columns={columns} rowKey={(e) => String(e.id)} onOpen={(e) => set("entry", String(e.id))}
-        empty={<Empty icon={Activity} title={entries.length === 0 ? "Nothing yet" : "No entry fits the filter"}>Commands, code, files, connections and what becomes of the sandbox appear here at once.</Empty>} />
+        empty={<Empty icon={Activity} title={entries.length === 0 ? "Nothing yet" : "No entries match"}>Commands, code, files, connections, sleep and waking appear here as they happen.</Empty>} />
       {shown.length > drawn
         ? <Button onClick={() => setDrawn(5 * drawn)}>Show older entries</Button>
         : older && <Button onClick={older}>Show older entries</Button>}
@@ -123,7 +123,7 @@ const columns: Column<TimelineEntry>[] = [
   { id: "event", title: "Event", width: "8.5rem", cell: (e) => <Event entry={e} /> },
   { id: "target", title: "What", width: "minmax(0, 2fr)", cell: (e) => <span title={plainLine(e.error ?? e.target ?? "")}>{plainLine(e.target ?? "")}</span> },
   { id: "outcome", title: "Result", width: "8.5rem", cell: (e) => <Badge look={look(e)}>{outcome(e)}</Badge> },
-  { id: "took", title: "Took", width: "5rem", align: "end", hide: "medium", cell: (e) => e.duration === 0 ? "" : `${e.duration < 10 ? e.duration.toFixed(2) : Math.round(e.duration)} s` },
+  { id: "took", title: "Took", width: "5rem", align: "end", hide: "medium", cell: (e) => e.duration === 0 ? "" : e.duration < 0.001 ? "<1ms" : format.duration(e.duration) },
   { id: "who", title: "By", width: "9rem", hide: "medium", cell: (e) => <span className="muted">{plainLine(who(e))}</span> },
 ]
 
@@ -144,12 +144,12 @@ function Chosen({ sandbox, entry }: { sandbox: Sandbox; entry: TimelineEntry }) 
     setRestoring(found)
   })
   const facts: (readonly [string, string | undefined])[] = [
-    ["Began", format.date(entry.time)], ["Result", outcome(entry)], ["By", who(entry)], ["What", entry.target], ["Why", entry.error], ["Snapshot", entry.snapshotId],
+    ["Started", format.date(entry.time)], ["Result", outcome(entry)], ["By", who(entry)], ["What", entry.target], ["Why", entry.error], ["Snapshot", entry.snapshotId],
     ["Sandboxes", entry.sandboxIds?.join(", ")], ["Process", entry.processId], ["Context", entry.contextId], ["Left out before", entry.skipped?.toString()], ["Request", entry.request],
   ]
   const link = `${location.origin}/sandboxes/${sandbox.id}/timeline?entry=${entry.id}`
   return (
-    <Section title={`${entry.event}, number ${entry.id}`} actions={can("Create") && entry.snapshotId !== undefined && <Button busy={busy} onClick={begin}>Fork from here</Button>}>
+    <Section title={`${entry.event}, entry ${entry.id}`} actions={can("Create") && entry.snapshotId !== undefined && <Button busy={busy} onClick={begin}>Fork from here</Button>}>
       {error !== undefined && <ErrorNote error={error} />}
       <Facts items={facts.flatMap(([name, value]) => value === undefined || value === "" ? [] : [[name, plainLine(value)] as const])} />
       <Copyable label="Link to this entry" text={link} />

@@ -23,7 +23,7 @@ export default function UsageTab({ sandbox, record }: TabProps) {
         {error !== undefined && <ErrorNote error={error} />}
         {ran && <Suspense fallback={<Loading />}><Charts points={points} limits={record.limits} /></Suspense>}
         {!ran && !loaded && error === undefined && <Loading label="Reading what it used" />}
-        {!ran && loaded && error === undefined && <Empty icon={Gauge} title="It did not run in this time">Choose a longer time to see when it ran.</Empty>}
+        {!ran && loaded && error === undefined && <Empty icon={Gauge} title="It did not run during this time">Choose a longer time to see when it ran.</Empty>}
       </Section>
       <Section title="Since it was created">
         {sums.error !== undefined && <ErrorNote error={sums.error} onRetry={sums.reload} />}
