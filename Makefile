@@ -91,7 +91,9 @@ install: build
 	@echo 'installed $(PROGRAMS) in $(BINDIR), and completions for bash, zsh and fish'
 
 uninstall:
+	@[ -e $(BINDIR)/hutch ] || { echo 'Hutch is not in $(BINDIR): give the PREFIX of the installation, as in `make uninstall PREFIX=~/.local`' >&2; exit 1; }
 	rm -f $(addprefix $(BINDIR)/,$(PROGRAMS)) $(COMPLETIONS)
+	@echo 'Removed. Data folders stay, and so do servers and sandboxes that still run: `bin/hutch down` ends them.'
 
 module: | go
 	@$(GO) run ./tools/module $(MODULE)
