@@ -22,6 +22,8 @@ NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 ALONE   := badinput console escape hibernate network soak
+# The suites that only drive the built programs.
+OUTSIDE := bulk cli conformance console conversation docs fleet install openapi sdk soak
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 
@@ -100,14 +102,15 @@ module: | go
 
 # Tests build and use the programs in bin. What needs root is skipped without
 # it, and what concerns ordinary users runs as one when root runs the tests.
-# The suites in ALONE fill a machine each, with programs that want all of it:
-# they run one after the other. Of the others, those in test take longest, and
-# begin first, so that none is at work alone at the end. What fails is run once
-# more by itself, unless much fails or the race detector found something; what
-# passes only then is listed at the end, and is a fault all the same. Programs that
-# tests build get the flags of the build, because packages are compiled with those
-# already.
-TESTS   = -vet=off $(RACE) -ldflags=-w -exec 'env CGO_ENABLED=0 GOFLAGS=-trimpath' -timeout 20m
+# The suites in OUTSIDE only drive the programs: the race detector, which all
+# others have, would see nothing of them. Those in ALONE fill a machine each: they
+# run one after the other. Of the others, those in test take longest, and begin
+# first, so that none is at work alone at the end. What fails is run once more by
+# itself, unless much fails or the race detector found something; what passes only
+# then is listed at the end, and is a fault all the same. Programs that tests build
+# get the flags of the build, because packages are compiled with those already.
+RACING  = -vet=off $(RACE) -ldflags=-w -exec 'env CGO_ENABLED=0 GOFLAGS=-trimpath' -timeout 20m
+PLAIN   = -vet=off -timeout 20m
 GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
 	--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
 RERUNS  = bin/tests-run-again
@@ -118,8 +121,10 @@ test: build
 	$(CHECK) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(TESTS) $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(TESTS) -p 1 $(TESTFLAGS) || result=1; \
+	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,outside) --packages="$(patsubst %,./test/%,$(filter-out $(ALONE),$(OUTSIDE)))" -- $(PLAIN) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE) $(OUTSIDE)))$$' | tr '\n' ' ')" -- $(RACING) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(patsubst %,./test/%,$(filter-out $(OUTSIDE),$(ALONE)))" -- $(RACING) -p 1 $(TESTFLAGS) || result=1; \
+	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,alone-outside) --packages="$(patsubst %,./test/%,$(filter $(OUTSIDE),$(ALONE)))" -- $(PLAIN) -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
 # Every combination of suite, runtime and user, of which `make test` has those that differ.
