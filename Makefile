@@ -22,8 +22,8 @@ NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 ALONE   := badinput console escape hibernate network soak
-# The suites that only drive the built programs.
-OUTSIDE := bulk cli conformance console conversation docs fleet install openapi sdk soak
+# The suites that only drive the built programs, the longest first.
+OUTSIDE := fleet cli sdk docs install bulk conversation console conformance openapi soak
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 

@@ -32,15 +32,19 @@ func undecided(err error) error {
 	return fmt.Errorf("%w: %w", travel.ErrUndecided, err)
 }
 
-// settleAll settles the arrivals here, as far as the database answers.
-func (c *carrier) settleAll(ctx context.Context) {
+// settleAll settles the arrivals here, as far as the database answers, and returns those that stay undecided.
+func (c *carrier) settleAll(ctx context.Context) (open []Name) {
 	list, err := c.Engine.Arrivals()
 	if err != nil {
 		c.r.f.log.Error("the sandboxes that came from other nodes could not be listed", "err", err)
 	}
 	for _, a := range list {
-		c.settle(ctx, Name{a.Owner, a.Sandbox}) // it logs its error, and the next round tries again
+		name := Name{a.Owner, a.Sandbox}
+		if c.settle(ctx, name) != nil { // it logs its error, and the next round tries again
+			open = append(open, name)
+		}
 	}
+	return open
 }
 
 // settle settles the arrival of a sandbox, if there is one. The sandbox is then here, or its files are removed. The error
@@ -70,9 +74,7 @@ func (c *carrier) settleLocked(ctx context.Context, name Name) error {
 	defer c.r.expect(name)() // report does not free its row meanwhile
 	h := holderOf(list[i])
 	err = c.Engine.Settle(ctx, list[i], func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, c.settleTime)
-		defer cancel()
-		return undecided(c.dir().arrived(ctx, h, c.me()))
+		return undecided(c.recordArrival(ctx, h))
 	})
 	switch {
 	case errors.Is(err, errMoved) || hutch.KindOf(err) == hutch.NotFound:

@@ -79,7 +79,7 @@ type carrier struct {
 	folder     string // folder of this fleet in the bucket: several fleets can share one
 	machine    travel.Machine
 	slots      chan struct{}
-	settleTime time.Duration // bounds one try to settle an arrival: callers wait for it
+	settleTime time.Duration // bounds one try to record or settle an arrival: callers wait for it
 
 	mu      sync.Mutex
 	kept    map[Name]string        // the bucket's keys for sandboxes of this node
@@ -129,11 +129,11 @@ func (c *carrier) begin(ctx context.Context) error {
 			c.drop(key)
 		}
 	}
-	c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
+	open := c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
 	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
 		return err
 	}
-	if err := c.dir().dropOwnClaims(ctx, c.me()); err != nil { // of an earlier process
+	if err := c.dir().dropOwnClaims(ctx, c.me(), open); err != nil { // of an earlier process
 		return err
 	}
 	list, err := c.dir().Held(ctx, c.me())
@@ -498,7 +498,7 @@ func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 // no answer, the arrival is undecided: if the directory has recorded the sandbox here, the files here must stay.
 func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	for range arriveTries {
-		if err = c.dir().arrived(context.WithoutCancel(ctx), h, c.me()); err == nil || errors.Is(err, errMoved) {
+		if err = c.recordArrival(context.WithoutCancel(ctx), h); err == nil || errors.Is(err, errMoved) {
 			return err
 		}
 		if delay.Wait(ctx, time.Second) != nil {
@@ -506,6 +506,13 @@ func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 		}
 	}
 	return undecided(err)
+}
+
+// recordArrival is one try of arrived. A database that does not answer ends it.
+func (c *carrier) recordArrival(ctx context.Context, h Holder) error {
+	ctx, cancel := context.WithTimeout(ctx, c.settleTime)
+	defer cancel()
+	return c.dir().arrived(ctx, h, c.me())
 }
 
 // fetchToNode makes a live node fetch a sandbox that only the bucket has, and returns that node.

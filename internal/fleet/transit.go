@@ -211,9 +211,14 @@ func (d *Directory) dropClaims(ctx context.Context, node string) error {
 	return databaseError(err)
 }
 
-// dropOwnClaims ends the claims of a node that begins.
-func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string) error {
-	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET fetcher = '' WHERE fetcher = $1", fetcher)
+// dropOwnClaims ends the claims of a node that begins, but for those of sandboxes whose arrival is undecided.
+func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string, undecided []Name) error {
+	owners, ids := make([]string, 0, len(undecided)), make([]string, 0, len(undecided))
+	for _, name := range undecided {
+		owners, ids = append(owners, name.Owner), append(ids, name.ID)
+	}
+	_, err := d.db.Exec(ctx, `UPDATE fleet_holders SET fetcher = '' WHERE fetcher = $1
+		AND (owner, id) NOT IN (SELECT * FROM unnest($2::text[], $3::text[]))`, fetcher, owners, ids)
 	return databaseError(err)
 }
 

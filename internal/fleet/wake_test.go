@@ -218,6 +218,52 @@ func TestUndecidedArrival(t *testing.T) {
 	}
 }
 
+// TestClaimOfAnUndecidedArrival: a node that begins gives up its claims, but not that of a sandbox whose arrival the database
+// has not decided yet. Else the arrival could only end with its files removed.
+func TestClaimOfAnUndecidedArrival(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 2, 100))
+	f, _ := wakingOn(t, d)
+	came := &arriving{}
+	f.carrier = newCarrier(Travel{Bucket: objects.Folder(t.TempDir()), Engine: came}, f.resident)
+	var claimed []Holder
+	for _, id := range []string{"undecided", "given-up"} {
+		p := at(id)
+		p.Only = []string{"n1"}
+		claimed = append(claimed, asleepOf(t, d, p))
+	}
+	die(t, d, "n1")
+	for _, h := range claimed {
+		if err := d.claim(t.Context(), h, "n0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	came.list = append(came.list, arrivalOf(claimed[0]))
+	slow, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Rollback(context.Background())
+	if _, err := slow.Exec(t.Context(), "SELECT 1 FROM fleet_holders WHERE id = 'undecided' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	f.carrier.settleTime = 50 * time.Millisecond
+	if err := f.carrier.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h, _, err := d.holder(t.Context(), claimed[1].Name); err != nil || h.Fetcher != "" {
+		t.Errorf("the claim of an earlier process: %+v %v", h, err)
+	}
+	f.carrier.settleTime = time.Minute
+	f.carrier.settleAll(t.Context())
+	if h, _, err := d.holder(t.Context(), claimed[0].Name); err != nil || h.Node != "n0" || !h.Here || len(came.list) != 0 {
+		t.Errorf("the arrival that was undecided: %+v %v, %+v", h, err, came.list)
+	}
+}
+
 // notYet is an engine whose sandboxes cannot wake before a time.
 type notYet struct {
 	sleeper

@@ -42,6 +42,7 @@ func newImage(t *testing.T, bucket string) {
 
 // TestCheckpoints: what ran on a node that fails continues on another one from its last checkpoint, and is nowhere twice.
 func TestCheckpoints(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
 	}
@@ -137,6 +138,7 @@ func TestCheckpoints(t *testing.T) {
 
 // TestIdleCheckpoints: a sandbox in which nothing runs is saved once, until it is used again.
 func TestIdleCheckpoints(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
 	}

@@ -26,6 +26,7 @@ import (
 // TestEveryDoor: MCP, SSH and E2B's API lead to a sandbox through nodes that do not have it. TestAnyNode
 // does the same over REST.
 func TestEveryDoor(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}

@@ -22,9 +22,17 @@ import (
 	"hutch/client"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/pgtest"
+	"hutch/internal/hutchtest/s3"
 )
 
-func TestMain(m *testing.M) { hutchtest.Main(m) }
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": s3.KeyID, "AWS_SECRET_ACCESS_KEY": s3.Key} { // of the nodes
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	hutchtest.Main(m)
+}
 
 const token = "fleet-token-of-no-worth"
 
@@ -222,6 +230,7 @@ func placeOn(t *testing.T, from *node, on string) string {
 
 // TestAnyNode: what is on one node is used through the others, and looks the same from each.
 func TestAnyNode(t *testing.T) {
+	t.Parallel()
 	a, b, c := newFleet(t)
 	id := placeOn(t, a, "a")
 	if res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat; echo $SANDBOX_ID", Stdin: strings.NewReader("in ")}, func(hutch.Output) error { return nil }); err != nil || string(res.Stdout) != "in "+id+"\n" {
@@ -352,6 +361,7 @@ func (n *node) WriteFileString(t *testing.T, id, path, text string) error {
 
 // TestANodeDies: what it held is shown and comes back with it; a node that is removed is refused, and its ids are free.
 func TestANodeDies(t *testing.T) {
+	t.Parallel()
 	a, b, c := newFleet(t)
 	// A token is good once.
 	once := strings.TrimSpace(a.must(t, "node", "token"))

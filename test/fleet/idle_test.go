@@ -13,6 +13,7 @@ import (
 
 // TestIdleNodes: a node without work asks the database for little.
 func TestIdleNodes(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}

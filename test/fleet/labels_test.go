@@ -40,6 +40,7 @@ func (n *node) isOn(t *testing.T, on, id string) {
 // TestLabels: sandboxes are created on nodes with the labels that they ask for and without taints that they do not
 // tolerate, and move only to such nodes.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}
@@ -96,6 +97,7 @@ func TestLabels(t *testing.T) {
 
 // TestLabelsOfOneServer: one server has labels, and no taints.
 func TestLabelsOfOneServer(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}

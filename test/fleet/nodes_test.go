@@ -13,6 +13,7 @@ import (
 // TestNodesOverREST: a node is cordoned, drained and removed through another one, over REST. The drain continues after its caller
 // has gone, and each change is on record.
 func TestNodesOverREST(t *testing.T) {
+	t.Parallel()
 	a, b, c := newFleet(t, "--fleet-bucket", hutchtest.Dir(t))
 	id := placeOn(t, a, "a")
 	a.sh(t, id, "echo kept > /workspace/file")

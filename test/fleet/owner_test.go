@@ -14,6 +14,7 @@ import (
 // TestDeletedOwner: what an owner has on other nodes is deleted with it, and its snapshots do not come back with a node that is
 // away, whether the bucket has them or not.
 func TestDeletedOwner(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 	minted, err := a.CreateToken(t.Context(), hutch.TokenRequest{Name: "ada"})
@@ -74,6 +75,7 @@ func TestDeletedOwner(t *testing.T) {
 
 // TestDeletedOwnerWithoutBucket: without a bucket, nothing knows the snapshots of a node that is away, and the deletion says so.
 func TestDeletedOwnerWithoutBucket(t *testing.T) {
+	t.Parallel()
 	a, _, c := newFleet(t)
 	minted, err := a.CreateToken(t.Context(), hutch.TokenRequest{Name: "ada"})
 	if err != nil {

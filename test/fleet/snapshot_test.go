@@ -80,11 +80,10 @@ func lists(t *testing.T, n *node, snapshot string) bool {
 // TestSnapshotOutlivesItsNode: a snapshot with memory is used on another node after its own was killed, through two nodes at
 // once. The node that comes back removes its copy, and a deleted snapshot is nowhere.
 func TestSnapshotOutlivesItsNode(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
 	}
-	t.Setenv("AWS_ACCESS_KEY_ID", s3.KeyID)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", s3.Key)
 	a, b, c := newFleet(t, "--runtime", "gvisor", "--fleet-bucket", s3.Start(t).URL("fleet"))
 	id := placeOn(t, a, "c")
 	a.sh(t, id, "echo kept > /workspace/file")
@@ -148,6 +147,7 @@ func TestSnapshotOutlivesItsNode(t *testing.T) {
 // TestDrainSnapshots: the snapshots of a drained node are in the bucket, and are used, named, compared and deleted from
 // there; one that cannot leave is named.
 func TestDrainSnapshots(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 	id := placeOn(t, a, "a")
@@ -212,6 +212,7 @@ func TestDrainSnapshots(t *testing.T) {
 
 // TestBadSnapshots: a snapshot that was changed in the bucket or is lost there is refused, and nothing of it is used.
 func TestBadSnapshots(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 	id := placeOn(t, a, "c")

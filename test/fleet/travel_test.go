@@ -97,12 +97,11 @@ func copies(t *testing.T, nodes ...*node) (there []string) {
 
 // TestDrain: a node is emptied, and what it had continues elsewhere as if nothing had been.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	t.Run("gvisor", func(t *testing.T) {
 		if os.Geteuid() != 0 {
 			hutchtest.Skip(t, "the nodes of this test need root")
 		}
-		t.Setenv("AWS_ACCESS_KEY_ID", s3.KeyID)
-		t.Setenv("AWS_SECRET_ACCESS_KEY", s3.Key)
 		a, b, c := newFleet(t, "--runtime", "gvisor", "--fleet-bucket", s3.Start(t).URL("fleet"))
 		id := placeOn(t, a, "a")
 		a.python(t, id, "kept = list(range(1000)); blob = bytearray(30 << 20)")
@@ -160,6 +159,7 @@ func drained(t *testing.T, a, b, c *node, id string) {
 
 // TestSleepOnExit: what was awake on a node that ends is used elsewhere at once.
 func TestSleepOnExit(t *testing.T) {
+	t.Parallel()
 	a, b, c := newFleet(t, "--sleep-on-exit", "--fleet-bucket", hutchtest.Dir(t))
 	id := placeOn(t, a, "c")
 	b.sh(t, id, "echo one > /workspace/file")
@@ -176,6 +176,7 @@ func TestSleepOnExit(t *testing.T) {
 
 // TestTakeOver: what sleeps on a node that dies, or is away for long, is used elsewhere; the node that comes back does not have it.
 func TestTakeOver(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 
@@ -233,6 +234,7 @@ func TestTakeOver(t *testing.T) {
 
 // TestBadBucket: what was changed in the bucket is refused, and a bucket that does not take a sandbox leaves it where it is.
 func TestBadBucket(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 	id := placeOn(t, a, "c")
@@ -367,6 +369,7 @@ func takeBucket(t *testing.T, bucket string) (putBack func()) {
 // TestDamagedWhileAway: a node that returns has its sandbox as before if the bucket's object was damaged meanwhile, although
 // another node tried to take the sandbox over; and writes it to the bucket again.
 func TestDamagedWhileAway(t *testing.T) {
+	t.Parallel()
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
 	id := placeOn(t, a, "c")
@@ -484,6 +487,7 @@ func TestWakeTimes(t *testing.T) {
 // TestKilledWhileItArrives: a node is killed after it has told the database that a sandbox came, and starts again before the
 // database has recorded that. Meanwhile the bucket loses the image. The sandbox is on that node, and on no other.
 func TestKilledWhileItArrives(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the runtime native needs root here")
 	}

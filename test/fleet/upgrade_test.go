@@ -51,6 +51,7 @@ func started(t *testing.T, n *node) (id string) {
 // TestUpgrade: what an older version of Hutch put to sleep continues with its memory under a newer one, any number of times,
 // and snapshots do, too. The kept programs go when nothing needs them.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the servers of this test need root")
 	}
@@ -123,6 +124,7 @@ func TestUpgrade(t *testing.T) {
 // TestRollingUpgrade: a sandbox that slept on a node of the older version wakes with its memory on one of the newer, which
 // fetches the programs from the bucket, and the other way round. Programs that were changed in the bucket never run.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
 	}
