@@ -128,7 +128,7 @@ func TestLostAnswerToAWake(t *testing.T) {
 
 // arriving is an engine with arrivals that are not decided, and no files.
 type arriving struct {
-	Sleepers
+	sleeper
 	list []travel.Arrival
 	bad  error // of notes that cannot be read
 }
