@@ -23,7 +23,7 @@ NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 ALONE   := badinput console escape hibernate network soak
 # The suites that only drive the built programs, the longest first.
-OUTSIDE := fleet cli sdk docs install bulk conversation console conformance openapi soak
+OUTSIDE := fleet builds images cli sdk docs install bulk conversation console conformance openapi soak
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 

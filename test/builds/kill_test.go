@@ -1,41 +1,23 @@
 package builds
 
 import (
-	"bufio"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"hutch"
-	"hutch/client"
 	"hutch/internal/datadir"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/disk"
 )
 
-// killedEnv makes the test binary the server that TestKilledInABuild kills: its runtime, a colon, its folder.
-const killedEnv = "HUTCH_TEST_KILLED_BUILDS"
-
-// TestServerToKill is that server, and no test without the variable.
-func TestServerToKill(t *testing.T) {
-	runtime, dir, ok := strings.Cut(os.Getenv(killedEnv), ":")
-	if !ok {
-		return // TestKilledInABuild starts it
-	}
-	b := newBedIn(t, runtime, dir)
-	token, _ := b.server.Token()
-	fmt.Println("server", b.server.URL(), token)
-	select {}
-}
-
 // killedText is a build that is killed while it copies, while a command runs, and while what that wrote is packed.
-const killedText = "FROM localhost/shell\nCOPY noise /noise\nRUN echo ready && dd if=/dev/urandom of=/big bs=1M count=8 && echo written\nRUN cat /noise /big > /both\n"
+const killedText = "FROM localhost/shell\nCOPY noise /noise\nRUN echo ready && dd if=/dev/urandom of=/big bs=1M count=8 && echo written\nRUN cat /noise /big > /both && sleep 1\n"
 
 // Wherever a server is killed in a build, the next one has no sandbox, no image and no file of it, and builds.
 func TestKilledInABuild(t *testing.T) { each(t, testKilledInABuild) }
@@ -44,7 +26,7 @@ func testKilledInABuild(t *testing.T, runtime string) {
 	dir := hutchtest.Dir(t)
 	b := newBedIn(t, runtime, dir)
 	b.load(t, shell, shellBase)
-	b.end()
+	b.End(t)
 	for _, kill := range []struct {
 		name string
 		when func(e hutch.BuildEvent) bool
@@ -54,50 +36,42 @@ func testKilledInABuild(t *testing.T, runtime string) {
 		{"layer", func(e hutch.BuildEvent) bool { return e.Text == "written" }},
 	} {
 		t.Run(kill.name, func(t *testing.T) {
-			killAServer(t, runtime+":"+dir, kill.when)
-			b.afterKill(t, dir)
+			b.killed(t, kill.when)
+			b.afterKill(t)
 		})
 	}
-	b.end = func() {}
 }
 
-// killAServer starts the server, begins a build, and kills the server a moment after the time has come.
-func killAServer(t *testing.T, which string, when func(hutch.BuildEvent) bool) {
+// killed starts the server, begins a build, and kills the server a moment after the time has come.
+func (b *bed) killed(t *testing.T, when func(hutch.BuildEvent) bool) {
 	t.Helper()
-	server := exec.Command(os.Args[0], "-test.run", "^TestServerToKill$")
-	server.Env = append(os.Environ(), killedEnv+"="+which)
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Wait()
-	defer server.Process.Kill()
-	var url, token string
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if fmt.Sscanf(line, "server %s %s", &url, &token); token == "" {
-		t.Fatalf("the server says %q, %v", line, err)
-	}
-	killed := false
+	b.start(t)
+	killed := make(chan bool)
+	kill := sync.OnceFunc(func() {
+		time.AfterFunc(20*time.Millisecond, func() { b.Kill(); close(killed) })
+	})
 	noise := files("noise", randomText(4<<20))
-	_, err = client.New(url, token).BuildImage(t.Context(), hutch.BuildRequest{Name: "localhost/half", Dockerfile: killedText}, pack(t, noise), func(e hutch.BuildEvent) error {
-		if when(e) && !killed {
-			killed = true
-			time.AfterFunc(20*time.Millisecond, func() { server.Process.Kill() })
+	_, err := b.BuildImage(t.Context(), hutch.BuildRequest{Name: "localhost/half", Dockerfile: killedText}, pack(t, noise), func(e hutch.BuildEvent) error {
+		if when(e) {
+			kill()
 		}
 		return nil
 	})
-	if err == nil || !killed {
-		t.Errorf("the build ends with %v; the server was killed: %v", err, killed)
+	if err == nil {
+		t.Error("the build ends well")
+	}
+	select {
+	case <-killed:
+	case <-time.After(time.Minute):
+		b.Kill()
+		t.Errorf("the server was not killed; the build ends with %v", err)
 	}
 }
 
 // afterKill starts the next server, examines the leftovers, and builds.
-func (b *bed) afterKill(t *testing.T, dir string) {
+func (b *bed) afterKill(t *testing.T) {
 	b.start(t)
-	defer b.end()
+	defer b.End(t)
 	b.clean(t)
 	if list, err := b.Images(t.Context()); err != nil || len(list) != 2 {
 		t.Errorf("the images are %+v, %v", list, err)
@@ -116,7 +90,7 @@ func (b *bed) afterKill(t *testing.T, dir string) {
 // noHalf fails the test if the store of images has something unfinished.
 func (b *bed) noHalf(t *testing.T) {
 	t.Helper()
-	if left, err := os.ReadDir(b.cfg.Data.Path(datadir.OCI) + "/tmp"); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(filepath.Join(b.data, datadir.OCI) + "/tmp"); err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }
@@ -142,7 +116,7 @@ func testFullDisk(t *testing.T, runtime string) {
 	}
 	disk.Shrink(t, images, size)
 	b := newBedIn(t, runtime, dir)
-	t.Cleanup(func() { b.end() }) // before the disk goes
+	t.Cleanup(func() { b.End(t) }) // before the disk goes
 	b.load(t, shell, shellBase)
 	small := hutch.BuildRequest{Name: "localhost/small", Dockerfile: "FROM localhost/shell\nRUN echo 1 > /one\n"}
 	for name, c := range map[string]struct {

@@ -207,7 +207,7 @@ func TestKilledServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.end()
+	b.End(t)
 	b.start(t)
 	list, err := b.Sandboxes(t.Context(), hutch.Filter{})
 	if err != nil || len(list) != 1 || list[0].ID != "build-mine" {

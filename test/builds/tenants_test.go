@@ -22,7 +22,7 @@ func (b *bed) tenant(t *testing.T, req hutch.TokenRequest) *bed {
 		t.Fatal(err)
 	}
 	as := *b
-	as.Client = client.New(b.server.URL(), token.Secret)
+	as.Client = client.New(b.URL, token.Secret)
 	return &as
 }
 
@@ -110,12 +110,11 @@ func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 	if err := errors.Join(err, form.Close()); err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", b.server.URL()+"/v1/images/build", &body)
+	req, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/v1/images/build", &body)
 	if err != nil {
 		return err
 	}
-	token, _ := b.server.Token()
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+b.Secret)
 	req.Header.Set("Content-Type", form.FormDataContentType())
 	resp, err := http.DefaultClient.Do(req)
 	if err == nil {

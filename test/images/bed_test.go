@@ -24,16 +24,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
-	"hutch/client"
-	"hutch/internal/daemon"
 	"hutch/internal/datadir"
-	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
 	"hutch/internal/hutchtest/server"
 	"hutch/internal/hutchtest/testimage"
-	"hutch/internal/image"
-	"hutch/internal/oci"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +66,6 @@ func publish(at, as string, c v1.Config, write func(*tar.Writer) error) error {
 	if err := errors.Join(write(w), w.Close()); err != nil {
 		return err
 	}
-	// Compression takes a minute with the race detector.
 	layer, err := tarball.LayerFromFile(file.Name(), tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return err
@@ -169,11 +163,9 @@ func main() {
 
 // bed is a server, and a client that is its administrator.
 type bed struct {
-	*client.Client
-	cfg    daemon.Config
-	dir    string
-	server *daemon.Daemon
-	end    func()
+	*server.Process
+	dir, data, runtime string
+	flags              []string // more of them
 }
 
 // newBed starts a server with one runtime and no images. docker.io is the registry of the tests.
@@ -184,12 +176,12 @@ func newBed(t *testing.T, runtime string) *bed {
 	return b
 }
 
-// newDebian starts a server that has the Debian. The first one pulls it and makes its root file system, which takes long
-// under the race detector; the stores of the others begin with links to its files.
+// newDebian starts a server that has the Debian. The first one pulls it and makes its root file system, which takes long; the
+// stores of the others begin with links to its files.
 func newDebian(t *testing.T, runtime string) *bed {
 	t.Helper()
 	b := prepare(t, runtime)
-	store := b.cfg.Data.Path(datadir.OCI)
+	store := filepath.Join(b.data, datadir.OCI)
 	debianStore.Lock()
 	defer debianStore.Unlock()
 	if debianStore.dir != "" {
@@ -251,26 +243,12 @@ func prepare(t *testing.T, runtime string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
 	dir := hutchtest.Dir(t)
-	data, err := datadir.Open(filepath.Join(dir, "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{dir: dir, cfg: daemon.Config{
-		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
-		Images: daemon.Images{Registries: map[string]oci.Registry{"docker.io": {Mirrors: []string{"http://" + at}}, at: {Private: true, Insecure: true}}},
-		Sandboxes: daemon.Sandboxes{
-			Runtime: runtime,
-			Drivers: func(dir string, _ *slog.Logger) ([]driver.Driver, error) {
-				return []driver.Driver{hutchtest.Driver(t, runtime, filepath.Join(dir, runtime))}, nil
-			},
-			Image:         image.HostOptions{Path: os.Getenv("PATH")},
-			Max:           100,
-			ColdCompilers: true,
-		},
-	}}
+	b := &bed{dir: dir, data: filepath.Join(dir, "data"), runtime: runtime, flags: []string{"--runtime", runtime,
+		"--registry-mirror", "docker.io=http://" + at, "--registry-private", at, "--registry-insecure", at}}
 	t.Cleanup(func() {
-		if b.end == nil {
+		if b.Process == nil {
 			return
 		}
 		ctx := context.WithoutCancel(t.Context())
@@ -279,7 +257,7 @@ func prepare(t *testing.T, runtime string) *bed {
 				b.Destroy(ctx, sb.ID, true)
 			}
 		}
-		b.end()
+		b.End(t)
 	})
 	return b
 }
@@ -287,7 +265,7 @@ func prepare(t *testing.T, runtime string) *bed {
 // start starts the server, after its end once more.
 func (b *bed) start(t *testing.T) {
 	t.Helper()
-	b.server, b.Client, b.end = server.Start(t, b.cfg)
+	b.Process = server.Run(t, b.data, b.flags...)
 }
 
 // make creates a sandbox with an image.

@@ -78,7 +78,7 @@ func TestCommit(t *testing.T) {
 // alone. Of a snapshot, with which no sandbox starts, the image has the written files only.
 func TestCommitWithoutDeletedFiles(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		if !hutchtest.HasRoot(b.cfg.Sandboxes.Runtime) {
+		if !hutchtest.HasRoot(b.runtime) {
 			t.Skip("only root can delete files of the image")
 		}
 		sb := b.make(t, python)

@@ -94,7 +94,7 @@ func TestState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.end()
+		b.End(t)
 		b.start(t)
 		for what, id := range map[string]string{"the first": sb.ID, "a fork": forks[0].ID, "one from the snapshot": begun.ID} {
 			if got := b.run(t, id, "cat file ~/deep/er/file /tmp/t; python3 -c 'print(1)'"); got != "kept\nhome\ntemporary\n1" {
@@ -195,8 +195,7 @@ func runner(t *testing.T) func(stdin string, env []string, args ...string) strin
 
 // served returns the variables with which `hutch` uses the server of a bed.
 func (b *bed) served() []string {
-	token, _ := b.server.Token()
-	return []string{"HUTCH_URL=" + b.server.URL(), "HUTCH_TOKEN=" + token}
+	return []string{"HUTCH_URL=" + b.URL, "HUTCH_TOKEN=" + b.Secret}
 }
 
 // alone returns the variables with which `hutch` uses no server.

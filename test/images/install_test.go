@@ -88,7 +88,7 @@ func TestUnpackedImageIsRemoved(t *testing.T) {
 	}
 	b := newBed(t, "native")
 	sb := b.make(t, "hello:1")
-	roots, temp := b.cfg.Data.Path(datadir.OCI)+"/roots", b.cfg.Data.Path(datadir.OCI)+"/tmp"
+	roots, temp := filepath.Join(b.data, datadir.OCI, "roots"), filepath.Join(b.data, datadir.OCI, "tmp")
 	trees, err := filepath.Glob(roots + "/*.tree-*")
 	if err != nil || len(trees) != 1 {
 		t.Fatalf("the unpacked images are %v, %v", trees, err)
@@ -96,7 +96,7 @@ func TestUnpackedImageIsRemoved(t *testing.T) {
 	if _, err := b.Destroy(t.Context(), sb.ID, true); err != nil {
 		t.Fatal(err)
 	}
-	b.end()
+	b.End(t)
 	for _, dir := range []string{roots + "/.new-killed", temp + "/gone-killed"} { // half given away
 		if err := errors.Join(os.MkdirAll(dir+"/tree/a/b", 0o755), os.WriteFile(dir+"/tree/a/file", nil, 0o600)); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,6 @@ func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestPullOverMCP: a call over MCP with a new sandbox reports the layers of an image that the server does not have.
 func TestPullOverMCP(t *testing.T) {
 	b := newBed(t, "native")
-	token, _ := b.server.Token()
 	var mu sync.Mutex
 	var text strings.Builder
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
@@ -31,7 +30,7 @@ func TestPullOverMCP(t *testing.T) {
 		defer mu.Unlock()
 		text.WriteString(req.Params.Message)
 	}})
-	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.server.URL() + "/mcp", HTTPClient: &http.Client{Transport: withToken(token)}}, nil)
+	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.URL + "/mcp", HTTPClient: &http.Client{Transport: withToken(b.Secret)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

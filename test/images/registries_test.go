@@ -23,7 +23,7 @@ func TestRegistriesOfTokens(t *testing.T) {
 		if got, err := b.Token(t.Context(), name); err != nil || strings.Join(got.Registries, " ") != strings.Join(registries, " ") {
 			t.Errorf("the token %s has the registries %q, %v", name, got.Registries, err)
 		}
-		c := client.New(b.server.URL(), made.Secret)
+		c := client.New(b.URL, made.Secret)
 		t.Cleanup(c.Close)
 		return c
 	}

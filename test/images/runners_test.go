@@ -63,12 +63,11 @@ func (b *bed) tool(t *testing.T, name string, args map[string]any, into any) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", b.server.URL()+"/mcp", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", b.URL+"/mcp", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _ := b.server.Token()
-	req.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
+	req.Header = http.Header{"Authorization": {"Bearer " + b.Secret}, "Content-Type": {"application/json"}}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 // the interpreter that waits has imported what it should. Later ones come out of the pool.
 func TestTemplate(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		b.end()
-		b.cfg.Sandboxes.Pool = 4 // 3 are always of the host: one is left for a copy
+		b.End(t)
+		b.flags = append(b.flags, "--pool", "4") // 3 are always of the host: one is left for a copy
 		b.start(t)
 		snap, err := b.CreateTemplate(t.Context(), hutch.TemplateRequest{
 			Name: "web", Image: python, Limits: hutch.Limits{Memory: 512, Disk: 128},

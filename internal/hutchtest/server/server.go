@@ -2,10 +2,12 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +41,59 @@ func Start(t testing.TB, cfg daemon.Config) (d *daemon.Daemon, c *client.Client,
 			t.Error(err)
 		}
 	}
+}
+
+// Process is a `hutch serve`, and a client that is its administrator.
+type Process struct {
+	*client.Client
+	URL, Secret string // its address, and the administrator's token
+
+	cmd *exec.Cmd
+}
+
+// Run starts `hutch serve` on a data folder, with more flags and without limits of rates. The caller calls End or Kill.
+func Run(t testing.TB, data string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Secret: "token-of-a-test"}
+	p.cmd = exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--cold-compilers", "--data", data,
+		"--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, args...)...)
+	p.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+p.Secret)
+	p.cmd.Stderr, p.cmd.WaitDelay = t.Output(), time.Second // of a killed server, sandboxes still have it open
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if url := urlLine.FindStringSubmatch(lines.Text()); url != nil {
+			p.URL, p.Client = url[1], client.New(url[1], p.Secret)
+			go io.Copy(io.Discard, out)
+			return p
+		}
+	}
+	t.Fatalf("the server did not start: %v", p.cmd.Wait())
+	return nil
+}
+
+// PID is the id of the server's process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// End ends the server, and fails the test if it does not end well.
+func (p *Process) End(t testing.TB) {
+	t.Helper()
+	p.Client.Close()
+	p.cmd.Process.Signal(syscall.SIGINT)
+	if err := p.cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+// Kill ends the server as a crash does.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
 }
 
 // Program runs `hutch serve` on a data folder with an environment, and returns the variables that tell clients where it
