@@ -31,7 +31,11 @@ func TestEngine(t *testing.T) {
 	}
 }
 
+// TestOverHTTP: TestPolicy has the same and more in front of the engine, so a full test alone runs this one.
 func TestOverHTTP(t *testing.T) {
+	if !hutchtest.Full() {
+		t.Skip("make test-full has it")
+	}
 	for _, runtime := range oneRuntime() {
 		t.Run(runtime, func(t *testing.T) {
 			servicetest.Run(t, func(t *testing.T) hutch.Service { return overHTTP(t, hutchtest.Engine(t, runtime, pooled)) })
@@ -56,7 +60,7 @@ func pooled(o *engine.Options) {
 func TestPolicy(t *testing.T) {
 	for _, runtime := range oneRuntime() {
 		t.Run(runtime, func(t *testing.T) {
-			servicetest.Run(t, func(t *testing.T) hutch.Service { return governed(t, hutchtest.Engine(t, runtime, nil)) }, servicetest.Options{Screens: true})
+			servicetest.Run(t, func(t *testing.T) hutch.Service { return governed(t, hutchtest.Engine(t, runtime, pooled)) }, servicetest.Options{Screens: true})
 		})
 	}
 }
