@@ -15,6 +15,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/browser"
 	"hutch/internal/hutchtest/messages"
 )
 
@@ -40,15 +41,11 @@ func playwright(t *testing.T, url string, args ...string) {
 	if _, err := os.Stat("node_modules"); err != nil {
 		hutchtest.Skip(t, "the packages of test/console are missing: npm ci --prefix test/console")
 	}
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		hutchtest.Skip(t, "chromium is missing: apt-get install chromium")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	dir := hutchtest.Dir(t)
 	cmd := exec.CommandContext(ctx, "node_modules/.bin/playwright", append([]string{"test"}, append(args, strings.Fields(*only)...)...)...)
-	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_CONSOLE="+strings.Replace(url, "127.0.0.1", "hutch.localhost", 1), "HUTCH_TOKEN="+token, "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"), "CHROMIUM="+chromium, "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_CONSOLE="+strings.Replace(url, "127.0.0.1", "hutch.localhost", 1), "HUTCH_TOKEN="+token, "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"), "CHROMIUM="+browser.Program(t), "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its browsers
 	cmd.WaitDelay = 30 * time.Second

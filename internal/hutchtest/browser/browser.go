@@ -41,14 +41,24 @@ type answer struct {
 	} `json:"error"`
 }
 
+// Program is the path of Chromium: that without windows, which needs half of the CPU time, or else the whole one. Without
+// either, the test is skipped, and fails in CI.
+func Program(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"chromium-headless-shell", "chromium"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	hutchtest.Skip(t, "chromium is missing: apt-get install chromium-headless-shell")
+	return ""
+}
+
 // Open starts a browser, which ends with the test. Without Chromium
 // the test is skipped, and fails in CI.
 func Open(t testing.TB) *Browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		hutchtest.Skip(t, "chromium is missing: apt-get install chromium")
-	}
+	program := Program(t)
 	dir := hutchtest.Dir(t)
 	// Chromium has no sandbox for root; the pages are our own.
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir="+dir,
