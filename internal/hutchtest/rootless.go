@@ -83,7 +83,7 @@ func rootless(t *testing.T, pattern string, uid, gid int) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{
-		"test": self, "hutch-agent": Program(t, "hutch-agent"),
+		"test": self, "hutch": Program(t, "hutch"), "hutch-agent": Program(t, "hutch-agent"),
 		"hutch-runsc": Program(t, "hutch-runsc"), "hutch-gofer": Program(t, "hutch-gofer"),
 	} {
 		copyProgram(t, path, filepath.Join(dir, name))
