@@ -21,9 +21,9 @@ LDFLAGS := -s -w -X main.commit=$(COMMIT)
 NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
-ALONE   := badinput console escape hibernate network soak
+ALONE   := $(addprefix test/,badinput console escape hibernate network soak)
 # The suites that only drive the built programs, the longest first.
-OUTSIDE := fleet builds images cli sdk docs install bulk conversation console conformance openapi soak
+OUTSIDE := $(addprefix test/,fleet builds images cli sdk docs) bench $(addprefix test/,install bulk conversation console conformance openapi soak)
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 
@@ -121,10 +121,10 @@ test: build
 	$(CHECK) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,outside) --packages="$(patsubst %,./test/%,$(filter-out $(ALONE),$(OUTSIDE)))" -- $(PLAIN) $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE) $(OUTSIDE)))$$' | tr '\n' ' ')" -- $(RACING) $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,alone) --packages="$(patsubst %,./test/%,$(filter-out $(OUTSIDE),$(ALONE)))" -- $(RACING) -p 1 $(TESTFLAGS) || result=1; \
-	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,alone-outside) --packages="$(patsubst %,./test/%,$(filter $(OUTSIDE),$(ALONE)))" -- $(PLAIN) -p 1 $(TESTFLAGS) || result=1; \
+	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,outside) --packages="$(patsubst %,./%,$(filter-out $(ALONE),$(OUTSIDE)))" -- $(PLAIN) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/($(subst $(SPACE),|,$(ALONE) $(OUTSIDE)))$$' | tr '\n' ' ')" -- $(RACING) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(patsubst %,./%,$(filter-out $(OUTSIDE),$(ALONE)))" -- $(RACING) -p 1 $(TESTFLAGS) || result=1; \
+	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,alone-outside) --packages="$(patsubst %,./%,$(filter $(OUTSIDE),$(ALONE)))" -- $(PLAIN) -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
 # Every combination of suite, runtime and user, of which `make test` has those that differ.

@@ -43,6 +43,14 @@ func Skip(t testing.TB, format string, args ...any) {
 // one combination shows the same as another. `make test-full` sets the variable.
 func Full() bool { return os.Getenv("HUTCH_TEST_FULL") != "" }
 
+// Pattern chooses which tests are repeated as another user: all that can differ in a full test, else the ones that show most.
+func Pattern(most, all string) string {
+	if Full() {
+		return all
+	}
+	return most
+}
+
 // Program is the path of one of the built programs, which are in bin or, for a copied test binary, in its folder.
 func Program(t testing.TB, name string) string {
 	t.Helper()

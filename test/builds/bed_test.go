@@ -351,9 +351,5 @@ func modeOf(h *tar.Header) string {
 // TestSubordinate: a server without root that has subordinate ids builds on native, too.
 func TestSubordinate(t *testing.T) {
 	hutchtest.OpenTun(t)
-	tests := "TestCommands/native"
-	if hutchtest.Full() {
-		tests = "Test(Commands|Failures|Remote|KilledInABuild)/native"
-	}
-	hutchtest.Subordinate(t, tests)
+	hutchtest.Subordinate(t, hutchtest.Pattern("TestCommands/native", "Test(Commands|Failures|Remote|KilledInABuild)/native"))
 }

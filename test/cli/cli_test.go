@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,23 +69,25 @@ type stage struct {
 	user int
 	path string   // PATH outside of scripts
 	on   []string // the runtimes of the scripts that run on each
+	turn int      // of two scripts that run on each, the one that does; 0 for both
 }
 
 // stranger is a user id that does not exist on any host.
 const stranger = 12345
 
-// TestSessions runs all scripts: on gvisor as root, and on native as an ordinary user.
+// TestSessions runs all scripts as root and as an ordinary user. If it is not a full test, the scripts that run on each runtime take
+// turns: one is run on gvisor as root, the next on native as an ordinary user.
 func TestSessions(t *testing.T) {
 	path := os.Getenv("PATH")
 	_, path, _ = strings.Cut(path, string(os.PathListSeparator)) // the first folder has this test's commands
 	s := stage{dir: install(t), user: os.Geteuid(), path: path, on: hutchtest.Runtimes}
 	if s.user == 0 {
 		if !hutchtest.Full() {
-			s.on = []string{"gvisor"}
+			s.on, s.turn = []string{"gvisor"}, 1
 		}
 		t.Run("root", s.run)
 		if !hutchtest.Full() {
-			s.on = []string{"native"}
+			s.on, s.turn = []string{"native"}, 2
 		}
 		s.user = stranger
 	}
@@ -190,8 +193,16 @@ func (s stage) home(t testing.TB) string {
 
 // scripts runs the scripts of a folder, side by side.
 func (s stage) scripts(t *testing.T, folder, runtime string) {
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no scripts: %v", err)
+	}
+	if s.turn != 0 && runtime != "" {
+		i := 0
+		files = slices.DeleteFunc(files, func(string) bool { i++; return i%2 != s.turn%2 })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", folder),
+		Files:               files,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		WorkdirRoot:         s.work(t),

@@ -109,6 +109,9 @@ func TestPythonSource(t *testing.T) {
 
 // TestPythonReference makes the API reference: pdoc warns of nothing, and has the names that users import.
 func TestPythonReference(t *testing.T) {
+	if !hutchtest.Full() {
+		t.Skip("make test-full has it")
+	}
 	dir := t.TempDir()
 	runIn(t, "requirements-reference.lock", nil, "python", "tools/reference.py", dir)
 	for page, name := range map[string]string{

@@ -135,6 +135,9 @@ func TestTypeScript(t *testing.T) {
 		fitsTheAPI(t)
 	})
 	t.Run("has a reference", func(t *testing.T) {
+		if !hutchtest.Full() {
+			t.Skip("make test-full has it")
+		}
 		t.Parallel()
 		out := t.TempDir()
 		node(t, typescript, nil, "typedoc", "--out", out) // a warning is an error
