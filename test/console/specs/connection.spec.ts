@@ -30,6 +30,12 @@ async function seesTheReturn(page: Page): Promise<void> {
 /** How often a text is in another. */
 const count = (all: string, text: string) => all.split(text).length - 1
 
+/** What the processes of a sandbox have printed. */
+async function printed(id: string): Promise<string> {
+  const list = await api<{ processId: string }[]>("GET", `/v1/sandboxes/${id}/processes`)
+  return JSON.stringify(await Promise.all(list.map(({ processId }) => api("GET", `/v1/sandboxes/${id}/processes/${processId}/logs`))))
+}
+
 for (const how of breaks) {
   test(`a terminal goes on where it was after a ${how} cut`, async ({ page, makeSandbox, line }) => {
     const id = await makeSandbox()
@@ -55,8 +61,8 @@ for (const how of breaks) {
     await seesTheReturn(page)
     await expect(status).toHaveText("")
     await expect(terminalRows(page)).toContainText("in-the-shell-42")
-    const text = await terminalRows(page).innerText()
-    for (const once of ["before-the-cut", "during-the-cut", "in-the-shell-42"]) expect(count(text, once), `${once} in ${text}`).toBe(1)
+    const [text, said] = [await terminalRows(page).innerText(), await printed(id)]
+    for (const once of ["before-the-cut", "during-the-cut", "in-the-shell-42"]) expect(count(text, once), `${once} in ${text}, when the program printed ${said}`).toBe(1)
     expect(page.url()).toBe(address)
   })
 
