@@ -43,7 +43,7 @@ func Skip(t testing.TB, format string, args ...any) {
 // one combination shows the same as another. `make test-full` sets the variable.
 func Full() bool { return os.Getenv("HUTCH_TEST_FULL") != "" }
 
-// Pattern chooses which tests are repeated as another user: all that can differ in a full test, else the ones that show most.
+// Pattern returns the tests that are repeated as another user: all of them in a full test, and else those that show most.
 func Pattern(most, all string) string {
 	if Full() {
 		return all

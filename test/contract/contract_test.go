@@ -31,7 +31,7 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// TestOverHTTP: TestPolicy has the same and more in front of the engine, so a full test alone runs this one.
+// TestOverHTTP runs only in a full test, because TestPolicy has the same layers and more in front of the engine.
 func TestOverHTTP(t *testing.T) {
 	if !hutchtest.Full() {
 		t.Skip("make test-full has it")
