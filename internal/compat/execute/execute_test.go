@@ -135,6 +135,45 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// TestLanguages: the model is told the language of the request, under any of its names, and its program runs in it.
+func TestLanguages(t *testing.T) {
+	t.Parallel()
+	const python, javascript = "```python\nprint(6*7)\n```", "```js\nconsole.log(6*7)\n```"
+	for _, c := range []struct{ asked, told, answer, code string }{
+		{"", "python", python, "print(6*7)\n"},
+		{"python", "python", python, "print(6*7)\n"},
+		{"javascript", "javascript", javascript, "console.log(6*7)\n"},
+		{"js", "javascript", javascript, "console.log(6*7)\n"},
+		{"bash", "bash", "```sh\necho $((6*7))\n```", "echo $((6*7))\n"},
+	} {
+		t.Run(c.asked, func(t *testing.T) {
+			t.Parallel()
+			b := serve(t, messages.Key, func(r messages.Request) messages.Answer {
+				if !strings.Contains(r.System.Text(), "code block in "+c.told) {
+					t.Errorf("the model is told %q", r.System.Text())
+				}
+				return messages.Text(c.answer)
+			})
+			question := map[string]string{"question": "what is 6*7?", "language": c.asked}
+			if c.asked == "" {
+				delete(question, "language")
+			}
+			text, err := json.Marshal(question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, _, body := b.post(string(text))
+			var a struct {
+				Success                bool
+				Code, Output, Language string
+			}
+			if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 || !a.Success || a.Code != c.code || a.Output != "42\n" || a.Language != c.told {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+}
+
 // TestStream: code comes as it is written and output as it is printed, and the result at the end is the plain answer.
 func TestStream(t *testing.T) {
 	t.Parallel()
