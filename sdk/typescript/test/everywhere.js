@@ -11,6 +11,14 @@ export async function everywhere({ Hutch, HutchError }, options) {
     }
     await box.writeFile("notes/é.txt", "hello", { parents: true })
     seen.push(await box.readFile("notes/é.txt"), (await box.listFiles("notes"))[0].name)
+    await box.renameFile("notes/é.txt", "notes/renamed")
+    seen.push((await box.listFiles("notes")).map((f) => f.name).join())
+    await box.setKeepAlive(true)
+    seen.push((await box.info()).keepAlive)
+    await box.writeFile("echo.py", echo)
+    await (await box.startProcess("python3 echo.py")).waitForPort(8765)
+    await box.exposePort(8765)
+    seen.push(await answer(await box.wsConnect(8765), "said"))
     seen.push((await box.runCode("x = 20\nx + 1")).results[0].text)
     const terminal = await box.terminal({ command: "bash --norc" })
     terminal.write("exit 5\n")
@@ -26,4 +34,37 @@ export async function everywhere({ Hutch, HutchError }, options) {
 }
 
 /** What it must have seen. */
-export const expected = "42 streamed 3 hello é.txt 21 5 true AbortError"
+export const expected = "42 streamed 3 hello é.txt renamed true said 21 5 true AbortError"
+
+/** Sends a text over a WebSocket when it is open, and returns the first message that comes. */
+function answer(ws, text) {
+  return new Promise((resolve, reject) => {
+    ws.addEventListener("open", () => { ws.send(text) })
+    ws.addEventListener("message", (e) => {
+      resolve(e.data)
+      ws.close()
+    })
+    ws.addEventListener("error", () => { reject(new Error("the WebSocket failed")) })
+  })
+}
+
+/** A server that sends the first short message of each WebSocket back. */
+const echo = `
+import base64, hashlib, socket
+server = socket.create_server(("", 8765))
+while True:
+    client, _ = server.accept()
+    stream, key = client.makefile("rwb"), b""
+    while line := stream.readline().strip():
+        if line.lower().startswith(b"sec-websocket-key:"):
+            key = line.split(b":", 1)[1].strip()
+    if key:
+        accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+        stream.write(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: " + accept + b"\\r\\n\\r\\n")
+        stream.flush()
+        size = stream.read(2)[1] & 127
+        mask = stream.read(4)
+        stream.write(bytes([0x81, size]) + bytes(b ^ mask[i % 4] for i, b in enumerate(stream.read(size))))
+        stream.flush()
+    client.close()
+`
