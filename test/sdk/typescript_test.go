@@ -156,7 +156,7 @@ func TestTypeScript(t *testing.T) {
 		t.Parallel()
 		var z bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
-		io.WriteString(w, bundle(t, dir))
+		io.WriteString(w, bundle(t, dir, "node_modules/hutch/dist/index.js"))
 		w.Close()
 		if z.Len() > maxBundle {
 			t.Errorf("the bundle has %d gzipped bytes, of %d", z.Len(), maxBundle)
@@ -192,11 +192,11 @@ func fitsTheAPI(t *testing.T) {
 	node(t, dir, nil, "tsc", "--noEmit", "-p", ".")
 }
 
-// bundle returns the core of the packed package as one minified file.
-func bundle(t *testing.T, dir string) string {
+// bundle returns a module and all that it imports as one minified module. dir has the packed package.
+func bundle(t *testing.T, dir, entry string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "hutch.js")
-	node(t, dir, nil, "esbuild", "node_modules/hutch/dist/index.js", "--bundle", "--minify", "--format=esm", "--log-level=warning", "--outfile="+file)
+	file := filepath.Join(t.TempDir(), "bundle.js")
+	node(t, dir, nil, "esbuild", entry, "--bundle", "--minify", "--format=esm", "--log-level=warning", "--outfile="+file)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -281,6 +281,10 @@ func TestTypeScriptServer(t *testing.T) {
 			t.Parallel()
 			inBrowser(t, dir, page.URL, env)
 		})
+		t.Run("workerd", func(t *testing.T) {
+			t.Parallel()
+			inWorker(t, dir, env)
+		})
 	})
 }
 
@@ -316,7 +320,7 @@ func inBrowser(t *testing.T, dir, url string, env []string) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"hutch.js": bundle(t, dir), "everywhere.js": string(everywhere), "index.html": "<!doctype html><title>Hutch</title>"} {
+	for name, text := range map[string]string{"hutch.js": bundle(t, dir, "node_modules/hutch/dist/index.js"), "everywhere.js": string(everywhere), "index.html": "<!doctype html><title>Hutch</title>"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -332,6 +336,38 @@ func inBrowser(t *testing.T, dir, url string, env []string) {
 	if seen != "ok" {
 		t.Errorf("the page has seen %s", seen)
 	}
+}
+
+// workerConfig is of a Worker that can reach the server of the test, on loopback.
+const workerConfig = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (services = [
+  (name = "worker", worker = (
+    modules = [(name = "worker.js", esModule = embed "worker.js")],
+    compatibilityDate = "2026-01-01",
+    bindings = [(name = "url", text = %q), (name = "token", text = %q)],
+  )),
+  (name = "internet", network = (allow = ["local", "public", "private"])),
+]);
+`
+
+// inWorker runs the Worker of the tests in the engine of Cloudflare's Workers.
+func inWorker(t *testing.T, dir string, env []string) {
+	needPackages(t, ".")
+	if runtime.GOARCH != "amd64" {
+		t.Skip("there is no workerd for this machine in test/sdk")
+	}
+	workerd, err := filepath.Abs("node_modules/@cloudflare/workerd-linux-64/bin/workerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(workerConfig, strings.TrimPrefix(env[0], "HUTCH_URL="), strings.TrimPrefix(env[1], "HUTCH_TOKEN="))
+	folder := t.TempDir()
+	for name, text := range map[string]string{"worker.js": bundle(t, dir, "test/worker.js"), "config.capnp": config} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log(lastLines(node(t, folder, nil, workerd, "test", "config.capnp"), 5))
 }
 
 var examples = regexp.MustCompile("(?ms)^```ts\n(.*?)^```\n(?:\n?```text\n(.*?)^```)?")

@@ -37,7 +37,7 @@ export async function everywhere({ Hutch, HutchError }, options) {
 export const expected = "42 streamed 3 hello é.txt renamed true said 21 5 true AbortError"
 
 /** Sends a text over a WebSocket when it is open, and returns the first message that comes. */
-function answer(ws, text) {
+export function answer(ws, text) {
   return new Promise((resolve, reject) => {
     ws.addEventListener("open", () => { ws.send(text) })
     ws.addEventListener("message", (e) => {
@@ -49,7 +49,7 @@ function answer(ws, text) {
 }
 
 /** A server that sends the first short message of each WebSocket back. */
-const echo = `
+export const echo = `
 import base64, hashlib, socket
 server = socket.create_server(("", 8765))
 while True:
