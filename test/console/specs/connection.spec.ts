@@ -45,7 +45,7 @@ for (const how of breaks) {
     const address = page.url()
     await page.keyboard.type("kept=in-the-shell; mkfifo /tmp/pipe; clear; cat /tmp/pipe\n")
     await expect(terminalRows(page)).not.toContainText("mkfifo")
-    await api("POST", `/v1/sandboxes/${id}/exec`, { command: "exec 3> /tmp/pipe; echo before-the-cut >&3; sleep 1000 3>&3 > /dev/null 2>&1 & true" })
+    await api("POST", `/v1/sandboxes/${id}/exec`, { command: "until [ -p /tmp/pipe ]; do sleep 0.05; done; exec 3> /tmp/pipe; echo before-the-cut >&3; sleep 1000 3>&3 > /dev/null 2>&1 & true" })
     await expect(terminalRows(page)).toContainText("before-the-cut")
 
     line.cut(how)

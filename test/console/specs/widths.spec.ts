@@ -32,12 +32,13 @@ function faults(page: Page): Promise<string[]> {
 }
 
 const paths = (id: string) => [
-  "/sandboxes", ...["", "/files", "/processes", "/ports", "/network", "/snapshots", "/environment", "/timeline", "/usage"].map((tab) => `/sandboxes/${id}${tab}`),
+  "/sandboxes", ...["", "/terminal", "/notebook", "/files", "/screen", "/processes", "/ports", "/network", "/snapshots", "/environment", "/timeline", "/usage"].map((tab) => `/sandboxes/${id}${tab}`),
   "/ask", ...["images", "volumes", "usage", "tokens", "audit", "nodes", "server"].map((name) => `/operating/${name}`),
 ]
 
-test("no page is wider than the screen and nothing overlaps, from 360 pixels to 4k", async ({ page, makeSandbox }, info) => {
+test("no page is wider than the screen and nothing overlaps, from 360 pixels to 4k", async ({ page, makeSandbox, expected }, info) => {
   test.setTimeout(300_000)
+  expected.push(/status of 409/) // there is no screen yet
   const id = await makeSandbox({ sandboxId: "a-sandbox-with-a-name-of-the-longest-kind-that-there-can-be-000", labels: { team: "a-team-with-a-rather-long-name", user: "ada" } })
   await api("POST", `/v1/sandboxes/${id}/processes`, { command: `sleep 1000 # ${"a rather long comment ".repeat(10)}`, name: "a-background-process-with-a-long-name" })
   await api("POST", `/v1/sandboxes/${id}/ports`, { port: 8080, access: "private" })

@@ -67,6 +67,7 @@ function words(status: Status): string {
 /** Shows the terminal of a link until it ends, and returns a function that stops that. */
 function watch(secret: string, term: Screen, onStatus: (status: Status) => void): () => void {
   let cursor = 0, ws: WebSocket | undefined
+  let refusals = 0 // connections in a row that were not made, although the server answered
   const end = new AbortController()
   const isStopped = () => end.signal.aborted
   const connect = () => {
@@ -76,6 +77,7 @@ function watch(secret: string, term: Screen, onStatus: (status: Status) => void)
     let opened = false, over = false, taken = 0
     now.onopen = () => {
       opened = true
+      refusals = 0
       onStatus("open")
     }
     now.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
@@ -101,9 +103,13 @@ function watch(secret: string, term: Screen, onStatus: (status: Status) => void)
     const closed = async () => {
       if (isStopped() || over) return
       now.onclose = null // a connection that is given up is closed twice
-      const refused = !opened && (await answers())
+      refusals = !opened && (await answers()) ? refusals + 1 : 0
       if (isStopped()) return
-      if (refused) {
+      if (refusals === 1) { // the server can have returned after the first
+        connect()
+        return
+      }
+      if (refusals > 1) {
         onStatus({ over: "The link opens no terminal: it is wrong, has expired, or was revoked." })
         return
       }
