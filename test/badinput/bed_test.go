@@ -32,7 +32,7 @@ func each(t *testing.T, test func(t *testing.T, b *bed)) {
 }
 
 func TestRootless(t *testing.T) {
-	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms|TestResourceHogs|TestMemoryGuard")
+	hutchtest.Rootless(t, hutchtest.Pattern("TestGreedyPrograms/native|TestMemoryGuard", "TestRequests|TestGreedyPrograms|TestResourceHogs|TestMemoryGuard"))
 }
 
 // sandbox creates a sandbox that is destroyed at the end of the test.
