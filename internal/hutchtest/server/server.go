@@ -66,11 +66,6 @@ func Run(t testing.TB, data string, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil { // the test failed before its end
-			p.Kill()
-		}
-	})
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if url := urlLine.FindStringSubmatch(lines.Text()); url != nil {
 			p.URL, p.Client = url[1], client.New(url[1], p.Secret)
