@@ -16,14 +16,15 @@ GO      ?= go
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath
 # Checks have the flags of the build: then packages are compiled once for both.
-CHECK   := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO)
+FLAGS   := CGO_ENABLED=0 GOFLAGS=-trimpath
+CHECK   := $(FLAGS) $(GO)
 LDFLAGS := -s -w -X main.commit=$(COMMIT)
 NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
-ALONE   := $(addprefix test/,badinput console escape hibernate network soak)
+ALONE   := badinput console escape hibernate network soak
 # The suites that only drive the built programs, the longest first.
-OUTSIDE := $(addprefix test/,fleet builds images cli sdk docs) bench $(addprefix test/,install bulk conversation console conformance openapi soak)
+OUTSIDE := fleet builds images cli sdk docs install bulk conversation console conformance openapi soak
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 
@@ -109,7 +110,7 @@ module: | go
 # itself, unless much fails or the race detector found something; what passes only
 # then is listed at the end, and is a fault all the same. Programs that tests build
 # get the flags of the build, because packages are compiled with those already.
-RACING  = -vet=off $(RACE) -ldflags=-w -exec 'env CGO_ENABLED=0 GOFLAGS=-trimpath' -timeout 20m
+RACING  = -vet=off $(RACE) -ldflags=-w -exec 'env $(FLAGS)' -timeout 20m
 PLAIN   = -vet=off -timeout 20m
 GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
 	--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
@@ -121,10 +122,10 @@ test: build
 	$(CHECK) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,outside) --packages="$(patsubst %,./%,$(filter-out $(ALONE),$(OUTSIDE)))" -- $(PLAIN) $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/($(subst $(SPACE),|,$(ALONE) $(OUTSIDE)))$$' | tr '\n' ' ')" -- $(RACING) $(TESTFLAGS) || result=1; \
-	$(call GOTESTS,alone) --packages="$(patsubst %,./%,$(filter-out $(OUTSIDE),$(ALONE)))" -- $(RACING) -p 1 $(TESTFLAGS) || result=1; \
-	CGO_ENABLED=0 GOFLAGS=-trimpath $(call GOTESTS,alone-outside) --packages="$(patsubst %,./%,$(filter $(OUTSIDE),$(ALONE)))" -- $(PLAIN) -p 1 $(TESTFLAGS) || result=1; \
+	$(FLAGS) $(call GOTESTS,outside) --packages="$(addprefix ./test/,$(filter-out $(ALONE),$(OUTSIDE)))" -- $(PLAIN) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,together) --packages="$$($(GO) list ./test/... ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE) $(OUTSIDE)))$$' | tr '\n' ' ')" -- $(RACING) $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(addprefix ./test/,$(filter-out $(OUTSIDE),$(ALONE)))" -- $(RACING) -p 1 $(TESTFLAGS) || result=1; \
+	$(FLAGS) $(call GOTESTS,alone-outside) --packages="$(addprefix ./test/,$(filter $(OUTSIDE),$(ALONE)))" -- $(PLAIN) -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
 # Every combination of suite, runtime and user, of which `make test` has those that differ.

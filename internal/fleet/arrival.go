@@ -33,7 +33,7 @@ func undecided(err error) error {
 }
 
 // settleAll settles the arrivals here, as far as the database answers, and returns those that stay undecided.
-func (c *carrier) settleAll(ctx context.Context) (open []Name) {
+func (c *carrier) settleAll(ctx context.Context) (pending []Name) {
 	list, err := c.Engine.Arrivals()
 	if err != nil {
 		c.r.f.log.Error("the sandboxes that came from other nodes could not be listed", "err", err)
@@ -41,10 +41,10 @@ func (c *carrier) settleAll(ctx context.Context) (open []Name) {
 	for _, a := range list {
 		name := Name{a.Owner, a.Sandbox}
 		if c.settle(ctx, name) != nil { // it logs its error, and the next round tries again
-			open = append(open, name)
+			pending = append(pending, name)
 		}
 	}
-	return open
+	return pending
 }
 
 // settle settles the arrival of a sandbox, if there is one. The sandbox is then here, or its files are removed. The error

@@ -129,11 +129,11 @@ func (c *carrier) begin(ctx context.Context) error {
 			c.drop(key)
 		}
 	}
-	open := c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
+	pending := c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
 	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
 		return err
 	}
-	if err := c.dir().dropOwnClaims(ctx, c.me(), open); err != nil { // of an earlier process
+	if err := c.dir().dropOwnClaims(ctx, c.me(), pending); err != nil { // of an earlier process
 		return err
 	}
 	list, err := c.dir().Held(ctx, c.me())
@@ -508,7 +508,7 @@ func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	return undecided(err)
 }
 
-// recordArrival is one try of arrived. A database that does not answer ends it.
+// recordArrival tries once to record an arrival. It fails if the database does not answer in time.
 func (c *carrier) recordArrival(ctx context.Context, h Holder) error {
 	ctx, cancel := context.WithTimeout(ctx, c.settleTime)
 	defer cancel()

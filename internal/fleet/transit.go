@@ -211,10 +211,10 @@ func (d *Directory) dropClaims(ctx context.Context, node string) error {
 	return databaseError(err)
 }
 
-// dropOwnClaims ends the claims of a node that begins, but for those of sandboxes whose arrival is undecided.
-func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string, undecided []Name) error {
-	owners, ids := make([]string, 0, len(undecided)), make([]string, 0, len(undecided))
-	for _, name := range undecided {
+// dropOwnClaims ends the claims of a node that begins, except those to some sandboxes: their arrivals need them.
+func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string, except []Name) error {
+	owners, ids := make([]string, 0, len(except)), make([]string, 0, len(except))
+	for _, name := range except {
 		owners, ids = append(owners, name.Owner), append(ids, name.ID)
 	}
 	_, err := d.db.Exec(ctx, `UPDATE fleet_holders SET fetcher = '' WHERE fetcher = $1

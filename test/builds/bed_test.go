@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
-	"hutch/client"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
 	"hutch/internal/hutchtest/server"
@@ -89,9 +88,8 @@ func archiveOf(write func(*tar.Writer) error) ([]byte, error) {
 	return archive.Bytes(), err
 }
 
-// bed is a server, and a client that is one of its users: the administrator, if nothing else is said.
+// bed is a server, and a client that is its administrator.
 type bed struct {
-	*client.Client
 	*server.Process
 	data, runtime string
 }
@@ -141,7 +139,6 @@ func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 func (b *bed) start(t testing.TB) {
 	t.Helper()
 	b.Process = server.Run(t, b.data, "--runtime", b.runtime)
-	b.Client = b.Process.Client
 }
 
 // entry is one thing in the context of a build.

@@ -21,9 +21,9 @@ func (b *bed) tenant(t *testing.T, req hutch.TokenRequest) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	as := *b
-	as.Client = client.New(b.URL, token.Secret)
-	return &as
+	process := *b.Process
+	process.Client = client.New(b.URL, token.Secret)
+	return &bed{Process: &process, data: b.data, runtime: b.runtime}
 }
 
 // The limits of a token hold for the commands of its builds. A build never uses a cached step of another owner.

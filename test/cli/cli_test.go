@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -198,8 +197,13 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 		t.Fatalf("there are no scripts: %v", err)
 	}
 	if s.turn != 0 && runtime != "" {
-		i := 0
-		files = slices.DeleteFunc(files, func(string) bool { i++; return i%2 != s.turn%2 })
+		var mine []string
+		for i, file := range files {
+			if i%2 == s.turn-1 {
+				mine = append(mine, file)
+			}
+		}
+		files = mine
 	}
 	testscript.Run(t, testscript.Params{
 		Files:               files,

@@ -108,15 +108,15 @@ func TestCheckpoints(t *testing.T) {
 		if got := a.counted(t, id); got < least {
 			t.Errorf("%s: it counts from %d, and the checkpoint was after %d", fail.name, got, least)
 		}
-		eventually(t, "its timeline says so", func() (told bool) { // b learns a moment later than a where it is
+		eventually(t, "its timeline says so", func() (found bool) { // b learns a moment later than a where it is
 			err := b.Timeline(t.Context(), id, hutch.TimelineQuery{}, func(e hutch.TimelineEntry) error {
-				told = told || e.Event == "Woken" && strings.Contains(e.Target, "it continues from its checkpoint of ")
+				found = found || e.Event == "Woken" && strings.Contains(e.Target, "it continues from its checkpoint of ")
 				return nil
 			})
 			if err != nil && hutch.KindOf(err) != hutch.Unavailable {
 				t.Fatalf("%s: its timeline: %v", fail.name, err)
 			}
-			return told
+			return found
 		})
 		before := a.counted(t, id)
 		eventually(t, "it continues counting", func() bool { return b.counted(t, id) > before })

@@ -135,11 +135,11 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestLanguages: the model is told the language of the request, under any of its names, and its program runs in it.
+// TestLanguages: the prompt has the language of the request, under any of its names, and the program runs in that language.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	const python, javascript = "```python\nprint(6*7)\n```", "```js\nconsole.log(6*7)\n```"
-	for _, c := range []struct{ asked, told, answer, code string }{
+	for _, c := range []struct{ asked, name, answer, code string }{
 		{"", "python", python, "print(6*7)\n"},
 		{"python", "python", python, "print(6*7)\n"},
 		{"javascript", "javascript", javascript, "console.log(6*7)\n"},
@@ -149,8 +149,8 @@ func TestLanguages(t *testing.T) {
 		t.Run(c.asked, func(t *testing.T) {
 			t.Parallel()
 			b := serve(t, messages.Key, func(r messages.Request) messages.Answer {
-				if !strings.Contains(r.System.Text(), "code block in "+c.told) {
-					t.Errorf("the model is told %q", r.System.Text())
+				if !strings.Contains(r.System.Text(), "code block in "+c.name) {
+					t.Errorf("the prompt is %q", r.System.Text())
 				}
 				return messages.Text(c.answer)
 			})
@@ -167,7 +167,7 @@ func TestLanguages(t *testing.T) {
 				Success                bool
 				Code, Output, Language string
 			}
-			if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 || !a.Success || a.Code != c.code || a.Output != "42\n" || a.Language != c.told {
+			if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 || !a.Success || a.Code != c.code || a.Output != "42\n" || a.Language != c.name {
 				t.Errorf("%d %s", status, body)
 			}
 		})

@@ -1,4 +1,4 @@
-// The short program, and what of Cloudflare's names only an edge worker can do, as a test of `workerd test`.
+// A Worker for `workerd test`: it runs the short program, and the methods of hutch/cloudflare that only an edge worker can use.
 import * as sdk from "hutch"
 import { getSandbox, proxyToSandbox } from "hutch/cloudflare"
 import { answer, echo, everywhere, expected } from "./everywhere.js"
