@@ -49,7 +49,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, NodeLabels: d.cfg.Fleet.Labels, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network, Sealer: sealer,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
-		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, LinkHolder: d.linkHolder, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
+		Happened: d.timeline.Happened, Waking: d.waking, PreviewURL: d.previewURL, LinkHolder: d.linkHolder, Memory: memory(),
 	})
 	if err := d.engine.Start(ctx); err != nil {
 		return err
@@ -60,6 +60,12 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	d.redacted = secret.Redact(d.engine, d.vault.Redactor)
 	d.onClose(d.closeEngine)
 	return nil
+}
+
+// memory looks at the machine's memory for the engine.
+func memory() engine.Memory {
+	stall := &pressure.Stall{}
+	return engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills, Stalls: stall.Stalls}
 }
 
 // lastTime bounds the time that the server needs for its sandboxes when it ends.

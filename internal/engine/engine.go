@@ -205,6 +205,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)
+	if e.opt.Memory.Stalls != nil {
+		e.tasks.Go(e.watchMemory)
+	}
 	if e.opt.Volumes != nil {
 		e.tasks.Go(e.volumes.keepSaved)
 	}

@@ -159,6 +159,10 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was stopped. Its files are kept, its processes have ended, and the next use starts it again. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
 			Naming(hutch.AboutSandbox, s.ID()).With("limit", "memory").Because(err)
 	}
+	if stopped && reason == stoppedForShortage {
+		return hutch.Errorf(hutch.Exhausted, "the server had no memory left while the command ran, and stopped the sandbox %q, which used the most. Its files are kept, its processes have ended, and the next use starts it again. Try again later, or let the program use less memory", s.ID()).
+			Naming(hutch.AboutSandbox, s.ID()).With("limit", "memory of the server").With("retryAfter", 5).Because(err)
+	}
 	if reason == outOfMemory {
 		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed with its files. The next use starts it empty. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
 			Naming(hutch.AboutSandbox, s.ID()).With("limit", "memory").Because(err)

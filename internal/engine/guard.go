@@ -38,16 +38,17 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 		return ended, err
 	})
 	if err != nil {
-		e.salvage(s, inst, err)
+		e.salvage(e.ctx, s, inst, stoppedForMemory, err)
 	}
 }
 
 // stoppedForMemory is the reason of a sandbox that was stopped at its memory limit.
 const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
 
-// salvage stops a sandbox whose instance has no memory left, and keeps its files.
-func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
-	if s.Lock(e.ctx) != nil {
+// salvage stops a sandbox for lack of memory, and keeps its files. It does nothing if the sandbox is not free before
+// the end of ctx.
+func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instance, reason string, cause error) {
+	if s.Lock(ctx) != nil {
 		return
 	}
 	defer s.Unlock()
@@ -62,7 +63,7 @@ func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
 		err = e.volumes.noteUnsaved(s)
 	}
 	if err == nil {
-		err = s.CommitSleep(e.ctx, hutch.Stopped, stoppedForMemory)
+		err = s.CommitSleep(e.ctx, hutch.Stopped, reason)
 	}
 	if err != nil {
 		s.Attach(inst, agent)
@@ -71,7 +72,7 @@ func (e *lifecycle) salvage(s *sandbox, inst driver.Instance, cause error) {
 	}
 	agent.Close()
 	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
-	e.happened(e.ctx, s, "Stopped", stoppedForMemory)
+	e.happened(e.ctx, s, "Stopped", reason)
 	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free an instance without memory", "sandbox", s.ID(), "err", err)
 	}

@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"hutch"
+	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 )
@@ -50,6 +52,49 @@ func TestKilledForWantOfMemory(t *testing.T) {
 	b.driver.Break(fake.Faults{Create: func(string) error { kills.Add(1); return died }})
 	_, err := b.Create(t.Context(), hutch.CreateRequest{})
 	wantShort(t, err)
+}
+
+// While programs make no progress for lack of memory, the sandbox that uses the most is stopped, one each time. It
+// keeps its files, its command ends with the cause, and the others continue.
+func TestStoppedForShortage(t *testing.T) {
+	var stalls atomic.Int32
+	b := start(t, func(o *engine.Options) { o.Memory.Stalls = func() bool { return stalls.Add(-1) >= 0 } })
+	b.driver.Break(fake.Faults{Usage: func(id string) (driver.Usage, error) {
+		switch id {
+		case "large":
+			return driver.Usage{Memory: 3 << 20}, nil
+		case "small":
+			return driver.Usage{Memory: 2 << 20}, nil
+		}
+		return driver.Usage{}, errors.New("unknown")
+	}})
+	for _, id := range []string{"silent", "small", "large"} {
+		b.create(t, hutch.CreateRequest{ID: id})
+		b.run(t, id, "echo kept > file")
+	}
+	began, runs := make(chan bool), make(chan error, 1)
+	go func() {
+		_, err := b.Exec(t.Context(), "large", hutch.ExecRequest{Command: "echo up; sleep 300"}, func(hutch.Output) error { close(began); return nil })
+		runs <- err
+	}()
+	<-began
+	stalls.Store(1)
+	stopped := b.until(t, "large", hutch.Stopped)
+	err := <-runs
+	wantShort(t, err)
+	if err != nil && !strings.Contains(err.Error(), "files are kept") {
+		t.Errorf("the command got: %v", err)
+	}
+	if !strings.Contains(stopped.Reason, "the server had no memory left") {
+		t.Errorf("its reason is %q", stopped.Reason)
+	}
+	for _, id := range []string{"silent", "small"} {
+		b.until(t, id, hutch.Running)
+	}
+	if got := b.run(t, "large", "cat file"); got != "kept\n" {
+		t.Errorf("the file says %q", got)
+	}
+	b.until(t, "large", hutch.Running)
 }
 
 func wantShort(t *testing.T, err error) {

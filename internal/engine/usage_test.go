@@ -8,6 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 )
@@ -149,19 +150,19 @@ func TestDestroyedWhileLookedAt(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	var seen atomic.Bool
 	looked, destroyed, later := make(chan bool), make(chan bool), make(chan bool, 1)
-	b.driver.Break(fake.Faults{Usage: func(id string) error {
+	b.driver.Break(fake.Faults{Usage: func(id string) (u driver.Usage, err error) {
 		if id == "next" {
 			select {
 			case later <- true:
 			default:
 			}
-			return nil
+			return u, nil
 		}
 		if seen.CompareAndSwap(false, true) {
 			looked <- true
 			<-destroyed
 		}
-		return nil
+		return u, nil
 	}})
 	b.create(t, hutch.CreateRequest{ID: "box"})
 	<-looked

@@ -15,6 +15,9 @@ type Memory struct {
 	Exhausted func() bool
 	// Kills counts the processes that the kernel has ended for lack of memory.
 	Kills func() int
+	// Stalls reports, when it is called every second, that programs make no progress for lack of memory, and that the
+	// kernel does not end any.
+	Stalls func() bool
 }
 
 // ErrShort is the error for an instance that was not started, so that the kernel does not have to kill another process

@@ -27,7 +27,7 @@ type Faults struct {
 	Create  func(id string) error // before anything is made
 	Dial    func(id string) error
 	Destroy func(id string) error // before anything is removed
-	Usage   func(id string) error
+	Usage   func(id string) (driver.Usage, error)
 	Archive func(id string) error // before anything is written
 	// Converse, when set, answers every connection in place of the agent.
 	Converse func(id string, conn net.Conn)
@@ -246,9 +246,7 @@ func (p *instance) Dial(ctx context.Context) (net.Conn, error) {
 
 func (p *instance) Usage(context.Context) (driver.Usage, error) {
 	if f := p.driver.plan().Usage; f != nil {
-		if err := f(p.id); err != nil {
-			return driver.Usage{}, err
-		}
+		return f(p.id)
 	}
 	return driver.Usage{PIDs: 1}, nil
 }

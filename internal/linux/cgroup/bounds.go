@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -10,6 +12,18 @@ import (
 // memory. Both are 0 if no visible group has a limit. The limit also holds for groups that this process makes, if they
 // are children of its own group, as in a container.
 func Bounds() (limit, free int64) { return tightest(home()) }
+
+// Pressure returns how long the processes of this process's group have waited for memory, as the kernel writes it: see
+// its documentation of pressure stall information. Only groups of version 2 have it.
+func Pressure() (string, error) {
+	for _, g := range home() { // its own group first
+		if g.version == 2 {
+			text, err := os.ReadFile(filepath.Join(g.dir, "memory.pressure"))
+			return string(text), err
+		}
+	}
+	return "", errors.ErrUnsupported
+}
 
 // home are the groups in which this process began.
 var home = sync.OnceValue(func() []memoryGroup { return memoryGroups("/proc/thread-self") })

@@ -1,0 +1,69 @@
+package pressure
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch/internal/linux/cgroup"
+)
+
+const (
+	stall    = 0.3             // of the time nothing worked, because everything waited for memory
+	patience = 3 * time.Second // how long a stall lasts before it counts
+)
+
+// Stall recognizes that programs make no progress for lack of memory while the kernel ends none of them: it ends none
+// as long as it can drop parts of running programs, however often it must read them from disk again. Use one Stall for
+// each machine.
+type Stall struct {
+	at     time.Time
+	waited time.Duration // by the kernel's count
+	kills  int
+	since  time.Time // zero if it does not stall
+}
+
+// Stalls looks once, and reports whether programs have made no progress for a while; then it waits as long again before
+// it reports another stall. Call it about every second. It reports none where the kernel does not count waiting times.
+func (s *Stall) Stalls() bool {
+	all, free := room()
+	waited, ok := waitedByAll()
+	return ok && s.look(time.Now(), waited, free*share < all, Kills())
+}
+
+func (s *Stall) look(now time.Time, waited time.Duration, short bool, kills int) bool {
+	began := s.since
+	if began.IsZero() {
+		began = s.at
+	}
+	works := s.at.IsZero() || float64(waited-s.waited) < stall*float64(now.Sub(s.at))
+	if works || !short || kills > s.kills {
+		began = time.Time{}
+	}
+	s.at, s.waited, s.kills, s.since = now, waited, kills, began
+	if began.IsZero() || now.Sub(began) < patience {
+		return false
+	}
+	s.since = time.Time{}
+	return true
+}
+
+// waitedByAll returns how long all programs at once have waited for memory so far: those of the control group of this
+// process, where the kernel counts that for each group, or those of the machine.
+func waitedByAll() (time.Duration, bool) {
+	if psi, err := cgroup.Pressure(); err == nil {
+		return total(psi)
+	}
+	psi, _ := os.ReadFile("/proc/pressure/memory")
+	return total(string(psi))
+}
+
+// total reads the line "full avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+func total(psi string) (time.Duration, bool) {
+	_, full, ok := strings.Cut(psi, "full ")
+	full, _, _ = strings.Cut(full, "\n")
+	_, text, _ := strings.Cut(full, "total=")
+	microseconds, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(microseconds) * time.Microsecond, ok && err == nil
+}
