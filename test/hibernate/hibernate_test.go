@@ -174,6 +174,7 @@ func TestEverythingSleeps(t *testing.T) {
 	if err != nil || len(res.Results) != 1 || string(res.Results[0].Data["text/plain"]) != `"42"` {
 		t.Errorf("its context: %+v, %v", res, err)
 	}
+	r.stayAwake(t, id)
 	if left := r.left(t); len(left) != 0 {
 		t.Errorf("awake, it has left %q", left)
 	}
@@ -191,6 +192,15 @@ func (r room) log(t *testing.T, req hutch.LogsRequest) (text string, times []tim
 		t.Error(err)
 	}
 	return text, times
+}
+
+// stayAwake wakes a sandbox, and keeps it awake.
+func (r room) stayAwake(t *testing.T, id string) {
+	t.Helper()
+	if _, err := r.Update(t.Context(), id, hutch.UpdateRequest{KeepAlive: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, id, "true")
 }
 
 // left lists the saved state of sleeping sandboxes.

@@ -39,6 +39,8 @@ func TestContinuesInWaitingInstance(t *testing.T) {
 	if got := r.run(t, forks[0].ID, count+"; hostname; echo $WHOSE"); got != "4\n"+forks[0].ID+"\nits own" {
 		t.Errorf("the fork says %q", got)
 	}
+	r.stayAwake(t, id)
+	r.stayAwake(t, forks[0].ID)
 	if left := r.left(t); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
