@@ -26,6 +26,8 @@ type resuming struct {
 	sandbox string
 	started func(string)
 	id      string
+	grace   time.Duration
+	alive   time.Time // when the server was last reached
 	res     hutch.ExecResult
 	final   error // how the command ended, from the server
 	ended   bool
@@ -61,7 +63,7 @@ func (c *Client) CancelExec(ctx context.Context, sandbox, exec string) error {
 }
 
 func (c *Client) resuming(sandbox string, out func(hutch.Output) error, started func(string)) *resuming {
-	r := &resuming{client: c, sandbox: sandbox, started: started}
+	r := &resuming{client: c, sandbox: sandbox, started: started, grace: hutch.ExecGrace}
 	r.attached = &attached{out: out, note: func(_ *attached, b []byte) (bool, error) { return r.take(b) }}
 	return r
 }
@@ -74,7 +76,8 @@ func (r *resuming) again() endpoint {
 // run follows the command to its end. It gives up when no connection succeeds within the grace period: the command
 // has been killed by then.
 func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecResult, error) {
-	pause, alive := firstPause, time.Now()
+	pause := firstPause
+	r.alive = time.Now()
 	for {
 		before := r.cursor
 		err := r.connect(ctx, to, first)
@@ -84,9 +87,9 @@ func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecR
 		case r.ended:
 			return r.res, r.final
 		case r.cursor > before || first != nil:
-			pause, alive = firstPause, time.Now()
+			pause = firstPause
 		}
-		if r.id == "" || ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) || time.Since(alive) > hutch.ExecGrace {
+		if r.id == "" || ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) || time.Since(r.alive) > r.grace {
 			return hutch.ExecResult{}, err
 		}
 		if err := delay.Wait(ctx, pause); err != nil {
@@ -104,6 +107,7 @@ func (r *resuming) connect(ctx context.Context, to endpoint, first any) error {
 		return err
 	}
 	defer conn.CloseNow()
+	defer func() { r.alive = time.Now() }()
 	defer context.AfterFunc(ctx, func() { conn.CloseNow() })()
 	r.conn, r.stop = conn, func(error) { conn.CloseNow() }
 	if first != nil {

@@ -76,8 +76,10 @@ export async function* follow(connection: Connection, source: Source): AsyncGene
   for (;;) {
     const opening = source.open()
     if (!opening) throw unreachable(connection.url, cause)
+    let opened = Infinity
     try {
       const { body } = await opening
+      opened = Date.now()
       if (body) {
         for await (const e of readEvents(body)) {
           if (e.event === "error") throw problemError(JSON.parse(e.data), 500)
@@ -92,6 +94,7 @@ export async function* follow(connection: Connection, source: Source): AsyncGene
       if (err instanceof HutchError && (err.code !== "unavailable" || err.status === 503)) throw err
       cause = err
     }
+    if (Date.now() - opened > maxPause) alive = Date.now() // it was open until now, even if nothing happened
     if (Date.now() - alive > grace) throw unreachable(connection.url, cause)
     await sleep(pause, source.signal)
     pause = Math.min(2 * pause, maxPause)

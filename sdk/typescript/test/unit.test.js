@@ -151,6 +151,31 @@ test("a stream continues after lost connections, without a gap", async () => {
   assert.equal(JSON.parse(s.requests[0].body).resumable, true)
 })
 
+test("a command that prints nothing for long survives a lost connection, but no silence of the server", async (t) => {
+  let now = Date.now()
+  t.mock.timers.enable({ apis: ["Date"], now })
+  const pass = (ms) => t.mock.timers.setTime(now += ms)
+  const quiet = (text, ms) => () => new Response(new ReadableStream({
+    start: (c) => c.enqueue(new TextEncoder().encode(text)),
+    pull(c) {
+      pass(ms)
+      c.error(new TypeError("terminated"))
+    },
+  }, { highWaterMark: 0 }))
+  const started = event("started", { execId: "x-1" })
+  const s = script(quiet(started, 600_000), quiet(": ping\n\n", 600_000), events(event("exit", result)))
+  const got = []
+  for await (const e of s.hutch.sandbox("s").execStream("x")) got.push(e.type)
+  assert.deepEqual([got, s.requests.length], [["start", "complete"], 3])
+
+  const refused = () => {
+    pass(40_000)
+    throw new TypeError("fetch failed")
+  }
+  const silent = script(quiet(started, 600_000), refused)
+  await assert.rejects(async () => { for await (const _ of silent.hutch.sandbox("s").execStream("x")); }, { code: "unavailable" })
+})
+
 test("leaving a stream, or aborting it, kills the command", async () => {
   const begun = events(event("started", { execId: "x-1" }) + piece("stdout", "one\n", 4) + piece("stdout", "two\n", 8))
   const left = script(begun, new Response(null, { status: 204 }))
