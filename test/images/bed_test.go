@@ -48,7 +48,7 @@ var serveRegistry = sync.OnceValues(func() (string, error) {
 		publish(at, "library/shout:1", v1.Config{Entrypoint: []string{"/program", "it's"}, Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "Shout"}}, static(shout)),
 		publish(at, "library/site:1", v1.Config{
 			User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/program"}, StopSignal: "SIGQUIT", ExposedPorts: map[string]struct{}{"8080/tcp": {}, "53/udp": {}},
-			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/program", "check"}, Interval: 100 * time.Millisecond, Timeout: time.Minute, Retries: 1},
+			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/program", "check"}, Interval: 100 * time.Millisecond, Timeout: time.Minute, StartPeriod: time.Minute, Retries: 1},
 		}, static(site)),
 		publish(at, "library/mute:1", v1.Config{Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "mute"}}, static(hello)),
 	)
