@@ -75,11 +75,11 @@ func TestOfLabel(t *testing.T) {
 // TestBurst: however many creates come at once, no node is promised more than it has, and none is refused while there is room.
 func TestBurst(t *testing.T) {
 	t.Parallel()
-	d := register(t, 10, 30)
+	d := register(t, 10, 98)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	made, refused := 0, 0
-	for i := range 320 {
+	for i := range 1000 {
 		wg.Go(func() {
 			_, _, err := d.place(t.Context(), at(fmt.Sprintf("sb-%d", i)))
 			mu.Lock()
@@ -95,15 +95,15 @@ func TestBurst(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if made != 300 || refused != 20 {
-		t.Errorf("%d made, %d refused, of 320 with room for 300", made, refused)
+	if made != 980 || refused != 20 {
+		t.Errorf("%d made, %d refused, of 1,000 with room for 980", made, refused)
 	}
 	list, err := d.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range list {
-		if n.Held != 30 || n.Promised.Memory != n.Room.Memory || n.Promised.Sandboxes != 30 {
+		if n.Held != 98 || n.Promised.Memory != n.Room.Memory || n.Promised.Sandboxes != 98 {
 			t.Errorf("%+v", n)
 		}
 	}

@@ -109,6 +109,7 @@ func (s gitTests) all() map[string]func(*testing.T) {
 		"clone a commit without a branch, and an empty repository": s.cloneCommit,
 		"clone by HTTP with a password":                            s.clonePassword,
 		"clone by HTTP with credentials in the URL":                s.cloneCredentialsInURL,
+		"clone of a hostile repository":                            s.cloneHostile,
 		"clone is refused":                                         s.cloneRefused,
 		"clone that is stopped":                                    s.cloneStopped,
 		"status":                                                   s.status,
@@ -160,6 +161,38 @@ func (s gitTests) cloneCommit(t *testing.T) {
 	got, err = s.svc.GitClone(bounded(t), id, hutch.GitCloneRequest{URL: "file://" + dir + "/empty/", Dir: "none"})
 	if err != nil || got.Branch != "first" || got.Commit != "" {
 		t.Errorf("an empty repository: %+v, %v", got, err)
+	}
+}
+
+// A clone is only files: nothing in the repository runs, no submodule is fetched, and no LFS server is asked. That holds
+// also where the user's own configuration would allow it.
+func (s gitTests) cloneHostile(t *testing.T) {
+	id := s.open(t)
+	s.origin(t, id)
+	dir := s.pwd(t, id)
+	s.run(t, id, author+fmt.Sprintf(`ran='touch %[1]s/ran'
+		mkdir -p origin/hooks template/hooks && cd origin &&
+		printf '#!/bin/sh\n%%s\n' "$ran" | tee hooks/post-checkout ../template/hooks/post-checkout .git/hooks/post-checkout > .git/hooks/post-upload-pack &&
+		chmod +x hooks/* ../template/hooks/* .git/hooks/post-* &&
+		printf '[submodule "sub"]\n\tpath = sub\n\turl = ext::%%s\n' "$ran" > .gitmodules &&
+		printf '[lfs]\n\turl = http://169.254.169.254/latest\n' > .lfsconfig &&
+		echo '*.bin filter=lfs diff=lfs merge=lfs -text' > .gitattributes &&
+		printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%%064d\nsize 12345\n' 1 > big.bin &&
+		ln -s /etc/passwd passwd && ln -s ../../../.. up &&
+		git add -A && git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub && git commit -qm hostile &&
+		git config --global init.templateDir %[1]s/template && git config --global submodule.recurse true && git config --global protocol.ext.allow always`, dir))
+	if _, err := s.svc.GitClone(bounded(t), id, hutch.GitCloneRequest{URL: "file://" + dir + "/origin", Dir: "copy"}); err != nil {
+		t.Fatal(err)
+	}
+	want := "version https://git-lfs.github.com/spec/v1\n/etc/passwd ../../../..\n"
+	if got := s.run(t, id, `cd copy && head -n 1 big.bin && echo $(readlink passwd) $(readlink up) && ls -A sub && ls ../ran 2> /dev/null || true`); got != want {
+		t.Errorf("the clone has %q, not %q", got, want)
+	}
+	if st, err := s.svc.GitStatus(bounded(t), id, "copy"); err != nil || !st.Clean {
+		t.Errorf("its status: %+v, %v", st, err)
+	}
+	if got := s.run(t, id, "ls ran 2> /dev/null || echo nothing"); got != "nothing\n" {
+		t.Error("its status made a program of the repository run")
 	}
 }
 
