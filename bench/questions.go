@@ -13,7 +13,8 @@ import (
 )
 
 // questions measures the time that POST /execute adds to the time of a model: the baseline is the same request to the
-// model alone, which answers at once. The sandbox comes from the pool, or is that of a conversation.
+// model alone, which answers at once. The sandbox comes from the pool, or is that of a conversation. A hundred
+// simultaneous questions are more than a pool has.
 func (l *lab) questions(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "to the model alone", "added, p50")
 	model := httptest.NewServer(messages.New(func(messages.Request) messages.Answer {
@@ -26,7 +27,7 @@ func (l *lab) questions(ctx context.Context) (table, error) {
 	}
 	alone := ask.NewAnthropic(ask.AnthropicOptions{Key: messages.Key, BaseURL: model.URL})
 	for _, f := range l.runtimes {
-		s, err := serve(ctx, l.dir, "ask-"+f.runtime, "--runtime", f.runtime, "--ask-url", model.URL, "--ask-key-file", key, "--ask-cache", "0")
+		s, err := serve(ctx, l.dir, "ask-"+f.runtime, "--runtime", f.runtime, "--ask-url", model.URL, "--ask-key-file", key, "--ask-cache", "0", "--max-sandboxes", "200")
 		if err != nil {
 			return t, err
 		}
@@ -51,6 +52,12 @@ func (l *lab) questions(ctx context.Context) (table, error) {
 		if err != nil {
 			return t, err
 		}
+		hundred := subject{f.runtime + ", a hundred at once", question("")}
+		took, err := atOnce(ctx, l.rounds, 100, hundred)
+		if err != nil {
+			return t, err
+		}
+		all, subjects = append(all, took), append(subjects, hundred)
 		for i, took := range all[1:] {
 			t.quantiles(subjects[i+1].name, took, all[0])
 			last := len(t.rows) - 1

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -63,6 +64,28 @@ func interleave(ctx context.Context, rounds, n int, subjects []subject) ([]serie
 			}
 			all[i] = append(all[i], round)
 		}
+	}
+	return all, nil
+}
+
+// atOnce makes n simultaneous calls of a subject in each round, and returns how long the calls took.
+func atOnce(ctx context.Context, rounds, n int, s subject) (series, error) {
+	var all series
+	for range rounds {
+		round, errs := make([]time.Duration, n), make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				began := time.Now()
+				errs[i] = s.call(ctx, i)
+				round[i] = time.Since(began)
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, round)
 	}
 	return all, nil
 }
