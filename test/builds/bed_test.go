@@ -138,7 +138,7 @@ func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 // start starts the server, after its end once more.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
-	b.Process = server.Run(t, b.data, "--runtime", b.runtime)
+	b.Process = server.Run(t, server.Options{Data: b.data, Flags: []string{"--pool", "0", "--runtime", b.runtime}})
 }
 
 // entry is one thing in the context of a build.

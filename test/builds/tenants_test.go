@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/hutchtest/server"
 )
 
 // tenant is the bed as the owner of a token sees it.
@@ -114,7 +115,7 @@ func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+b.Secret)
+	req.Header.Set("Authorization", "Bearer "+server.Token)
 	req.Header.Set("Content-Type", form.FormDataContentType())
 	resp, err := http.DefaultClient.Do(req)
 	if err == nil {

@@ -3,15 +3,12 @@
 package bulk
 
 import (
-	"bufio"
-	"context"
 	"crypto/sha256"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -21,6 +18,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/server"
 )
 
 // size fits the time and memory of CI; `go test ./test/bulk -mb 5000` checks 5 GB.
@@ -36,7 +34,8 @@ func TestUpAndDown(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			dir := hutchtest.Dir(t)
 			hutchtest.Driver(t, runtime, filepath.Join(dir, "check")) // or skips
-			s := serve(t, dir)
+			s := server.Run(t, server.Options{Data: filepath.Join(dir, "data")})
+			t.Cleanup(func() { s.EndEmpty(t) })
 			disk := int(*size)*1_000_000>>20 + 64
 			sb, err := s.Open(t.Context(), hutch.CreateRequest{Runtime: runtime, Limits: hutch.Limits{Disk: disk, Memory: 2*disk + 128}})
 			if err != nil {
@@ -46,7 +45,7 @@ func TestUpAndDown(t *testing.T) {
 			if _, err := sb.WriteFile(t.Context(), "small", small); err != nil {
 				t.Fatal(err)
 			}
-			before := s.peaks(t, sb)
+			before := peaks(t, s, sb)
 			sent := sha256.New()
 			info, err := sb.WriteFile(t.Context(), "large", io.TeeReader(noise(*size*1_000_000), sent))
 			if err != nil || info.Size != *size*1_000_000 {
@@ -62,7 +61,7 @@ func TestUpAndDown(t *testing.T) {
 			if string(got.Sum(nil)) != string(sent.Sum(nil)) {
 				t.Error("what came back is another file")
 			}
-			for who, peak := range s.peaks(t, sb) {
+			for who, peak := range peaks(t, s, sb) {
 				t.Logf("%s: %d kB at most, and %d before", who, peak, before[who])
 				if peak-before[who] > room {
 					t.Errorf("%s took %d kB for it", who, peak-before[who])
@@ -85,69 +84,20 @@ func firstWord(t *testing.T, sb *client.Sandbox, command string) string {
 	return word
 }
 
-// server is a `hutch serve` and its client.
-type server struct {
-	*client.Client
-	pid int
-}
-
-func serve(t *testing.T, dir string) *server {
-	t.Helper()
-	const token = "bulk"
-	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"),
-		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
-	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
-	cmd.Stderr = t.Output()
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{pid: cmd.Process.Pid}
-	t.Cleanup(func() { s.end(t, cmd) })
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "URL" {
-			s.Client = client.New(words[1], token)
-			return s
-		}
-	}
-	t.Fatal("the server did not start")
-	return nil
-}
-
-// end destroys the sandboxes, which would outlive their server, and ends the server.
-func (s *server) end(t *testing.T, cmd *exec.Cmd) {
-	if s.Client != nil {
-		list, err := s.Sandboxes(context.Background(), hutch.Filter{})
-		for _, sb := range list {
-			_, err = s.Destroy(context.Background(), sb.ID, true)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	cmd.Process.Signal(os.Interrupt)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
-}
-
 // peaks returns the peak memory of the server and the agent, in kB. For the agent under gVisor it is the present
 // memory, because gVisor reports no peaks.
-func (s *server) peaks(t *testing.T, sb *client.Sandbox) map[string]int {
+func peaks(t *testing.T, s *server.Process, sb *client.Sandbox) map[string]int {
 	t.Helper()
-	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]int{"the server": resident(t, own), "the agent": resident(t, s.agent(t, sb))}
+	return map[string]int{"the server": resident(t, own), "the agent": resident(t, agent(t, s, sb))}
 }
 
 // agent returns the status of the agent's process: from inside if it is visible there, otherwise from among the
 // server's descendants.
-func (s *server) agent(t *testing.T, sb *client.Sandbox) []byte {
+func agent(t *testing.T, s *server.Process, sb *client.Sandbox) []byte {
 	t.Helper()
 	res, err := sb.Run(t.Context(), "cat /proc/1/status")
 	if err != nil {
@@ -156,7 +106,7 @@ func (s *server) agent(t *testing.T, sb *client.Sandbox) []byte {
 	if res.Success() {
 		return res.Stdout
 	}
-	for _, pid := range descendants(s.pid) {
+	for _, pid := range descendants(s.PID()) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if strings.HasPrefix(string(status), "Name:\thutch-agent\n") {
 			return status

@@ -82,19 +82,12 @@ func TestBackup(t *testing.T) {
 	again := map[string]*node{}
 	t.Cleanup(func() {
 		for _, n := range again {
-			if n.cmd == nil {
-				continue
-			}
-			list, err := n.Sandboxes(context.Background(), hutch.Filter{Brief: true})
-			if err != nil {
-				t.Error(err)
-			}
-			for _, sb := range list {
-				n.Destroy(context.Background(), sb.ID, true)
+			if n.process != nil {
+				n.process.Empty(t)
 			}
 		}
 		for _, n := range again {
-			if n.cmd != nil {
+			if n.process != nil {
 				n.end(t, syscall.SIGTERM)
 			}
 		}
@@ -222,7 +215,7 @@ func TestBackupOfOneServer(t *testing.T) {
 	n := &node{name: "first", data: filepath.Join(dir, "first"), args: []string{"--runtime", "gvisor"}, alone: true}
 	n.start(t)
 	t.Cleanup(func() {
-		if n.cmd == nil {
+		if n.process == nil {
 			return
 		}
 		for _, id := range []string{"awake", "asleep"} {

@@ -406,8 +406,8 @@ var failures = []struct {
 		return func() { n.door.Heal(); n.store.Heal() }
 	}},
 	{"paused", func(_ *chaos, n *breakable) func() {
-		n.cmd.Process.Signal(syscall.SIGSTOP)
-		return func() { n.cmd.Process.Signal(syscall.SIGCONT) }
+		n.process.Signal(syscall.SIGSTOP)
+		return func() { n.process.Signal(syscall.SIGCONT) }
 	}},
 	{"killed", func(c *chaos, n *breakable) func() {
 		n.end(c.t, syscall.SIGKILL)

@@ -76,7 +76,7 @@ func TestCheckpoints(t *testing.T) {
 		begin, back func()
 	}{
 		{"killed", func() { c.end(t, syscall.SIGKILL) }, func() { c.start(t) }},
-		{"paused", func() { c.cmd.Process.Signal(syscall.SIGSTOP) }, func() { c.cmd.Process.Signal(syscall.SIGCONT) }},
+		{"paused", func() { c.process.Signal(syscall.SIGSTOP) }, func() { c.process.Signal(syscall.SIGCONT) }},
 	} {
 		id := placeOn(t, a, "c")
 		if _, err := b.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: counting}); err != nil {

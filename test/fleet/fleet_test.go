@@ -2,7 +2,6 @@
 package fleet
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/hutchtest/s3"
+	"hutch/internal/hutchtest/server"
 )
 
 func TestMain(m *testing.M) {
@@ -34,16 +33,16 @@ func TestMain(m *testing.M) {
 	hutchtest.Main(m)
 }
 
-const token = "fleet-token-of-no-worth"
+const token = server.Token
 
 // node is a `hutch serve` that is one of a fleet.
 type node struct {
 	*client.Client
 	name, data, url string
 	args            []string
-	alone           bool   // it is a server, and no node of a fleet
-	programs        string // the folder of its programs, if they are not those under test
-	cmd             *exec.Cmd
+	alone           bool            // it is a server, and no node of a fleet
+	programs        string          // the folder of its programs, if they are not those under test
+	process         *server.Process // nil if it does not run
 	said            hutchtest.Buffer
 }
 
@@ -72,46 +71,32 @@ func (n *node) must(t *testing.T, args ...string) string {
 // start returns when the node answers.
 func (n *node) start(t *testing.T) {
 	t.Helper()
-	args := []string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", n.data,
-		"--runtime", "native", "--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}
+	o := server.Options{Data: n.data, Flags: []string{"--runtime", "native", "--pool", "0"}, Stderr: &n.said}
 	if !n.alone {
-		args = append(args, "--fleet-listen", "127.0.0.1:0")
+		o.Flags = append(o.Flags, "--fleet-listen", "127.0.0.1:0")
 	}
-	program := hutchtest.Program(t, "hutch")
 	if n.programs != "" {
-		program = filepath.Join(n.programs, "hutch")
+		o.Program = filepath.Join(n.programs, "hutch")
 	}
-	n.cmd = exec.Command(program, append(args, n.args...)...)
-	n.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
-	n.cmd.Stderr = &n.said
-	out, err := n.cmd.StdoutPipe()
-	if err == nil {
-		err = n.cmd.Start()
-	}
-	if err != nil {
-		n.cmd = nil
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "URL" {
-			if words[1] != n.url { // other calls may use the client of an address that stays
-				n.url, n.Client = words[1], client.New(words[1], token)
-			}
-			return
+	o.Flags = append(o.Flags, n.args...)
+	defer func() {
+		if n.process == nil {
+			t.Logf("%s says:\n%s", n.name, n.said.String())
 		}
+	}()
+	n.process = server.Run(t, o)
+	if n.process.URL != n.url { // other calls may use the client of an address that stays
+		n.url, n.Client = n.process.URL, n.process.Client
 	}
-	err = n.cmd.Wait()
-	n.cmd = nil
-	t.Fatalf("the node %s did not start: %v\n%s", n.name, err, n.said.String())
 }
 
 func (n *node) end(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	n.cmd.Process.Signal(s)
-	if err := n.cmd.Wait(); err != nil && s != syscall.SIGKILL {
+	n.process.Signal(s)
+	if err := n.process.AwaitEnd(); err != nil && s != syscall.SIGKILL {
 		t.Errorf("%s ended with %v\n%s", n.name, err, n.said.String())
 	}
-	n.cmd = nil
+	n.process = nil
 }
 
 // newFleet starts three nodes, with more flags of `hutch serve`. They end with the test, after their sandboxes.
@@ -134,21 +119,12 @@ func newFleetOn(t *testing.T, database string, more map[string][]string) []*node
 	}
 	t.Cleanup(func() {
 		for _, n := range all {
-			if n.cmd == nil {
-				continue
+			if n.process != nil {
+				n.process.Empty(t)
 			}
-			list, err := n.Sandboxes(context.Background(), hutch.Filter{Brief: true})
-			if err != nil {
-				t.Error(err)
-			}
-			var gone sync.WaitGroup
-			for _, sb := range list {
-				gone.Go(func() { n.Destroy(context.Background(), sb.ID, true) })
-			}
-			gone.Wait()
 		}
 		for _, n := range all {
-			if n.cmd != nil {
+			if n.process != nil {
 				n.end(t, syscall.SIGTERM)
 			}
 		}

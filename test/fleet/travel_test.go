@@ -216,12 +216,12 @@ func TestTakeOver(t *testing.T) {
 	other := placeOn(t, b, "c")
 	b.sh(t, other, "echo one > /workspace/file")
 	b.sleeps(t, other, "c")
-	c.cmd.Process.Signal(syscall.SIGSTOP)
+	c.process.Signal(syscall.SIGSTOP)
 	eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
 	if got := b.shSoon(t, other, "cat /workspace/file; echo two >> /workspace/file"); got != "one" {
 		t.Errorf("what slept on c has %q", got)
 	}
-	c.cmd.Process.Signal(syscall.SIGCONT)
+	c.process.Signal(syscall.SIGCONT)
 	eventually(t, "c knows that it does not have it", func() bool {
 		res, err := c.Exec(t.Context(), other, hutch.ExecRequest{Command: "cat /workspace/file"}, nil)
 		if err == nil && string(res.Stdout) != "one\ntwo\n" {
@@ -378,7 +378,7 @@ func TestDamagedWhileAway(t *testing.T) {
 		begin, back func()
 	}{
 		{"killed", func() { c.end(t, syscall.SIGKILL) }, func() { c.start(t) }},
-		{"paused", func() { c.cmd.Process.Signal(syscall.SIGSTOP) }, func() { c.cmd.Process.Signal(syscall.SIGCONT) }},
+		{"paused", func() { c.process.Signal(syscall.SIGSTOP) }, func() { c.process.Signal(syscall.SIGCONT) }},
 	} {
 		b.sh(t, id, "echo "+away.name+" > /workspace/file")
 		b.sleeps(t, id, "c")

@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -248,16 +247,9 @@ func prepare(t *testing.T, runtime string) *bed {
 	b := &bed{dir: dir, data: filepath.Join(dir, "data"), runtime: runtime, flags: []string{"--runtime", runtime,
 		"--registry-mirror", "docker.io=http://" + at, "--registry-private", at, "--registry-insecure", at}}
 	t.Cleanup(func() {
-		if b.Process == nil {
-			return
+		if b.Process != nil {
+			b.EndEmpty(t)
 		}
-		ctx := context.WithoutCancel(t.Context())
-		if list, err := b.Sandboxes(ctx, hutch.Filter{}); err == nil {
-			for _, sb := range list {
-				b.Destroy(ctx, sb.ID, true)
-			}
-		}
-		b.End(t)
 	})
 	return b
 }
@@ -265,7 +257,7 @@ func prepare(t *testing.T, runtime string) *bed {
 // start starts the server, after its end once more.
 func (b *bed) start(t *testing.T) {
 	t.Helper()
-	b.Process = server.Run(t, b.data, b.flags...)
+	b.Process = server.Run(t, server.Options{Data: b.data, Flags: append([]string{"--pool", "0"}, b.flags...)})
 }
 
 // make creates a sandbox with an image.

@@ -12,6 +12,7 @@ import (
 	"hutch"
 	"hutch/internal/datadir"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/server"
 	"hutch/internal/oci"
 )
 
@@ -195,7 +196,7 @@ func runner(t *testing.T) func(stdin string, env []string, args ...string) strin
 
 // served returns the variables with which `hutch` uses the server of a bed.
 func (b *bed) served() []string {
-	return []string{"HUTCH_URL=" + b.URL, "HUTCH_TOKEN=" + b.Secret}
+	return []string{"HUTCH_URL=" + b.URL, "HUTCH_TOKEN=" + server.Token}
 }
 
 // alone returns the variables with which `hutch` uses no server.

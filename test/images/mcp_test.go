@@ -9,6 +9,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch/internal/hutchtest/server"
 )
 
 // withToken adds a token to requests.
@@ -30,7 +32,7 @@ func TestPullOverMCP(t *testing.T) {
 		defer mu.Unlock()
 		text.WriteString(req.Params.Message)
 	}})
-	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.URL + "/mcp", HTTPClient: &http.Client{Transport: withToken(b.Secret)}}, nil)
+	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.URL + "/mcp", HTTPClient: &http.Client{Transport: withToken(server.Token)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/hutchtest/server"
 )
 
 // TestRunners: an image with the labels of a runner is a language of conversations.
@@ -67,7 +68,7 @@ func (b *bed) tool(t *testing.T, name string, args map[string]any, into any) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Authorization": {"Bearer " + b.Secret}, "Content-Type": {"application/json"}}
+	req.Header = http.Header{"Authorization": {"Bearer " + server.Token}, "Content-Type": {"application/json"}}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/server"
 )
 
 // TestInspect runs inspect_ai's own checks of a sandbox provider: on the host's programs, where one needs root and
 // cannot pass, and in an image.
 func TestInspect(t *testing.T) {
 	s := serve(t)
-	image := s.load(t)
+	image := load(t, s)
 	for name, want := range map[string]struct {
 		args   []string
 		result string
@@ -25,7 +26,7 @@ func TestInspect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := runIn(t, "requirements-inspect.lock", []string{"HUTCH_URL=" + s.url, "HUTCH_TOKEN=" + token}, "python", append([]string{"tests/self_check.py"}, want.args...)...)
+			out := runIn(t, "requirements-inspect.lock", []string{"HUTCH_URL=" + s.URL, "HUTCH_TOKEN=" + server.Token}, "python", append([]string{"tests/self_check.py"}, want.args...)...)
 			if t.Log(out); !strings.Contains(out, want.result) {
 				t.Errorf("want %s", want.result)
 			}
@@ -34,7 +35,7 @@ func TestInspect(t *testing.T) {
 }
 
 // load gives the server an image of Debian that has what the checks use, and returns its name.
-func (s *server) load(t *testing.T) string {
+func load(t *testing.T, s *server.Process) string {
 	t.Helper()
 	r, pipe := io.Pipe()
 	go func() { pipe.CloseWithError(debian.WriteArchive(pipe, "inspect-debian:1", fillForInspect)) }()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/server"
 )
 
 const python = "../../sdk/python"
@@ -91,7 +92,7 @@ func runWith(t *testing.T, interpreter, lock string, env []string, program strin
 // TestPython runs the tests of the Python SDK, the contract among them, against a server.
 func TestPython(t *testing.T) {
 	s := serve(t)
-	out := run(t, []string{"HUTCH_URL=" + s.url, "HUTCH_TOKEN=" + token}, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	out := run(t, []string{"HUTCH_URL=" + s.URL, "HUTCH_TOKEN=" + server.Token}, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 	t.Log(out)
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hutch/internal/hutchtest/server"
 )
 
 // TestPythonVersions runs the contract and the tests without a server with each of the Pythons of this machine that the package names.
@@ -19,7 +21,7 @@ func TestPythonVersions(t *testing.T) {
 	s := serve(t)
 	for version, interpreter := range found {
 		t.Run(version, func(t *testing.T) {
-			out := runWith(t, interpreter, "requirements.lock", []string{"HUTCH_URL=" + s.url, "HUTCH_TOKEN=" + token}, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_contract.py", "tests/test_units.py")
+			out := runWith(t, interpreter, "requirements.lock", []string{"HUTCH_URL=" + s.URL, "HUTCH_TOKEN=" + server.Token}, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_contract.py", "tests/test_units.py")
 			t.Log(tail(out, 500))
 		})
 	}

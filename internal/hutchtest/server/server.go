@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
+	"hutch"
 	"hutch/client"
 	"hutch/internal/daemon"
 	"hutch/internal/hutchtest"
@@ -46,19 +47,37 @@ func Start(t testing.TB, cfg daemon.Config) (d *daemon.Daemon, c *client.Client,
 // Process is a `hutch serve`, and a client that is its administrator.
 type Process struct {
 	*client.Client
-	URL, Secret string // its address, and the administrator's token
+	URL string
 
 	cmd *exec.Cmd
 }
 
-// Run starts `hutch serve` on a data folder, with more flags and without limits of rates. The caller calls End or Kill.
-func Run(t testing.TB, data string, args ...string) *Process {
+// Token is the administrator's token of the servers that Run starts.
+const Token = "token-of-a-test"
+
+// Options say how to run `hutch serve`. Only Data is required.
+type Options struct {
+	Data    string    // the data folder
+	Flags   []string  // more flags; a later one overrides an earlier one
+	Env     []string  // more variables
+	Program string    // the program; default: that of the build
+	Stderr  io.Writer // default: the output of the test
+}
+
+// Run starts `hutch serve` without limits of rates, and returns when it answers. The caller calls End, EndEmpty or Kill.
+func Run(t testing.TB, o Options) *Process {
 	t.Helper()
-	p := &Process{Secret: "token-of-a-test"}
-	p.cmd = exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--cold-compilers", "--data", data,
-		"--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, args...)...)
-	p.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+p.Secret)
-	p.cmd.Stderr, p.cmd.WaitDelay = t.Output(), time.Second // of a killed server, sandboxes still have it open
+	p := &Process{}
+	if o.Program == "" {
+		o.Program = hutchtest.Program(t, "hutch")
+	}
+	if o.Stderr == nil {
+		o.Stderr = t.Output()
+	}
+	p.cmd = exec.Command(o.Program, append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--cold-compilers", "--data", o.Data,
+		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, o.Flags...)...)
+	p.cmd.Env = append(append(os.Environ(), "SANDBOX_AUTH_TOKEN="+Token), o.Env...)
+	p.cmd.Stderr, p.cmd.WaitDelay = o.Stderr, time.Second // of a killed server, sandboxes still have it open
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -68,7 +87,7 @@ func Run(t testing.TB, data string, args ...string) *Process {
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if url := urlLine.FindStringSubmatch(lines.Text()); url != nil {
-			p.URL, p.Client = url[1], client.New(url[1], p.Secret)
+			p.URL, p.Client = url[1], client.New(url[1], Token)
 			go io.Copy(io.Discard, out)
 			return p
 		}
@@ -80,20 +99,52 @@ func Run(t testing.TB, data string, args ...string) *Process {
 // PID is the id of the server's process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Signal sends a signal to the server's process.
+func (p *Process) Signal(s os.Signal) { p.cmd.Process.Signal(s) }
+
+// AwaitEnd waits for the end of the server.
+func (p *Process) AwaitEnd() error {
+	if err := p.cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return err
+	}
+	return nil
+}
+
 // End ends the server, and fails the test if it does not end well.
 func (p *Process) End(t testing.TB) {
 	t.Helper()
 	p.Client.Close()
-	p.cmd.Process.Signal(syscall.SIGINT)
-	if err := p.cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+	p.Signal(os.Interrupt)
+	if err := p.AwaitEnd(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
 }
 
+// EndEmpty destroys all sandboxes, which would outlive the server, and ends it.
+func (p *Process) EndEmpty(t testing.TB) {
+	t.Helper()
+	p.Empty(t)
+	p.End(t)
+}
+
+// Empty destroys all sandboxes.
+func (p *Process) Empty(t testing.TB) {
+	t.Helper()
+	list, err := p.Sandboxes(context.Background(), hutch.Filter{Brief: true})
+	if err != nil {
+		t.Error(err)
+	}
+	var all sync.WaitGroup
+	for _, sb := range list {
+		all.Go(func() { p.Destroy(context.Background(), sb.ID, true) })
+	}
+	all.Wait()
+}
+
 // Kill ends the server as a crash does.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	p.Signal(os.Kill)
+	p.AwaitEnd()
 }
 
 // Program runs `hutch serve` on a data folder with an environment, and returns the variables that tell clients where it
@@ -117,7 +168,7 @@ func Program(t testing.TB, data string, env []string, args ...string) []string {
 		if out, err := rm.CombinedOutput(); err != nil {
 			t.Errorf("remove what the test made: %v\n%s", err, out)
 		}
-		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Process.Signal(os.Interrupt)
 		cmd.Wait()
 	})
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
