@@ -264,7 +264,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that are in no program.
-var testOnly = []string{"hutch/internal/fakeservice", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server", "hutch/internal/hutchtest/tokens"}
+var testOnly = []string{"hutch/internal/fakeservice", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/compattest", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/issuer", "hutch/internal/hutchtest/managedagents", "hutch/internal/hutchtest/messages", "hutch/internal/hutchtest/plot", "hutch/internal/hutchtest/s3", "hutch/internal/hutchtest/server", "hutch/internal/hutchtest/tokens"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

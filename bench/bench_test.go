@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/xml"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,20 +106,5 @@ func TestScore(t *testing.T) {
 	}
 	if d := trimmed(times); len(d) != 90 || d[0] != 5 || d[89] != 94 {
 		t.Errorf("trimmed: %v", d)
-	}
-}
-
-// TestPlot: a plot is XML with all that was measured.
-func TestPlot(t *testing.T) {
-	c := chart{title: "a < b", x: []int{1, 8, 64}, lines: []line{{"one", []float64{0, 40, 90}}, {"two", []float64{3, 2, 1}}}}
-	var doc struct {
-		Text  []string   `xml:"text"`
-		Lines []struct{} `xml:"polyline"`
-	}
-	if err := xml.Unmarshal([]byte(c.svg()), &doc); err != nil || len(doc.Lines) != 2 || !slices.Contains(doc.Text, "a < b") || !slices.Contains(doc.Text, "64") {
-		t.Errorf("%v: %+v", err, doc)
-	}
-	if c.top(0) != height-foot || c.top(c.most()) != top || c.most() < 90 || c.left(0) != left || c.left(2) != width-right {
-		t.Errorf("axes: 0 at %v, %v at %v", c.top(0), c.most(), c.top(c.most()))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/hutchtest/plot"
 )
 
 // scale is how many sandboxes and callers there are in turn.
@@ -35,7 +36,7 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 	for _, f := range l.runtimes {
 		chart, err := l.climb(ctx, f.runtime, callers, &t)
 		if err == nil && l.plots != "" {
-			err = chart.save(l.plots)
+			err = chart.Save(l.plots)
 		}
 		if err != nil {
 			return t, err
@@ -46,15 +47,15 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 }
 
 // climb measures one runtime with more and more sandboxes.
-func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t *table) (c chart, err error) {
-	c = chart{name: "scaling-" + runtime, title: runtime + ": exec of /bin/true over MCP, calls a second by callers", x: l.scale.callers}
+func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t *table) (c plot.Chart, err error) {
+	c = plot.Chart{Name: "scaling-" + runtime, Title: runtime + ": exec of /bin/true over MCP, calls a second by callers", Logarithmic: true, X: l.scale.callers}
 	bare := []float64{} // measured just before the sandboxes, for comparison
 	for _, k := range l.scale.callers {
 		var b tally
 		b.press(ctx, fork, k, l.loadTime)
 		bare = append(bare, b.rate())
 	}
-	c.lines = append(c.lines, line{bareFork, bare})
+	c.Lines = append(c.Lines, plot.Line{Name: bareFork, Y: bare})
 	t.row(append([]string{runtime + ": " + bareFork}, each(bare)...)...)
 	var ids []string
 	defer func() {
@@ -83,7 +84,7 @@ func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t
 			cells, rates = append(cells, number(rate)+" · "+number(p99)), append(rates, rate)
 		}
 		t.row(cells...)
-		c.lines = append(c.lines, line{fmt.Sprint("sandboxes: ", n), rates})
+		c.Lines = append(c.Lines, plot.Line{Name: fmt.Sprint("sandboxes: ", n), Y: rates})
 	}
 	return c, nil
 }

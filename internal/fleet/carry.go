@@ -606,8 +606,11 @@ func (c *carrier) keepLater(ctx context.Context, sb hutch.Sandbox) {
 	if !sb.Status.Sleeps() {
 		return
 	}
-	if c.keyOf(name) == "" && !c.hasFailed(name) {
-		c.keepNow(ctx, name)
+	if c.keyOf(name) != "" || c.hasFailed(name) {
+		return
+	}
+	if err := c.keepNow(ctx, name); errors.Is(err, errMoved) {
+		c.r.correct(ctx, sb)
 	}
 }
 
@@ -644,11 +647,13 @@ func (c *carrier) keepAll(ctx context.Context) {
 	})
 }
 
-func (c *carrier) keepNow(ctx context.Context, name Name) {
-	if err := c.keep(ctx, name); err != nil && ctx.Err() == nil {
+func (c *carrier) keepNow(ctx context.Context, name Name) error {
+	err := c.keep(ctx, name)
+	if err != nil && ctx.Err() == nil {
 		c.noteFailed(name)
 		c.r.f.log.Warn("a sandbox that sleeps is on this node only", "sandbox", name.ID, "err", err)
 	}
+	return err
 }
 
 // sendAway puts a sandbox of a drained node to sleep and moves it to another node. A sandbox that cannot leave is not

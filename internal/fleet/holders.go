@@ -111,15 +111,31 @@ func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) (
 	return d.holders(ctx, "(h.node = ANY ($1) OR "+isAway+") AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
 }
 
-// forgotten lists sandboxes that the directory has had on a node for a while. If the node does not have such a sandbox,
-// it was destroyed or never created.
-func (d *Directory) forgotten(ctx context.Context, node string, after time.Duration) ([]Name, error) {
-	rows, err := d.db.Query(ctx, "SELECT owner, id FROM fleet_holders WHERE node = $1 AND here AND placed < now() - $2::interval", node, after)
+// heldOn returns the sandboxes that the directory has on a node: true for those that it has had there for a while. If the
+// node does not have such a sandbox, it was destroyed or never created.
+func (d *Directory) heldOn(ctx context.Context, node string, after time.Duration) (map[Name]bool, error) {
+	rows, err := d.db.Query(ctx, "SELECT owner, id, placed < now() - $2::interval FROM fleet_holders WHERE node = $1 AND here", node, after)
 	if err != nil {
 		return nil, databaseError(err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Name])
-	return list, databaseError(err)
+	held := map[Name]bool{}
+	var n Name
+	var long bool
+	_, err = pgx.ForEachRow(rows, []any{&n.Owner, &n.ID, &long}, func() error { held[n] = long; return nil })
+	return held, databaseError(err)
+}
+
+// recordIsOn reports whether the store has the record of a sandbox on a node. It is true where another database has the
+// store.
+func (d *Directory) recordIsOn(ctx context.Context, node string, name Name) (is bool, err error) {
+	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+		there, err := hasRecords(ctx, tx)
+		if is = !there; err != nil || !there {
+			return err
+		}
+		return tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM hutch.sandboxes WHERE owner = $1 AND sandbox = $2 AND node = $3)", name.Owner, name.ID, node).Scan(&is)
+	})
+	return is, databaseError(err)
 }
 
 // entry is a sandbox that a node reports.

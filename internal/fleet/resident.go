@@ -381,7 +381,7 @@ func (r *resident) report(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	if compare {
-		r.compare(ctx, here)
+		r.compare(ctx, list)
 	}
 	if c := r.f.carrier; c != nil {
 		r.f.background(func(ctx context.Context) { c.round(ctx, list) })
@@ -416,9 +416,10 @@ func (r *resident) countSnapshots(ctx context.Context) {
 }
 
 // compare removes sandboxes from the directory that are not here: their create never arrived, or its answer was lost.
-// Those that the bucket has are fetched again, and those whose images are bad are written again.
-func (r *resident) compare(ctx context.Context, here map[Name]bool) {
-	list, err := r.f.dir.forgotten(ctx, r.f.node.info.ID, comeTime)
+// Those that the bucket has are fetched again, and those whose images are bad are written again. Sandboxes that are only
+// here are corrected.
+func (r *resident) compare(ctx context.Context, list []hutch.Sandbox) {
+	held, err := r.f.dir.heldOn(ctx, r.f.node.info.ID, comeTime)
 	if c := r.f.carrier; c != nil && err == nil {
 		err = c.sendBadAgain(ctx)
 	}
@@ -426,9 +427,47 @@ func (r *resident) compare(ctx context.Context, here map[Name]bool) {
 		r.f.log.Warn("the fleet's directory could not be compared with this node", "err", err)
 		return
 	}
-	for _, n := range list {
-		if !here[n] {
+	here := map[Name]bool{}
+	for _, sb := range list {
+		n := Name{sb.Owner, sb.ID}
+		here[n] = true
+		if _, ok := held[n]; !ok {
+			r.correct(ctx, sb)
+		}
+	}
+	for n, long := range held {
+		if long && !here[n] {
 			r.release(ctx, n)
 		}
+	}
+}
+
+// correct adds a sandbox here to the directory if the directory has lost it: a statement that removes it can reach a slow
+// database after another create. It removes a sandbox that was destroyed or taken over elsewhere without this node
+// noticing, because the database's clock was wrong for a moment.
+func (r *resident) correct(ctx context.Context, sb hutch.Sandbox) {
+	name, me := Name{sb.Owner, sb.ID}, r.f.node.info.ID
+	if !r.has(name) { // it comes or goes just now
+		return
+	}
+	h, ok, err := r.f.dir.holder(ctx, name)
+	if err != nil || ok && (h.Node == me || !h.Here) {
+		return
+	}
+	mine := false
+	if !ok {
+		if mine, err = r.f.dir.recordIsOn(ctx, me, name); err != nil {
+			return
+		}
+	}
+	if gone, err := r.isGone(ctx, name); err != nil || gone {
+		return
+	}
+	switch c := r.f.carrier; {
+	case mine:
+		err := r.adopt(ctx, []hutch.Sandbox{sb})
+		r.f.log.Warn("the fleet's directory had lost a sandbox of this node: it is added again", "sandbox", name.ID, "err", err)
+	case c != nil:
+		c.discard(ctx, name)
 	}
 }

@@ -16,19 +16,22 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/fleet"
 	"hutch/internal/hutchtest/pgtest"
+	"hutch/internal/hutchtest/plot"
 )
 
 var (
 	scaleNodes     = flag.Int("scale-nodes", 10, "nodes of TestScale")
 	scaleSandboxes = flag.Int("scale-sandboxes", 300, "sandboxes of TestScale")
+	scalePlots     = flag.String("scale-plots", "", "the folder for the plot of TestScale; none by default")
 )
 
 // TestScale fills a fleet, wakes all its sandboxes at once, and loses a tenth of its nodes. The nodes are real but for their
 // engines, which are tables in memory; so the figures are those of the fleet alone. They are in docs/decisions/fleet.md, by:
 //
-//	go test ./internal/fleet -run TestScale -v -scale-nodes 100 -scale-sandboxes 10000 -timeout 30m
+//	go test ./internal/fleet -run TestScale -v -scale-nodes 100 -scale-sandboxes 10000 -scale-plots "$PWD/docs/plots" -timeout 30m
 func TestScale(t *testing.T) {
 	nodes, count := *scaleNodes, *scaleSandboxes
+	chart := plot.Chart{Name: "fleet-scale", Title: fmt.Sprintf("%d nodes, %d sandboxes: calls that ended in each second", nodes, count)}
 	var links []*pgtest.Link
 	here := make([]*memoryEngine, nodes)
 	lost := max(1, nodes/10)
@@ -50,7 +53,7 @@ func TestScale(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("box-%d", i)
 	}
-	each(t, "create", doors, ids, func(n *member, id string) error {
+	each(t, &chart, "create", doors, ids, func(n *member, id string) error {
 		_, err := n.Create(t.Context(), hutch.CreateRequest{ID: id})
 		return err
 	})
@@ -67,7 +70,7 @@ func TestScale(t *testing.T) {
 		e.setAll(hutch.Hibernated)
 	}
 	eventually(t, "nothing is promised to sandboxes that sleep", func() bool { return promisedTo(t, b) == 0 })
-	each(t, "wake", doors, ids, func(n *member, id string) error {
+	each(t, &chart, "wake", doors, ids, func(n *member, id string) error {
 		_, err := n.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil)
 		return err
 	})
@@ -102,7 +105,7 @@ func TestScale(t *testing.T) {
 		}
 	}
 	t.Logf("%d nodes with %d sandboxes were removed in %v", lost, len(gone), time.Since(began).Round(time.Millisecond))
-	each(t, "create what was lost", doors, gone, func(n *member, id string) error {
+	each(t, &chart, "create what was lost", doors, gone, func(n *member, id string) error {
 		_, err := n.Create(t.Context(), hutch.CreateRequest{ID: id})
 		return err
 	})
@@ -112,14 +115,20 @@ func TestScale(t *testing.T) {
 	for _, link := range links {
 		link.Heal()
 	}
+	if *scalePlots != "" {
+		if err := chart.Save(*scalePlots); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
-// each calls do for all ids, by 64 clients, and prints how fast that was.
-func each(t *testing.T, what string, doors []*member, ids []string, do func(*member, string) error) {
+// each calls do for all ids, by 64 clients, prints how fast that was, and adds to the chart how many calls ended in each
+// second.
+func each(t *testing.T, chart *plot.Chart, what string, doors []*member, ids []string, do func(*member, string) error) {
 	t.Helper()
 	var next atomic.Int64
 	var clients sync.WaitGroup
-	times := make([]time.Duration, len(ids))
+	times, ends := make([]time.Duration, len(ids)), make([]time.Duration, len(ids))
 	began := time.Now()
 	for range 64 {
 		clients.Go(func() {
@@ -128,7 +137,7 @@ func each(t *testing.T, what string, doors []*member, ids []string, do func(*mem
 				if err := do(doors[rand.IntN(len(doors))], ids[i]); err != nil {
 					t.Errorf("%s %s: %v (%v)", what, ids[i], err, hutch.AsError(err).Cause)
 				}
-				times[i] = time.Since(start)
+				times[i], ends[i] = time.Since(start), time.Since(began)
 			}
 		})
 	}
@@ -140,6 +149,14 @@ func each(t *testing.T, what string, doors []*member, ids []string, do func(*mem
 	}
 	t.Logf("%s: %d in %v, %.0f/s; p50 %v, p99 %v", what, len(ids), took.Round(time.Millisecond), float64(len(ids))/took.Seconds(),
 		times[len(times)/2].Round(10*time.Microsecond), times[len(times)*99/100].Round(10*time.Microsecond))
+	bySecond := make([]float64, int(took.Seconds())+1)
+	for _, end := range ends {
+		bySecond[int(end.Seconds())]++
+	}
+	chart.Lines = append(chart.Lines, plot.Line{Name: what, Y: bySecond})
+	for len(chart.X) < len(bySecond) {
+		chart.X = append(chart.X, len(chart.X))
+	}
 }
 
 func spread(t *testing.T, b *bed) (most, least int64) {

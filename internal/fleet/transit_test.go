@@ -340,7 +340,7 @@ func TestLateVerdict(t *testing.T) {
 	if h := find(); h.Stays != travel.ErrForged.Message {
 		t.Errorf("the verdict on its image: %+v", h)
 	}
-	here := map[Name]bool{old.Name: true}
+	here := []hutch.Sandbox{{ID: old.ID, Owner: old.Owner}}
 	state(hutch.NodeDraining)
 	if f.resident.compare(t.Context(), here); c.keyOf(old.Name) != newer.Key {
 		t.Error("a drained node writes again what cannot leave")

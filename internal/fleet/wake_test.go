@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -341,9 +342,9 @@ func TestLostAnswerToACarry(t *testing.T) {
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_holders SET placed = now() - interval '1 hour'"); err != nil {
 		t.Fatal(err)
 	}
-	names, _ := compareAwake(here.list, nil, nil)
+	list := here.list
 	here.list = nil // isGone asks for one id
-	f.resident.compare(t.Context(), names)
+	f.resident.compare(t.Context(), list)
 	for id, want := range map[string]bool{"here": true, "lost": true, "kept": true, "leaving": false, "destroyed": false} {
 		h, ok, err := d.holder(t.Context(), Name{ID: id})
 		if err != nil || ok != want || ok && h.Here != (id == "here" || id == "kept") {
@@ -355,15 +356,90 @@ func TestLostAnswerToACarry(t *testing.T) {
 		t.Errorf("the record is on the node %q, %v", node, err)
 	}
 	f.runs.Wait() // for the objects that are dropped
-	list, err := bucket.List(t.Context(), "")
-	if err != nil || len(list) != 2 || list[0] != "key of kept" || list[1] != "key of lost" {
-		t.Errorf("the bucket has %q, %v", list, err)
+	keys, err := bucket.List(t.Context(), "")
+	if err != nil || len(keys) != 2 || keys[0] != "key of kept" || keys[1] != "key of lost" {
+		t.Errorf("the bucket has %q, %v", keys, err)
 	}
 	if !f.resident.has(Name{ID: "kept"}) || len(came.list) != 0 {
 		t.Error("a sandbox whose files are here is not here")
 	}
 	if list, err := d.toFetch(t.Context(), "n0"); err != nil || len(list) != 1 || list[0].ID != "lost" {
 		t.Errorf("to be fetched: %+v %v", list, err)
+	}
+}
+
+// evicting is an engine that records what it removes.
+type evicting struct {
+	sleeper
+	mu      sync.Mutex
+	evicted []string
+}
+
+func (e *evicting) Evict(_ context.Context, _, id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.evicted = append(e.evicted, id)
+	return nil
+}
+
+// Asleep does as if the directory did not have the sandbox on this node.
+func (e *evicting) Asleep(context.Context, string, string, func(context.Context, travel.Image, func(io.Writer) error) error) error {
+	return errMoved
+}
+
+// TestOnlyHere: a sandbox here that the directory does not have here is added again if its record is of this node. If it
+// was destroyed elsewhere, or another node has it, it is removed here. One that comes or goes just now does not change.
+func TestOnlyHere(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 2, 100))
+	f, here := wakingOn(t, d, "listed")
+	engine := &evicting{}
+	f.carrier = newCarrier(Travel{Bucket: objects.Folder(t.TempDir()), Engine: engine}, f.resident)
+	if _, err := d.db.Exec(t.Context(), "CREATE TABLE hutch.sandboxes (owner text, sandbox text, node text)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, record, node string }{
+		{"listed", "n0", "n0"}, {"lost", "n0", ""}, {"destroyed", "", ""}, {"destroyed just now", "n1", ""}, {"taken", "n1", "n1"}, {"coming", "n0", ""},
+	} {
+		if c.id != "listed" {
+			here.list = append(here.list, hutch.Sandbox{ID: c.id, Status: hutch.Hibernated, Limits: hutch.Limits{Memory: 512, CPU: 1}})
+		}
+		if c.id != "coming" {
+			f.resident.note(Name{ID: c.id}, false)
+		}
+		if c.record != "" {
+			if _, err := d.db.Exec(t.Context(), "INSERT INTO hutch.sandboxes VALUES ('', $1, $2)", c.id, c.record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.node == "n1" {
+			p := at(c.id)
+			p.Only = []string{c.node}
+			asleepOf(t, d, p)
+		}
+	}
+	f.resident.compare(t.Context(), here.list)
+	f.runs.Wait()
+	slices.Sort(engine.evicted)
+	if want := []string{"destroyed", "destroyed just now", "taken"}; !slices.Equal(engine.evicted, want) {
+		t.Errorf("removed here: %q, not %q", engine.evicted, want)
+	}
+	for id, want := range map[string]string{"listed": "n0", "lost": "n0", "destroyed": "", "destroyed just now": "", "taken": "n1", "coming": ""} {
+		if h, _, err := d.holder(t.Context(), Name{ID: id}); err != nil || h.Node != want {
+			t.Errorf("the directory has %s on %q, not %q: %v", id, h.Node, want, err)
+		}
+	}
+	if f.resident.has(Name{ID: "taken"}) || !f.resident.has(Name{ID: "lost"}) {
+		t.Error("this node has what is removed, or not what is added again")
+	}
+
+	// A node that cannot write a sleeping sandbox to the bucket for this reason does not wait for the next comparison.
+	if _, err := d.db.Exec(t.Context(), "DELETE FROM fleet_holders WHERE id = 'lost'"); err != nil {
+		t.Fatal(err)
+	}
+	f.carrier.keepLater(t.Context(), here.list[1])
+	if h, _, err := d.holder(t.Context(), Name{ID: "lost"}); err != nil || h.Node != "n0" {
+		t.Errorf("the directory has it on %q: %v", h.Node, err)
 	}
 }
 
