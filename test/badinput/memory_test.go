@@ -102,6 +102,29 @@ int main() {
 		while (send(s[0], x, sizeof x, 0) > 0);
 	}
 }`},
+	{name: "pandas", code: `exec /usr/bin/python3 -c '
+import numpy, pandas
+keep = []
+while True: keep.append(pandas.DataFrame(numpy.ones((500_000, 10))))'`},
+	{name: "page tables", language: "c", spared: true, gvisor: true, code: `
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main() { // each of 16 processes maps one page 60,000 times, 2 MiB apart
+	int fd = memfd_create("page", 0);
+	if (ftruncate(fd, 4096)) return 1;
+	for (int p = 0; p < 16; p++) {
+		if (fork()) continue;
+		for (long i = 0; i < 60000; i++) {
+			char *at = mmap((char *)0x100000000000 + i * (2L << 20), 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+			if (at == MAP_FAILED) break;
+			*(volatile char *)at;
+		}
+		sleep(100);
+	}
+	while (wait(0) > 0);
+}`},
 	{name: "files in memory", spared: true, code: `head -c 10G /dev/zero > /dev/shm/big; rm -f /dev/shm/big`},
 }
 
