@@ -136,6 +136,42 @@ func TestOneID(t *testing.T) {
 	}
 }
 
+// TestPlacedWhileFreed: a create that comes while an earlier sandbox of its id is being removed gets a place of its own.
+func TestPlacedWhileFreed(t *testing.T) {
+	t.Parallel()
+	d := register(t, 1, 30)
+	if _, _, err := d.place(t.Context(), at("one")); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "DELETE FROM fleet_holders WHERE id = 'one'"); err != nil {
+		t.Fatal(err)
+	}
+	placed := make(chan bool)
+	go func() {
+		_, made, err := d.place(t.Context(), at("one"))
+		if err != nil {
+			t.Error(err, hutch.AsError(err).Cause)
+		}
+		placed <- made
+	}()
+	select {
+	case made := <-placed:
+		t.Fatalf("it was placed before the other is removed; made: %t", made)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if made := <-placed; !made {
+		t.Error("it has the place of the sandbox that was removed")
+	}
+}
+
 // TestLimitOfAnOwner: the limit holds over all nodes, whichever node asks, and another owner's sandboxes do not count.
 func TestLimitOfAnOwner(t *testing.T) {
 	t.Parallel()

@@ -68,9 +68,10 @@ func nodeLabels(labels map[string]string) ([]byte, error) {
 const bestOf = 3
 
 // place returns the node of a sandbox, or chooses one. The node's row is locked from the choice to the end, so its
-// reservations are always counted exactly. Concurrent creates skip locked nodes.
+// reservations are always counted exactly. Concurrent creates skip locked nodes. The row of a sandbox is locked while it is
+// read, so a statement that removes it has ended before: a slow database can still be at it when its caller has given up.
 var place = `
-WITH had AS (SELECT node FROM fleet_holders WHERE owner = $1 AND id = $2),
+WITH had AS (SELECT node FROM fleet_holders WHERE owner = $1 AND id = $2 FOR KEY SHARE),
 own AS (SELECT count(*) AS n FROM fleet_holders WHERE $5 > 0 AND owner = $1),
 ready AS (
 	SELECT id, ` + abilitiesOf + ` @> $10::jsonb AS able, memory, cpu, most, promised_memory, promised_cpu, promised FROM fleet_nodes n

@@ -161,11 +161,19 @@ func (r *resident) keepReservation(ctx context.Context, name Name, req hutch.Cre
 			return err
 		}
 	}
+	me := r.f.node.info.ID
+	r.mu.Lock()
+	leaving := r.leaving[name]
+	r.mu.Unlock()
+	if leaving { // whether the directory still has an earlier sandbox of this id is not known
+		if err := r.f.dir.free(ctx, me, name); err != nil {
+			return err
+		}
+	}
 	h, ok, err := r.f.dir.holder(ctx, name)
 	if err != nil {
 		return err
 	}
-	me := r.f.node.info.ID
 	if !ok {
 		want, err := r.f.want(ctx, name, req)
 		if err != nil {
