@@ -368,6 +368,38 @@ func TestLostAnswerToACarry(t *testing.T) {
 	}
 }
 
+// TestReservedAfterUnfinishedRemoval: a create does not use the reservation of an earlier sandbox of its id whose removal
+// got no answer, because that removal can still reach the directory.
+func TestReservedAfterUnfinishedRemoval(t *testing.T) {
+	t.Parallel()
+	d := live(t, register(t, 1, 100))
+	f, _ := wakingOn(t, d)
+	name := Name{ID: "one"}
+	placedAt := func() time.Time {
+		h, ok, err := d.holder(t.Context(), name)
+		if err != nil || !ok {
+			t.Fatalf("it has no place: %v", err)
+		}
+		return h.Placed
+	}
+	if _, _, err := d.place(t.Context(), at("one")); err != nil {
+		t.Fatal(err)
+	}
+	before := placedAt()
+	reserve := func() {
+		if err := f.resident.keepReservation(t.Context(), name, hutch.CreateRequest{ID: "one"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reserve(); placedAt() != before {
+		t.Error("without a removal, it is placed again")
+	}
+	f.resident.leaving[name] = true
+	if reserve(); placedAt() == before {
+		t.Error("it has the place of the earlier sandbox")
+	}
+}
+
 // evicting is an engine that records what it removes.
 type evicting struct {
 	sleeper
