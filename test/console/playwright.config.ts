@@ -7,8 +7,9 @@ export default defineConfig({
   timeout: 90_000,
   expect: { timeout: 30_000 },
   workers: 2,
+  retries: 1, // a spec that fails is run once more by itself
   forbidOnly: true,
-  reporter: [["list"]],
+  reporter: [["list"], ["./again.ts"]],
   use: {
     baseURL: process.env["HUTCH_CONSOLE"] ?? "http://hutch.localhost:7700",
     viewport: { width: 1280, height: 800 },

@@ -110,8 +110,15 @@ function isAbort(signal: AbortSignal): boolean {
   return signal.aborted
 }
 
+let reported = false
+
 async function watch(signal: AbortSignal): Promise<void> {
-  for await (const report of hutch.watchStats({ signal, interval })) applyReport(report)
+  for await (const report of hutch.watchStats({ signal, interval })) {
+    applyReport(report)
+    if (!report.full) continue
+    if (reported) void repeat(signal, () => loadRecords(signal)) // a connection was lost, and what no report has named can be gone
+    reported = true
+  }
 }
 
 async function loadRecords(signal: AbortSignal): Promise<void> {
