@@ -3,6 +3,7 @@ package client
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // A command that prints nothing for longer than the grace survives lost connections: the server was there all the time.
 func TestQuietCommandSurvivesLostConnections(t *testing.T) {
 	const grace = 100 * time.Millisecond
-	left := 3
+	var connections atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -22,8 +23,7 @@ func TestQuietCommandSurvivesLostConnections(t *testing.T) {
 			return
 		}
 		defer conn.CloseNow()
-		left--
-		if left > 0 {
+		if connections.Add(1) < 3 {
 			time.Sleep(3 * grace)
 			return
 		}

@@ -424,7 +424,7 @@ func (e *evicting) Asleep(context.Context, string, string, func(context.Context,
 func TestOnlyHere(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
-	f, here := wakingOn(t, d, "listed")
+	f, here := wakingOn(t, d)
 	engine := &evicting{}
 	f.carrier = newCarrier(Travel{Bucket: objects.Folder(t.TempDir()), Engine: engine}, f.resident)
 	if _, err := d.db.Exec(t.Context(), "CREATE TABLE hutch.sandboxes (owner text, sandbox text, node text)"); err != nil {
@@ -433,9 +433,7 @@ func TestOnlyHere(t *testing.T) {
 	for _, c := range []struct{ id, record, node string }{
 		{"listed", "n0", "n0"}, {"lost", "n0", ""}, {"destroyed", "", ""}, {"destroyed just now", "n1", ""}, {"taken", "n1", "n1"}, {"coming", "n0", ""},
 	} {
-		if c.id != "listed" {
-			here.list = append(here.list, hutch.Sandbox{ID: c.id, Status: hutch.Hibernated, Limits: hutch.Limits{Memory: 512, CPU: 1}})
-		}
+		here.list = append(here.list, hutch.Sandbox{ID: c.id, Status: hutch.Hibernated, Limits: hutch.Limits{Memory: 512, CPU: 1}})
 		if c.id != "coming" {
 			f.resident.note(Name{ID: c.id}, false)
 		}
@@ -444,7 +442,7 @@ func TestOnlyHere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if c.node == "n1" {
+		if c.node != "" {
 			p := at(c.id)
 			p.Only = []string{c.node}
 			asleepOf(t, d, p)
