@@ -71,7 +71,7 @@ func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instanc
 		return
 	}
 	agent.Close()
-	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
+	e.log.Warn("stopped for lack of memory", "sandbox", s.ID(), "err", cause)
 	e.happened(e.ctx, s, "Stopped", reason)
 	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free an instance without memory", "sandbox", s.ID(), "err", err)

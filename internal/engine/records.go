@@ -259,20 +259,27 @@ func clean(s string, n int) string {
 // watchHealth pings every running sandbox at intervals. A sandbox that does not answer is only marked as unhealthy:
 // this machine can be busy, or the sandbox briefly frozen. It fails when its instance dies (see watch).
 func (e *Engine) watchHealth() {
-	tick := time.NewTicker(e.opt.HealthEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(e.ctx, e.opt.HealthEvery, func() {
 		visit(e.table.oldestFirst(), func(_ int, s *sandbox) { e.examine(s) })
 		e.saveLedger(e.ctx)
 		if err := e.ledger.Sweep(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.log.Error("remove the use of expired days", "err", err)
 		}
 		e.expireSnapshots()
+	})
+}
+
+// every calls do at intervals, until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		do()
 	}
 }
 

@@ -23,23 +23,16 @@ var errStalled = errors.New("programs made no progress for lack of memory")
 
 // watchMemory stops the sandbox that uses the most memory each time that programs have made no progress for a while.
 func (e *Engine) watchMemory() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(e.ctx, time.Second, func() {
 		if !e.opt.Memory.Stalls() {
-			continue
+			return
 		}
 		if s, inst := e.largest(); s != nil {
 			ctx, cancel := context.WithTimeout(e.ctx, freeWithin)
+			defer cancel()
 			e.salvage(ctx, s, inst, stoppedForShortage, errStalled)
-			cancel()
 		}
-	}
+	})
 }
 
 // largest returns the sandbox that uses the most memory, of those that run.

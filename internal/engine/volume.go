@@ -231,15 +231,8 @@ func (s *sandbox) writes() bool {
 // keepSaved saves the volumes of running sandboxes at intervals, until the engine closes. Sandboxes of one owner
 // wait for each other. Owners do not wait for each other, because a sandbox can make its save slow.
 func (vs *volumes) keepSaved() {
-	tick := time.NewTicker(vs.every)
-	defer tick.Stop()
 	var busy sync.Map // owners whose sandboxes are being saved
-	for {
-		select {
-		case <-vs.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(vs.ctx, vs.every, func() {
 		for owner, list := range vs.table.byOwner() {
 			if _, is := busy.LoadOrStore(owner, true); is {
 				continue
@@ -251,7 +244,7 @@ func (vs *volumes) keepSaved() {
 				}
 			})
 		}
-	}
+	})
 }
 
 // saveInPassing saves the volumes of a sandbox if that is due. It does not count as a use of the sandbox, and ends
