@@ -54,12 +54,26 @@ func room() (all, free int64) {
 	return all, free
 }
 
-// some returns avg10 of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// some returns avg10 of the line "some".
 func some(psi string) float64 {
-	_, text, _ := strings.Cut(psi, "some avg10=")
-	text, _, _ = strings.Cut(text, " ")
-	percent, _ := strconv.ParseFloat(text, 64)
+	percent, _ := strconv.ParseFloat(stallValue(psi, "some", "avg10"), 64)
 	return percent
+}
+
+// stallValue returns a value of a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0"; "" if it is not there.
+func stallValue(psi, line, name string) string {
+	for l := range strings.Lines(psi) {
+		words := strings.Fields(l)
+		if len(words) == 0 || words[0] != line {
+			continue
+		}
+		for _, word := range words {
+			if value, ok := strings.CutPrefix(word, name+"="); ok {
+				return value
+			}
+		}
+	}
+	return ""
 }
 
 // size reads a line like "MemTotal:   24683660 kB".

@@ -3,7 +3,6 @@ package pressure
 import (
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"hutch/internal/linux/cgroup"
@@ -21,7 +20,7 @@ type Stall struct {
 	at     time.Time
 	waited time.Duration // by the kernel's count
 	kills  int
-	since  time.Time // zero if it does not stall
+	since  time.Time // when something worked last, or a stall was reported
 }
 
 // Stalls looks once, and reports whether programs have made no progress for a while; then it waits as long again before
@@ -33,19 +32,15 @@ func (s *Stall) Stalls() bool {
 }
 
 func (s *Stall) look(now time.Time, waited time.Duration, short bool, kills int) bool {
-	began := s.since
-	if began.IsZero() {
-		began = s.at
-	}
 	works := s.at.IsZero() || float64(waited-s.waited) < stall*float64(now.Sub(s.at))
 	if works || !short || kills > s.kills {
-		began = time.Time{}
+		s.since = now
 	}
-	s.at, s.waited, s.kills, s.since = now, waited, kills, began
-	if began.IsZero() || now.Sub(began) < patience {
+	s.at, s.waited, s.kills = now, waited, kills
+	if now.Sub(s.since) < patience {
 		return false
 	}
-	s.since = time.Time{}
+	s.since = now
 	return true
 }
 
@@ -59,11 +54,8 @@ func waitedByAll() (time.Duration, bool) {
 	return total(string(psi))
 }
 
-// total reads the line "full avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// total returns the total of the line "full".
 func total(psi string) (time.Duration, bool) {
-	_, full, ok := strings.Cut(psi, "full ")
-	full, _, _ = strings.Cut(full, "\n")
-	_, text, _ := strings.Cut(full, "total=")
-	microseconds, err := strconv.ParseInt(text, 10, 64)
-	return time.Duration(microseconds) * time.Microsecond, ok && err == nil
+	microseconds, err := strconv.ParseInt(stallValue(psi, "full", "total"), 10, 64)
+	return time.Duration(microseconds) * time.Microsecond, err == nil
 }
