@@ -26,8 +26,8 @@ type resuming struct {
 	sandbox string
 	started func(string)
 	id      string
-	grace   time.Duration
-	alive   time.Time // when the server was last reached
+	grace   time.Duration // how long the server can be out of reach
+	alive   time.Time     // when the server was last reached
 	res     hutch.ExecResult
 	final   error // how the command ended, from the server
 	ended   bool

@@ -28,7 +28,7 @@ var (
 // TestScale fills a fleet, wakes all its sandboxes at once, and loses a tenth of its nodes. The nodes are real but for their
 // engines, which are tables in memory; so the figures are those of the fleet alone. They are in docs/decisions/fleet.md, by:
 //
-//	go test ./internal/fleet -run TestScale -v -scale-nodes 100 -scale-sandboxes 10000 -scale-plots "$PWD/docs/plots" -timeout 30m
+//	go test ./internal/fleet -run TestScale -v -scale-nodes 100 -scale-sandboxes 100000 -scale-plots "$PWD/docs/plots" -timeout 30m
 func TestScale(t *testing.T) {
 	nodes, count := *scaleNodes, *scaleSandboxes
 	chart := plot.Chart{Name: "fleet-scale", Title: fmt.Sprintf("%d nodes, %d sandboxes: calls that ended in each second", nodes, count)}

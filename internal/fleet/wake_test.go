@@ -403,13 +403,10 @@ func TestReservedAfterUnfinishedRemoval(t *testing.T) {
 // evicting is an engine that records what it removes.
 type evicting struct {
 	sleeper
-	mu      sync.Mutex
 	evicted []string
 }
 
 func (e *evicting) Evict(_ context.Context, _, id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.evicted = append(e.evicted, id)
 	return nil
 }

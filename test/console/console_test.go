@@ -41,7 +41,8 @@ func playwright(t *testing.T, url string, args ...string) {
 	dir := hutchtest.Dir(t)
 	cmd := exec.CommandContext(ctx, "node_modules/.bin/playwright", append([]string{"test"}, append(args, strings.Fields(*only)...)...)...)
 	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_CONSOLE="+strings.Replace(url, "127.0.0.1", "hutch.localhost", 1), "HUTCH_TOKEN="+server.Token, "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"), "CHROMIUM="+browser.Program(t), "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
-	if again := "../../bin/tests-run-again"; isFolder(again) { // make test prints what is there
+	again := "../../bin/tests-run-again" // make test prints what is there
+	if _, err := os.Stat(again); err == nil {
 		cmd.Env = append(cmd.Env, "CONSOLE_AGAIN="+filepath.Join(again, "console"))
 	}
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
@@ -50,11 +51,6 @@ func playwright(t *testing.T, url string, args ...string) {
 	if err := cmd.Run(); err != nil {
 		t.Errorf("the specs: %v", err)
 	}
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // serve starts a server with some more flags that ends with the test, and returns its URL.

@@ -116,7 +116,7 @@ async function watch(signal: AbortSignal): Promise<void> {
   for await (const report of hutch.watchStats({ signal, interval })) {
     applyReport(report)
     if (!report.full) continue
-    if (reported) void repeat(signal, () => loadRecords(signal)) // a connection was lost, and what no report has named can be gone
+    if (reported) void repeat(signal, () => loadRecords(signal)) // after a lost connection, a sandbox that no report has named can be gone
     reported = true
   }
 }
