@@ -20,15 +20,16 @@ type Accounts interface {
 
 	// Stats passes the current use of the caller's sandboxes to out, or of all sandboxes if the server itself calls.
 	// Without Follow that is one report. With Follow it continues until out fails or ctx is done: each report then has
-	// only the sandboxes that have changed, and destroyed ones once more. It wakes no sandbox, and keeps none awake.
+	// only the sandboxes that have changed, and destroyed ones once more. A partial report comes at once when a sandbox is
+	// new or gone, or changes its status or health. It wakes no sandbox, and keeps none awake.
 	Stats(ctx context.Context, req StatsRequest, out func(StatsReport) error) error
 }
 
 // StatsRequest asks for the current use of sandboxes.
 type StatsRequest struct {
 	Follow bool `json:"follow,omitempty"`
-	// Interval is the shortest time between two reports; default 2, from 0.5 to 60. A server takes longer when reading
-	// its sandboxes would cost more than a fiftieth of a core.
+	// Interval is the shortest time between two reports that are not partial; default 2, from 0.5 to 60. A server takes
+	// longer when reading its sandboxes would cost more than a fiftieth of a core.
 	Interval Seconds `json:"interval,omitempty"`
 }
 
@@ -53,7 +54,10 @@ type StatsReport struct {
 	Time time.Time `json:"time"`
 	// Full is true for a report of all sandboxes, which replaces earlier reports. Otherwise the report has only
 	// changes.
-	Full      bool    `json:"full"`
+	Full bool `json:"full"`
+	// Partial is true for a report of sandboxes that are new or gone, or have another status or health. The others were
+	// not read, and can have changed.
+	Partial   bool    `json:"partial,omitempty"`
 	Sandboxes []Stats `json:"sandboxes"` // oldest first; never null in JSON
 }
 

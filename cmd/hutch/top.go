@@ -97,6 +97,9 @@ func printStats(ctx context.Context, svc hutch.Accounts, v *topView, asJSON bool
 	reports := 0
 	err := svc.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: onceInterval}, func(r hutch.StatsReport) error {
 		v.apply(r)
+		if r.Partial { // no second reading
+			return nil
+		}
 		if reports++; reports == 2 {
 			return enough
 		}

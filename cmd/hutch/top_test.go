@@ -51,6 +51,12 @@ func TestTopReports(t *testing.T) {
 	if got := v.rows[topKey{"", "a"}].traffic; got != 2048 {
 		t.Errorf("the traffic is %v bytes a second", got)
 	}
+	fresh := statsAt(3, false, stat("d", 0))
+	fresh.Partial = true
+	v.apply(fresh)
+	if a, ids := v.rows[topKey{"", "a"}].traffic, idsOfRows(v.sorted()); a != 2048 || ids != "a c d" {
+		t.Errorf("after a partial report the traffic is %v bytes a second, and the rows are %s", a, ids)
+	}
 	v.apply(statsAt(4, false))
 	if got := v.rows[topKey{"", "a"}].traffic; got != 0 {
 		t.Errorf("the traffic of what did not change is %v", got)

@@ -14,7 +14,8 @@ import (
 
 // topView is the data of hutch top, and its form for a terminal of a given size. It does no input or output.
 type topView struct {
-	at      time.Time
+	at      time.Time // of the last report
+	read    time.Time // of the last report that is not partial
 	rows    map[topKey]*topRow
 	problem string // why no new data arrives
 	column  int    // index in topColumns of the sort column
@@ -101,17 +102,24 @@ func (r *topRow) state() string {
 
 // apply applies a report.
 func (v *topView) apply(r hutch.StatsReport) {
-	before, passed := v.rows, r.Time.Sub(v.at).Seconds()
+	before, passed := v.rows, r.Time.Sub(v.read).Seconds()
 	v.at, v.problem = r.Time, ""
 	if r.Full {
 		v.rows = make(map[topKey]*topRow, len(r.Sandboxes))
 	}
-	for _, row := range v.rows {
-		row.traffic = 0 // until this report gives another value
+	if !r.Partial {
+		v.read = r.Time
+		for _, row := range v.rows {
+			row.traffic = 0 // until this report gives another value
+		}
 	}
 	for _, s := range r.Sandboxes {
 		row := &topRow{Stats: s}
-		if old := before[row.key()]; old != nil && passed > 0 {
+		switch old := before[row.key()]; {
+		case old == nil:
+		case r.Partial:
+			row.traffic = old.traffic
+		case passed > 0:
 			row.traffic = max(0, float64(s.NetworkSent+s.NetworkReceived-old.NetworkSent-old.NetworkReceived)/passed)
 		}
 		if v.rows[row.key()] = row; s.Status == hutch.Destroyed {

@@ -32,6 +32,8 @@ type Options struct {
 	Due func()
 	// Spent gets what the box has used since the previous call of Spent, once that is on disk.
 	Spent func(image string, more hutch.Usage)
+	// Moved is called after each change of the status or the health, by whoever made the change: it must not wait.
+	Moved func()
 	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
 }

@@ -63,20 +63,25 @@ func (b *Box) Awaited() bool { return b.waiting.Load() > 0 }
 // Unlock gives the lifecycle lock back.
 func (b *Box) Unlock() { b.lifecycle.Put() }
 
-// locked runs f with mu held; f must not wait. A base layer that f drops is released
-// afterwards, without mu, because the release can close it.
+// locked runs f with mu held; f must not wait. What follows from it happens afterwards, without mu: Moved is called, and a
+// base layer that f drops is released, because the release can close it.
 func (b *Box) locked(f func()) {
-	if base := b.lockedDropping(f); base != nil {
+	moved, base := b.lockedUntil(f)
+	if base != nil {
 		base.Release()
+	}
+	if moved && b.opt.Moved != nil {
+		b.opt.Moved()
 	}
 }
 
-func (b *Box) lockedDropping(f func()) (dropped *snapshots.Base) {
+func (b *Box) lockedUntil(f func()) (moved bool, dropped *snapshots.Base) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	status, health := b.rec.Sandbox.Status, b.health
 	f()
 	dropped, b.dropped = b.dropped, nil
-	return dropped
+	return b.rec.Sandbox.Status != status || b.health != health, dropped
 }
 
 // read returns the result of f, which reads fields of b.

@@ -33,7 +33,7 @@ type sandbox struct {
 func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 	s := &sandbox{}
 	opt := box.Options{
-		Uses: &e.uses, Due: func() { e.background(func() { e.due(s) }) },
+		Uses: &e.uses, Moved: func() { e.moved.note(s.Name()) }, Due: func() { e.background(func() { e.due(s) }) },
 		Spent: func(image string, more hutch.Usage) { e.ledger.Add(time.Now(), rec.Sandbox.Owner, image, more) },
 	}
 	if e.opt.Store != nil {

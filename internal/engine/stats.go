@@ -18,6 +18,9 @@ import (
 // that drivers have, asks no agent, and keeps the values as rows of a table with the round in which each last changed:
 // a report has the rows that changed since the last report. A round that was expensive is followed by a longer wait, so
 // that reading takes no more than statsShare of a core, whatever the number of sandboxes and the runtime.
+//
+// Sandboxes that are new, gone, or have another status or health do not wait for the next round. A short round reads only
+// them, asks no driver about an instance that it has read before, and its partial report comes at once.
 
 const (
 	statsShare = 1.0 / 50
@@ -29,24 +32,31 @@ const (
 	// keepGone is for how long the row of a destroyed sandbox is kept. A caller that was away for longer gets a full
 	// report.
 	keepGone = time.Minute
+	// betweenMoves is the shortest time between two short rounds.
+	betweenMoves = 50 * time.Millisecond
 )
 
 // statsTable has the values of the last round.
 type statsTable struct {
 	ctx        context.Context // done when the engine closes
 	background func(func())
-	all        func() []*sandbox
+	sandboxes  *table
 	prices     hutch.Prices
 
 	mu       sync.Mutex
 	rows     map[box.Name]statsRow
-	round    int64
-	at       time.Time     // time of the round
+	rounds   rounds
 	next     chan struct{} // closed after the next round
 	sooner   chan struct{} // signalled by a new caller, which may want a round before the next is due
 	watchers map[int64]time.Duration
 	joined   int64
 	running  bool
+}
+
+// rounds is how far the table has been read. Short rounds and those of all sandboxes are counted together.
+type rounds struct {
+	last, moved, whole int64 // the last round, the last in which a row moved, and the last that read all sandboxes
+	lastAt, wholeAt    time.Time
 }
 
 type statsRow struct {
@@ -55,12 +65,13 @@ type statsRow struct {
 	seconds float64         // CPU of the instance
 	read    time.Time       // when seconds was read
 	changed int64           // round of the last change
+	moved   int64           // round in which it last appeared, ended, or changed its status or health
 	gone    time.Time
 }
 
 func newStatsTable(e *lifecycle) *statsTable {
 	return &statsTable{
-		ctx: e.ctx, background: e.background, all: e.oldestFirst, prices: e.opt.Prices, rows: map[box.Name]statsRow{},
+		ctx: e.ctx, background: e.background, sandboxes: e.table, prices: e.opt.Prices, rows: map[box.Name]statsRow{},
 		next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{},
 	}
 }
@@ -79,18 +90,18 @@ func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hu
 		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
 	}
 	began := time.Now().Add(-req.Every())
-	var seen int64
-	var before time.Time
+	var seen rounds // those that the caller knows
 	for {
-		next, at := a.stats.wait()
-		if at.After(began) && at.Sub(before) >= req.Every()*9/10 {
-			report, round := a.stats.since(seen, before, of)
+		now, next := a.stats.wait()
+		partial := now.wholeAt.Before(began) || now.wholeAt.Sub(seen.wholeAt) < req.Every()*9/10
+		if !partial || seen.whole > 0 && now.moved > seen.moved {
+			var report hutch.StatsReport
+			report, seen = a.stats.since(seen, partial, of)
 			if report.Full || len(report.Sandboxes) > 0 {
 				if err := out(report); err != nil {
 					return err
 				}
 			}
-			seen, before = round, at
 		}
 		select {
 		case <-next:
@@ -107,7 +118,7 @@ func (a accounts) statsOnce(ctx context.Context) hutch.StatsReport {
 	all := a.life.visible(ctx, "")
 	rows := make([]hutch.Stats, len(all))
 	visit(all, func(i int, s *sandbox) {
-		row := a.stats.read(ctx, s, statsRow{})
+		row := a.stats.read(ctx, s, statsRow{}, true)
 		row.CPU = 0
 		if row.inst != nil {
 			row.CPU = tenths(s.Resources(driver.Usage{CPUSeconds: row.seconds}).CPU)
@@ -130,6 +141,7 @@ func (t *statsTable) watch(every time.Duration) (end func()) {
 	}
 	if !t.running {
 		t.running = true
+		t.sandboxes.moved.listen(true)
 		t.background(t.keep)
 	}
 	return func() {
@@ -154,16 +166,24 @@ func (t *statsTable) keep() {
 	}
 }
 
-// awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter.
+// awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter. It
+// reads meanwhile what has moved.
 func (t *statsTable) awaitRound(wait, least time.Duration) error {
 	due, least0 := time.NewTimer(wait), time.Now().Add(least)
 	defer due.Stop()
+	moved := t.sandboxes.moved.some
+	var rested <-chan time.Time
 	for {
 		select {
 		case <-due.C:
 			return nil
 		case <-t.sooner:
 			due.Reset(min(wait, max(0, time.Until(least0))))
+		case <-moved:
+			cost := t.readMoved()
+			moved, rested = nil, time.After(max(betweenMoves, time.Duration(float64(cost)/statsShare)))
+		case <-rested:
+			moved = t.sandboxes.moved.some
 		case <-t.ctx.Done():
 			return t.ctx.Err()
 		}
@@ -172,36 +192,64 @@ func (t *statsTable) awaitRound(wait, least time.Duration) error {
 
 // readAll reads all sandboxes once, and returns how much work that was.
 func (t *statsTable) readAll() (cost time.Duration) {
-	all := t.all()
+	rows, cost := t.readEach(t.sandboxes.oldestFirst(), true)
+	began := time.Now()
+	t.enterAll(rows, began)
+	return cost + time.Since(began)
+}
+
+// readMoved reads the sandboxes that have moved, and returns how much work that was.
+func (t *statsTable) readMoved() (cost time.Duration) {
+	var there []*sandbox
+	var gone []box.Name
+	for _, name := range t.sandboxes.moved.take() {
+		if s := t.sandboxes.named(name); s != nil {
+			there = append(there, s)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	rows, cost := t.readEach(there, false)
+	t.enterMoved(rows, gone, time.Now())
+	return cost
+}
+
+// readEach reads sandboxes, and returns how much work that was. Without again, it does not read the counters of an instance
+// that was read before.
+func (t *statsTable) readEach(all []*sandbox, again bool) (rows []statsRow, cost time.Duration) {
 	t.mu.Lock()
 	before := make([]statsRow, len(all))
 	for i, s := range all {
 		before[i] = t.rows[s.Name()]
 	}
 	t.mu.Unlock()
-	now, costs := make([]statsRow, len(all)), make([]time.Duration, len(all))
+	rows = make([]statsRow, len(all))
+	costs := make([]time.Duration, len(all))
 	visit(all, func(i int, s *sandbox) {
 		began := time.Now()
-		now[i] = t.read(t.ctx, s, before[i])
+		rows[i] = t.read(t.ctx, s, before[i], again)
 		costs[i] = min(time.Since(began), mostRead)
 	})
-	began := time.Now()
-	t.enter(all, now, began)
 	for _, c := range costs {
 		cost += c
 	}
-	return cost + time.Since(began)
+	return rows, cost
 }
 
-// read reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen.
-func (t *statsTable) read(ctx context.Context, s *sandbox, before statsRow) statsRow {
+// read reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen. Without
+// again, it is kept if it is one of the same instance.
+func (t *statsTable) read(ctx context.Context, s *sandbox, before statsRow, again bool) statsRow {
 	v := s.Sandbox()
 	row := statsRow{inst: s.Instance(), Stats: hutch.Stats{
 		SandboxID: v.ID, Owner: v.Owner, Status: v.Status, Health: v.Health, Runtime: v.Runtime, CreatedAt: v.CreatedAt,
 		CPULimit: v.Limits.CPU, MemoryLimit: v.Limits.Memory, DiskLimit: v.Limits.Disk,
 	}}
 	if row.inst != nil {
-		row.readFrom(s.reading(ctx, row.inst), before, v.Uptime.Duration())
+		var u *driver.Usage
+		if again || row.inst != before.inst {
+			u = s.reading(ctx, row.inst)
+		}
+		row.readFrom(u, before, v.Uptime.Duration())
 	}
 	used := s.Used()
 	row.CPUSeconds, row.NetworkSent, row.NetworkReceived = tenths(used.CPUSeconds), used.NetworkSent, used.NetworkReceived
@@ -249,33 +297,67 @@ func percent(seconds float64, over time.Duration) float64 {
 // tenths rounds, so that small changes do not count as changes.
 func tenths(v float64) float64 { return math.Round(v*10) / 10 }
 
-// enter ends a round: it records which rows have changed, and which sandboxes are gone.
-func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
+// enterAll ends a round that read all sandboxes: those without a reading are gone.
+func (t *statsTable) enterAll(rows []statsRow, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.round++
-	t.at = at
-	there := make(map[box.Name]bool, len(all))
-	for i, s := range all {
-		there[s.Name()] = true
-		old, ok := t.rows[s.Name()]
-		if rows[i].changed = old.changed; !ok || old.Stats != rows[i].Stats {
-			rows[i].changed = t.round
-		}
-		t.rows[s.Name()] = rows[i]
+	there := make(map[box.Name]bool, len(rows))
+	for _, r := range rows {
+		there[r.name()] = true
 	}
-	for name, row := range t.rows {
-		switch {
-		case there[name]:
-		case row.gone.IsZero():
-			t.rows[name] = statsRow{Stats: row.destroyedStats(), changed: t.round, gone: at}
-		case at.Sub(row.gone) > keepGone:
+	var gone []box.Name
+	for name, r := range t.rows {
+		if !r.gone.IsZero() && at.Sub(r.gone) > keepGone {
 			delete(t.rows, name)
+		} else if !there[name] {
+			gone = append(gone, name)
+		}
+	}
+	t.rounds.whole, t.rounds.wholeAt = t.rounds.last+1, at
+	t.enterLocked(rows, gone, at)
+}
+
+// enterMoved ends a short round.
+func (t *statsTable) enterMoved(rows []statsRow, gone []box.Name, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.enterLocked(rows, gone, at)
+}
+
+// enterLocked ends a round: it records which rows have changed, and which sandboxes are gone.
+func (t *statsTable) enterLocked(rows []statsRow, gone []box.Name, at time.Time) {
+	t.rounds.last++
+	t.rounds.lastAt = at
+	for _, r := range rows {
+		if r.Status == hutch.Destroyed { // while it was read
+			gone = append(gone, r.name())
+		} else {
+			t.changeLocked(r)
+		}
+	}
+	for _, name := range gone {
+		if r, ok := t.rows[name]; ok && r.gone.IsZero() {
+			t.changeLocked(statsRow{Stats: r.destroyedStats(), gone: at})
 		}
 	}
 	close(t.next)
 	t.next = make(chan struct{})
 }
+
+// changeLocked replaces a row by that of the last round.
+func (t *statsTable) changeLocked(r statsRow) {
+	old, ok := t.rows[r.name()]
+	r.changed, r.moved = old.changed, old.moved
+	if !ok || r.Stats != old.Stats {
+		r.changed = t.rounds.last
+	}
+	if !ok || r.Status != old.Status || r.Health != old.Health {
+		r.moved, t.rounds.moved = t.rounds.last, t.rounds.last
+	}
+	t.rows[r.name()] = r
+}
+
+func (r *statsRow) name() box.Name { return box.Name{Owner: r.Owner, ID: r.SandboxID} }
 
 // destroyedStats returns the last row of a destroyed sandbox.
 func (r statsRow) destroyedStats() hutch.Stats {
@@ -284,26 +366,44 @@ func (r statsRow) destroyedStats() hutch.Stats {
 	return s
 }
 
-// wait returns a channel that is closed after the next round, and the time of the last one.
-func (t *statsTable) wait() (next <-chan struct{}, at time.Time) {
+// wait returns how far the table has been read, and a channel that is closed after the next round.
+func (t *statsTable) wait() (now rounds, next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.next, t.at
+	return t.rounds, t.next
 }
 
-// since returns the rows that have changed after the round seen. A caller that has seen no round, or saw its last round
-// long ago, gets all rows.
-func (t *statsTable) since(seen int64, before time.Time, of func(hutch.Stats) bool) (hutch.StatsReport, int64) {
+// since returns the rows that have changed after the rounds that a caller knows, and what it knows then; if partial, only
+// the rows that have moved. A caller that knows no round, or whose last round was long ago, gets all rows.
+func (t *statsTable) since(seen rounds, partial bool, of func(hutch.Stats) bool) (hutch.StatsReport, rounds) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	full := seen == 0 || t.at.Sub(before) > keepGone/2
+	now := t.rounds
+	full := seen.whole == 0 || now.wholeAt.Sub(seen.wholeAt) > keepGone/2
+	if partial {
+		full, now.whole, now.wholeAt = false, seen.whole, seen.wholeAt
+	}
 	var rows []hutch.Stats
 	for _, row := range t.rows {
-		if of(row.Stats) && (full && row.gone.IsZero() || !full && row.changed > seen) {
+		if of(row.Stats) && row.isNew(seen, full, partial) {
 			rows = append(rows, row.Stats)
 		}
 	}
-	return report(t.at, full, rows), t.round
+	r := report(now.lastAt, full, rows)
+	r.Partial = partial
+	return r, now
+}
+
+// isNew reports whether a row belongs into a report for a caller that knows some rounds.
+func (r *statsRow) isNew(seen rounds, full, partial bool) bool {
+	switch {
+	case full:
+		return r.gone.IsZero()
+	case partial:
+		return r.moved > seen.moved
+	}
+	known := r.changed == r.moved && r.moved <= seen.moved // from a partial report
+	return r.changed > seen.whole && !known
 }
 
 func report(at time.Time, full bool, rows []hutch.Stats) hutch.StatsReport {
@@ -326,7 +426,8 @@ func (t *statsTable) shortest() (every time.Duration, ok bool) {
 		}
 	}
 	if !ok {
-		t.running, t.rows, t.at = false, map[box.Name]statsRow{}, time.Time{}
+		t.running, t.rows, t.rounds.wholeAt = false, map[box.Name]statsRow{}, time.Time{}
+		t.sandboxes.moved.listen(false)
 	}
 	return every, ok
 }

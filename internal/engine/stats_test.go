@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,11 +13,16 @@ import (
 // collect returns the reports that come until enough says so.
 func collect(t *testing.T, ctx context.Context, svc hutch.Accounts, enough func([]hutch.StatsReport) bool) []hutch.StatsReport {
 	t.Helper()
+	return collectEvery(t, ctx, svc, 0.5, enough)
+}
+
+func collectEvery(t *testing.T, ctx context.Context, svc hutch.Accounts, interval hutch.Seconds, enough func([]hutch.StatsReport) bool) []hutch.StatsReport {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var all []hutch.StatsReport
 	done := errors.New("enough")
-	err := svc.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: 0.5}, func(r hutch.StatsReport) error {
+	err := svc.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: interval}, func(r hutch.StatsReport) error {
 		if all = append(all, r); enough(all) {
 			return done
 		}
@@ -60,6 +66,66 @@ func TestStats(t *testing.T) {
 	}
 	if s := statsOf(reports, "stays"); s.Status != hutch.Running || s.PIDs != 1 || s.MemoryLimit == 0 || s.CreatedAt.IsZero() {
 		t.Errorf("it is %+v", s)
+	}
+}
+
+// What begins, changes its status or ends is reported at once, however long the interval; each end once.
+func TestStatsOfMoves(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "stays"})
+	steps := []struct {
+		do   func(ctx context.Context) error
+		want hutch.Status
+	}{
+		{func(ctx context.Context) error { _, err := b.Create(ctx, hutch.CreateRequest{ID: "new"}); return err }, hutch.Running},
+		{func(ctx context.Context) error {
+			_, err := b.Hibernate(ctx, "new", hutch.HibernateRequest{FilesOnly: true})
+			return err
+		}, hutch.Stopped},
+		{func(ctx context.Context) error {
+			_, err := b.Exec(ctx, "new", hutch.ExecRequest{Command: "true"}, nil)
+			return err
+		}, hutch.Running},
+		{func(ctx context.Context) error { _, err := b.Destroy(ctx, "new", true); return err }, hutch.Destroyed},
+		{func(ctx context.Context) error { _, err := b.Create(ctx, hutch.CreateRequest{ID: "last"}); return err }, ""},
+	}
+	next := make(chan int, len(steps))
+	var steppers sync.WaitGroup
+	defer steppers.Wait()
+	defer close(next)
+	steppers.Go(func() {
+		for i := range next {
+			if err := steps[i].do(t.Context()); err != nil {
+				t.Errorf("step %d: %v", i, err)
+			}
+		}
+	})
+	step := -1
+	reports := collectEvery(t, t.Context(), b, 60, func(all []hutch.StatsReport) bool {
+		if step >= 0 && statsOf(all, "new").Status != steps[step].want {
+			return statsOf(all, "last").SandboxID != ""
+		}
+		if step++; step < len(steps) {
+			next <- step
+		}
+		return false
+	})
+	ends := 0
+	for i, r := range reports {
+		if r.Full != (i == 0) || r.Partial != (i > 0) {
+			t.Errorf("report %d: full is %v, and partial %v", i, r.Full, r.Partial)
+		}
+		for _, s := range r.Sandboxes {
+			if s.SandboxID == "stays" && i > 0 {
+				t.Errorf("report %d has a sandbox that did not change: %+v", i, s)
+			}
+			if s.Status == hutch.Destroyed {
+				ends++
+			}
+		}
+	}
+	if ends != 1 {
+		t.Errorf("%d ends are reported: %+v", ends, reports)
 	}
 }
 

@@ -23,6 +23,7 @@ type table struct {
 	labels map[string]string  // labels of this machine, which node selectors must match
 	scarce func() bool        // whether the machine is short of memory
 	snaps  *snapshots.Catalog // has the limits of templates; set at the start
+	moved  *moved             // hears which sandboxes are new, changed or gone
 
 	mu        sync.Mutex
 	sandboxes map[box.Name]*sandbox
@@ -32,7 +33,7 @@ type table struct {
 
 func newTable(opt Options, scarce func() bool) *table {
 	return &table{
-		max: opt.MaxSandboxes, labels: opt.NodeLabels, scarce: scarce,
+		max: opt.MaxSandboxes, labels: opt.NodeLabels, scarce: scarce, moved: newMoved(),
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 	}
 }
@@ -138,7 +139,7 @@ func (t *table) enter(ctx context.Context, rec store.Record, begin func() *sandb
 		return nil, false, err
 	}
 	s = begin()
-	t.sandboxes[s.Name()] = s
+	t.putLocked(s)
 	return s, true, nil
 }
 
@@ -146,14 +147,24 @@ func (t *table) enter(ctx context.Context, rec store.Record, begin func() *sandb
 func (t *table) add(s *sandbox) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.putLocked(s)
+}
+
+func (t *table) putLocked(s *sandbox) {
 	t.sandboxes[s.Name()] = s
+	t.moved.note(s.Name())
 }
 
 // remove removes a sandbox that was not created, or that is on another machine now.
 func (t *table) remove(s *sandbox) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.deleteLocked(s)
+}
+
+func (t *table) deleteLocked(s *sandbox) {
 	delete(t.sandboxes, s.Name())
+	t.moved.note(s.Name())
 }
 
 // retire removes a destroyed sandbox, and adds its account to its owner's.
@@ -162,7 +173,7 @@ func (t *table) retire(s *sandbox) {
 	u.Disk = 0 // freed
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.sandboxes, s.Name())
+	t.deleteLocked(s)
 	t.retired[s.Owner()] = t.retired[s.Owner()].Add(u)
 }
 

@@ -151,7 +151,7 @@ function applyReport(report: StatsReport): void {
       continue
     }
     const history = before?.history ?? newHistory()
-    record(history, stats, at, report.full)
+    if (!report.partial) record(history, stats, at, report.full)
     members.set(stats.sandboxId, { id: stats.sandboxId, status: stats.status, record: before?.record, stats, history })
   }
   publish()

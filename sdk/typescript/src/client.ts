@@ -291,8 +291,9 @@ export class Hutch extends Operations {
   }
 
   /**
-   * Reports the usage of sandboxes: first of all, then of those that changed. A report that is `full` replaces the earlier ones. The interval
-   * is a duration; default 2 seconds. A lost connection is opened again.
+   * Reports the usage of sandboxes: first of all, then of those that changed. A report that is `full` replaces the earlier ones. One that
+   * is `partial` comes at once, with what is new or gone, or has another status or health. The interval of the others is a duration; default
+   * 2 seconds. A lost connection is opened again.
    */
   async *watchStats(options: Abortable & { interval?: Duration } = {}): AsyncGenerator<StatsReport, void, undefined> {
     const { signal } = options

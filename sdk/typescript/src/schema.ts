@@ -2134,7 +2134,7 @@ export interface paths {
         };
         /**
          * Return what sandboxes use now.
-         * @description A token with the scope admin sees those of all, another its own. No sandbox wakes for it, and none stays awake. With Accept text/event-stream reports come as events stats, each a StatsReport. The first has all sandboxes, and those after it only the ones that changed; one that is gone comes once more, with the status destroyed. A report with full replaces what came before. A server with many sandboxes can take longer than the interval. CPU is the average since the reading before, so it is 0 in the first event unless another client reads, too.
+         * @description A token with the scope admin sees those of all, another its own. No sandbox wakes for it, and none stays awake. With Accept text/event-stream reports come as events stats, each a StatsReport. The first has all sandboxes, and those after it only the ones that changed; one that is gone comes once more, with the status destroyed. A report with full replaces what came before. What is new or gone, or has another status or health, is reported at once, in an event with partial. A server with many sandboxes can take longer than the interval for the others. CPU is the average since the reading before, so it is 0 in the first event unless another client reads, too.
          */
         get: operations["readStats"];
         put?: never;
@@ -4978,6 +4978,8 @@ export interface components {
             time: string;
             /** @description Whether it has all sandboxes, and replaces the reports before it; false for changes. */
             full: boolean;
+            /** @description Whether it has only sandboxes that are new or gone, or whose status or health changed. The others were not read, and can have changed. Such a report does not wait for the interval. */
+            partial?: boolean;
             /** @description Oldest first. */
             sandboxes: components["schemas"]["Stats"][];
         };
@@ -10172,7 +10174,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Seconds between two events, from 0.5 to 60; default 2.
+                 * @description Seconds between two events that are not partial, from 0.5 to 60; default 2.
                  * @example 2
                  */
                 interval?: number;

@@ -3606,16 +3606,20 @@ class StatsReport(_Record):
     full: bool
     #: Oldest first.
     sandboxes: list[Stats]
+    #: Whether it has only sandboxes that are new or gone, or whose status or health changed. The others were not read, and can have changed. Such a report does not wait for the interval.
+    partial: bool = False
 
     def __init__(
         self,
         time: datetime,
         full: bool,
         sandboxes: list[Stats],
+        partial: bool = False,
     ) -> None:
         self.time = time
         self.full = full
         self.sandboxes = sandboxes
+        self.partial = partial
 
     @classmethod
     def from_json(cls, v: Any) -> StatsReport:
@@ -3623,6 +3627,7 @@ class StatsReport(_Record):
             time=time_of(v['time']),
             full=v['full'],
             sandboxes=[Stats.from_json(x) for x in v['sandboxes'] or []],
+            partial=v.get('partial') or False,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -3631,6 +3636,7 @@ class StatsReport(_Record):
                 'time': self.time,
                 'full': self.full,
                 'sandboxes': self.sandboxes,
+                'partial': self.partial or None,
             }
         )
         return made

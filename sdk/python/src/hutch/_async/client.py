@@ -811,7 +811,11 @@ class AsyncHutch:
         return StatsReport.from_json(await self._call("GET", "/v1/stats"))
 
     def watch_stats(self, interval: float | None = None) -> AsyncStatsWatch:
-        """Reports the usage of sandboxes: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        """Reports the usage of sandboxes: first of all, then of those that changed.
+
+        What is new or gone, or has another status or health, comes at once, in a report that is `partial`. `interval` is the
+        shortest time between two other reports, in seconds; default 2.
+        """
         return AsyncStatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     async def create_token(

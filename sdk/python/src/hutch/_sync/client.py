@@ -812,7 +812,11 @@ class Hutch:
         return StatsReport.from_json(self._call("GET", "/v1/stats"))
 
     def watch_stats(self, interval: float | None = None) -> StatsWatch:
-        """Reports the usage of sandboxes: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        """Reports the usage of sandboxes: first of all, then of those that changed.
+
+        What is new or gone, or has another status or health, comes at once, in a report that is `partial`. `interval` is the
+        shortest time between two other reports, in seconds; default 2.
+        """
         return StatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     def create_token(

@@ -84,8 +84,11 @@ async function read(id: string, owner: string, seconds: number, signal: AbortSig
   let count = 0
   for await (const report of hutch.watchStats({ interval, signal })) {
     const at = Date.parse(report.time) / 1000
-    // An administrator gets the reports of all owners, whose sandboxes can have the same id. A sandbox that is not in a report has not changed.
-    const stats = report.sandboxes.find((s) => s.sandboxId === id && (s.owner ?? "") === owner) ?? last?.stats
+    // An administrator gets the reports of all owners, whose sandboxes can have the same id. A sandbox that is not in a report has not changed,
+    // unless the report is partial.
+    const reported = report.sandboxes.find((s) => s.sandboxId === id && (s.owner ?? "") === owner)
+    if (report.partial && !reported) continue
+    const stats = reported ?? last?.stats
     if (stats === undefined) return false
     const point = pointAt(at, stats, last)
     last = { at, stats }
