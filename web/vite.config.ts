@@ -18,6 +18,17 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     license: { fileName: "licenses.txt" },
+    // Few files at the start: on a slow network each request costs more than its bytes.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "icons", test: /node_modules[\\/]lucide-react/, priority: 2 },
+            { name: "start", test: /node_modules[\\/](react|react-dom|scheduler|wouter)[\\/]|sdk[\\/]typescript[\\/]src|web[\\/]src[\\/]([^\\/]+\.ts|keys\.tsx|pages[\\/]not-found\.tsx)$|vite[\\/]preload-helper/, priority: 1 },
+          ],
+        },
+      },
+    },
   },
   server: { proxy: { "/v1": { target: server, ws: true }, "/console": server } },
 })

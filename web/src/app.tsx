@@ -30,14 +30,25 @@ const entries: readonly PageEntry[] = [
 ]
 
 const pages = entries.map((entry) => ({ ...entry, Page: lazy(entry.load) }))
-const Sandbox = lazy(() => import("./pages/sandbox"))
+const loadSandbox = () => import("./pages/sandbox")
+const Sandbox = lazy(loadSandbox)
+
+/** Loads the page of the address while the server is asked who is signed in. */
+function loadAhead(): void {
+  const place = location.pathname
+  const entry = entries.find(({ path }) => place === path || place.startsWith(`${path}/`)) ?? entries[0]
+  void (place.startsWith("/sandboxes/") ? loadSandbox() : entry?.load())?.catch(() => undefined) // is tried again, and reported, when it is shown
+}
 
 export function App() {
   const signIn = useSignIn()
-  useEffect(() => void resume(), [])
+  useEffect(() => {
+    void resume()
+    loadAhead()
+  }, [])
   return (
     <Tooltip.Provider delay={500}>
-      {signIn.state === "unknown" && <div className="door" aria-busy />}
+      {signIn.state === "unknown" && <p className="door muted" aria-busy>Opening the console…</p>}
       {signIn.state === "failed" && <div className="door"><ErrorNote error={signIn.error} onRetry={() => void resume()} /></div>}
       {signIn.state === "out" && <SignInPage />}
       {"session" in signIn && <SignedIn />}

@@ -1,1 +1,0 @@
-var e=document.querySelector(`meta[name=csp-nonce]`)?.content??``,t=e===``||e.startsWith(`__`)?void 0:e;function n(){if(t===void 0)return;let e=document,n=e.createElement.bind(document);e.createElement=(e,r)=>{let i=n(e,r);return i instanceof HTMLStyleElement&&(i.nonce=t),i}}export{t as n,n as t};

@@ -1,1 +1,0 @@
-var e=class{#e;#t=new Set;constructor(e){this.#e=e}get value(){return this.#e}get=()=>this.#e;set(e){Object.is(e,this.#e)||(this.#e=e,this.#t.forEach(e=>e()))}subscribe=e=>(this.#t.add(e),()=>this.#t.delete(e))};export{e as t};
