@@ -143,6 +143,7 @@ func (l *lab) steps() steps {
 		{"Logs of background processes, with a follower", l.logs},
 		{"Previews", l.previews},
 		{"Files in and out", l.files},
+		{"SSH and screens, ms", l.doors},
 		{"Reading a file of 4 kB, p50, ms", l.reads},
 		{fmt.Sprintf("%d sandboxes alive", l.alive), l.manySandboxes},
 		{"Aims", l.aims}, // for all earlier measurements
