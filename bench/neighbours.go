@@ -37,6 +37,25 @@ while True:
     try: s.sendto(b"x" * 512, ("192.0.2.1", 9))
     except OSError: pass`)},
 	{"a flood of output", "yes"},
+	{"new processes without end", "while :; do /bin/true; done"},
+	{"memory, taken to three quarters of its limit and given back", script(`import mmap
+size = 384 << 20
+while True:
+    m = mmap.mmap(-1, size)
+    for at in range(0, size, 4096): m[at] = 1
+    m.close()`)},
+	{"many small files, made and removed", script(`import os
+while True:
+    for i in range(2000): open("/workspace/small-%d" % i, "w").close()
+    for i in range(2000): os.remove("/workspace/small-%d" % i)`)},
+	{"connections and names that the rules refuse", script(`import socket, threading
+def ask():
+    while True:
+        try: socket.create_connection(("192.0.2.1", 80), 1).close()
+        except OSError: pass
+        try: socket.getaddrinfo("name.example", 80)
+        except OSError: pass
+for _ in range(16): threading.Thread(target=ask).start()`)},
 }
 
 func script(code string) string { return "exec python3 -c '" + code + "'" }
