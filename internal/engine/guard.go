@@ -38,24 +38,31 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 		return ended, err
 	})
 	if err != nil {
-		e.salvage(e.ctx, s, inst, stoppedForMemory, err)
+		e.salvage(e.ctx, s, inst, pastLimit, err)
 	}
 }
 
 // stoppedForMemory is the reason of a sandbox that was stopped at its memory limit.
-const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
+const (
+	pastLimit        = "it reached its memory limit and ending programs did not help"
+	stoppedForMemory = pastLimit + filesKept
+)
 
-// salvage stops a sandbox for lack of memory, and keeps its files. It does nothing if the sandbox is not free before
-// the end of ctx.
-func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instance, reason string, cause error) {
+// filesKept is what every reason of a sandbox ends with that salvage has stopped.
+const filesKept = ": its files are kept, its processes have ended; the next use starts it again"
+
+// salvage stops a sandbox for lack of memory, and keeps its files; why is the reason. It returns false if it did nothing: the sandbox was
+// not free before the end of ctx, or does not run in the instance any more.
+func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instance, why string, cause error) (ended bool) {
 	if s.Lock(ctx) != nil {
-		return
+		return false
 	}
 	defer s.Unlock()
 	agent, ok := s.BeginSalvage(inst)
 	if !ok {
-		return
+		return false
 	}
+	reason := why + filesKept
 	defer s.EndSalvage()
 	s.account(e.ctx, inst)
 	err := e.keepWithoutAgent(e.ctx, s, inst)
@@ -67,8 +74,8 @@ func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instanc
 	}
 	if err != nil {
 		s.Attach(inst, agent)
-		e.fail(s, inst, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
-		return
+		e.fail(s, inst, fmt.Sprintf("%s, and its files could not be kept: %v", why, err))
+		return true
 	}
 	agent.Close()
 	e.log.Warn("stopped for lack of memory", "sandbox", s.ID(), "err", cause)
@@ -76,6 +83,7 @@ func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instanc
 	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free an instance without memory", "sandbox", s.ID(), "err", err)
 	}
+	return true
 }
 
 // wakeFromSavedFiles makes a new instance for a sandbox that salvage has stopped.

@@ -8,24 +8,27 @@ import (
 	"hutch/internal/box"
 )
 
-// moved has the names of sandboxes that are new, gone, or have another status or health, while somebody reads them. Those
-// who add a name hold locks: it never waits for its reader.
+// moved has the names of sandboxes that are new, gone, or have another status or health, while a caller reads them. The
+// callers of note hold locks, so note never waits.
 type moved struct {
 	some chan struct{} // signalled when there are names
 
 	mu    sync.Mutex
-	names map[box.Name]bool // nil while nobody reads
+	names map[box.Name]bool // nil while no caller reads
 }
 
 func newMoved() *moved { return &moved{some: make(chan struct{}, 1)} }
 
-// listen begins to collect names, or ends it.
-func (m *moved) listen(on bool) {
+// listen begins to collect names.
+func (m *moved) listen() { m.collect(map[box.Name]bool{}) }
+
+// stop forgets the names, and collects no more.
+func (m *moved) stop() { m.collect(nil) }
+
+func (m *moved) collect(into map[box.Name]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.names = nil; on {
-		m.names = map[box.Name]bool{}
-	}
+	m.names = into
 }
 
 // note adds a name.

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,42 +16,60 @@ import (
 // the engine stops a sandbox then.
 
 // stoppedForShortage is the reason of a sandbox that was stopped because the server had no memory left.
-const stoppedForShortage = "the server had no memory left, and this sandbox used the most: its files are kept, its processes have ended; the next use starts it again"
+const (
+	serverShort        = "the server had no memory left, and this sandbox used the most"
+	stoppedForShortage = serverShort + filesKept
+)
 
-// freeWithin is how long a sandbox can be busy with another change before a stop gives up.
+// freeWithin is how long a sandbox can be busy with another change before the next one is tried.
 const freeWithin = 5 * time.Second
 
 var errStalled = errors.New("programs made no progress for lack of memory")
 
-// watchMemory stops the sandbox that uses the most memory each time that programs have made no progress for a while.
+// watchMemory stops the sandbox that uses the most memory each time that programs have made no progress for a while: the
+// first that is not busy with another change.
 func (e *Engine) watchMemory() {
 	every(e.ctx, time.Second, func() {
 		if !e.opt.Memory.Stalls() {
 			return
 		}
-		if s, inst := e.largest(); s != nil {
+		for _, u := range e.largestFirst() {
 			ctx, cancel := context.WithTimeout(e.ctx, freeWithin)
-			defer cancel()
-			e.salvage(ctx, s, inst, stoppedForShortage, errStalled)
+			stopped := e.salvage(ctx, u.sandbox, u.inst, serverShort, errStalled)
+			cancel()
+			if stopped || e.ctx.Err() != nil {
+				return
+			}
+			e.log.Warn("a sandbox could not be stopped for lack of memory: it is busy with another change", "sandbox", u.sandbox.ID())
 		}
 	})
 }
 
-// largest returns the sandbox that uses the most memory, of those that run.
-func (e *Engine) largest() (largest *sandbox, its driver.Instance) {
+// memoryUse is the memory of an instance.
+type memoryUse struct {
+	*sandbox
+	inst   driver.Instance
+	memory int64
+}
+
+// largestFirst lists the sandboxes that run, by their memory. A paused sandbox is not among them: its programs do not run,
+// so they do not wait for memory.
+func (e *Engine) largestFirst() []memoryUse {
 	var mu sync.Mutex
-	most := int64(-1)
+	var all []memoryUse
 	visit(e.table.oldestFirst(), func(_ int, s *sandbox) {
 		inst, agent := s.Attached()
 		if agent == nil {
 			return
 		}
-		u, err := inst.Usage(e.ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil && u.Memory > most {
-			most, largest, its = u.Memory, s, inst
+		ctx, cancel := context.WithTimeout(e.ctx, lookTime)
+		defer cancel()
+		if u, err := inst.Usage(ctx); err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, memoryUse{s, inst, u.Memory})
 		}
 	})
-	return largest, its
+	slices.SortFunc(all, func(a, b memoryUse) int { return cmp.Compare(b.memory, a.memory) })
+	return all
 }

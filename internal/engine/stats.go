@@ -17,10 +17,11 @@ import (
 // Stats are read by one task for all callers that follow them, and only while there are callers. It reads the counters
 // that drivers have, asks no agent, and keeps the values as rows of a table with the round in which each last changed:
 // a report has the rows that changed since the last report. A round that was expensive is followed by a longer wait, so
-// that reading takes no more than statsShare of a core, whatever the number of sandboxes and the runtime.
+// that they take no more than statsShare of a core, whatever the number of sandboxes and the runtime.
 //
 // Sandboxes that are new, gone, or have another status or health do not wait for the next round. A short round reads only
-// them, asks no driver about an instance that it has read before, and its partial report comes at once.
+// them, asks no driver about an instance that it has read before, and its partial report comes at once. Short rounds take no
+// more than statsShare of a core, too.
 
 const (
 	statsShare = 1.0 / 50
@@ -47,7 +48,7 @@ type statsTable struct {
 	rows     map[box.Name]statsRow
 	rounds   rounds
 	next     chan struct{} // closed after the next round
-	sooner   chan struct{} // signalled by a new caller, which may want a round before the next is due
+	sooner   chan struct{} // signalled by a new caller, which may want a round before the next is due, and by the last that leaves
 	watchers map[int64]time.Duration
 	joined   int64
 	running  bool
@@ -135,30 +136,38 @@ func (t *statsTable) watch(every time.Duration) (end func()) {
 	t.joined++
 	me := t.joined
 	t.watchers[me] = every
-	select {
-	case t.sooner <- struct{}{}:
-	default:
-	}
-	if !t.running {
+	if t.running {
+		t.signal()
+	} else {
 		t.running = true
-		t.sandboxes.moved.listen(true)
-		t.background(t.keep)
+		t.sandboxes.moved.listen()
+		t.background(t.readRounds)
 	}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.watchers, me)
+		if delete(t.watchers, me); len(t.watchers) == 0 {
+			t.signal()
+		}
 	}
 }
 
-// keep reads until no caller follows.
-func (t *statsTable) keep() {
+// signal ends a wait for the next round as soon as it may end.
+func (t *statsTable) signal() {
+	select {
+	case t.sooner <- struct{}{}:
+	default:
+	}
+}
+
+// readRounds reads until no caller follows.
+func (t *statsTable) readRounds() {
 	for {
-		cost := t.readAll()
 		every, ok := t.shortest()
 		if !ok {
 			return
 		}
+		cost := t.readAll()
 		rest := time.Duration(float64(cost) / statsShare)
 		if t.awaitRound(max(every, rest), rest) != nil {
 			return
@@ -169,16 +178,16 @@ func (t *statsTable) keep() {
 // awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter. It
 // reads meanwhile what has moved.
 func (t *statsTable) awaitRound(wait, least time.Duration) error {
-	due, least0 := time.NewTimer(wait), time.Now().Add(least)
+	due, earliest := time.NewTimer(wait), time.Now().Add(least)
 	defer due.Stop()
-	moved := t.sandboxes.moved.some
+	moved := t.sandboxes.moved.some // nil during the rest after a short round
 	var rested <-chan time.Time
 	for {
 		select {
 		case <-due.C:
 			return nil
 		case <-t.sooner:
-			due.Reset(min(wait, max(0, time.Until(least0))))
+			due.Reset(max(0, time.Until(earliest)))
 		case <-moved:
 			cost := t.readMoved()
 			moved, rested = nil, time.After(max(betweenMoves, time.Duration(float64(cost)/statsShare)))
@@ -210,8 +219,9 @@ func (t *statsTable) readMoved() (cost time.Duration) {
 		}
 	}
 	rows, cost := t.readEach(there, false)
-	t.enterMoved(rows, gone, time.Now())
-	return cost
+	began := time.Now()
+	t.enterMoved(rows, gone, began)
+	return cost + time.Since(began)
 }
 
 // readEach reads sandboxes, and returns how much work that was. Without again, it does not read the counters of an instance
@@ -275,7 +285,10 @@ func (s *sandbox) reading(ctx context.Context, inst driver.Instance) *driver.Usa
 // readFrom fills in the counters of an instance. uptime is 0 for a sandbox that does not run.
 func (r *statsRow) readFrom(u *driver.Usage, before statsRow, uptime time.Duration) {
 	if u == nil {
-		r.CPU, r.Memory, r.Disk, r.PIDs, r.seconds, r.read = before.CPU, before.Memory, before.Disk, before.PIDs, before.seconds, before.read
+		r.CPU, r.Memory, r.Disk, r.PIDs = before.CPU, before.Memory, before.Disk, before.PIDs
+		if before.inst == r.inst {
+			r.seconds, r.read = before.seconds, before.read
+		}
 		return
 	}
 	const mib = 1 << 20
@@ -351,7 +364,7 @@ func (t *statsTable) changeLocked(r statsRow) {
 	if !ok || r.Stats != old.Stats {
 		r.changed = t.rounds.last
 	}
-	if !ok || r.Status != old.Status || r.Health != old.Health {
+	if !ok || r.Status != old.Status || r.Health != old.Health || !r.CreatedAt.Equal(old.CreatedAt) {
 		r.moved, t.rounds.moved = t.rounds.last, t.rounds.last
 	}
 	t.rows[r.name()] = r
@@ -385,7 +398,7 @@ func (t *statsTable) since(seen rounds, partial bool, of func(hutch.Stats) bool)
 	}
 	var rows []hutch.Stats
 	for _, row := range t.rows {
-		if of(row.Stats) && row.isNew(seen, full, partial) {
+		if row.isNew(seen, full, partial) && of(row.Stats) {
 			rows = append(rows, row.Stats)
 		}
 	}
@@ -427,7 +440,7 @@ func (t *statsTable) shortest() (every time.Duration, ok bool) {
 	}
 	if !ok {
 		t.running, t.rows, t.rounds.wholeAt = false, map[box.Name]statsRow{}, time.Time{}
-		t.sandboxes.moved.listen(false)
+		t.sandboxes.moved.stop()
 	}
 	return every, ok
 }

@@ -33,3 +33,22 @@ func TestFirstReadingHasCPU(t *testing.T) {
 		}
 	}
 }
+
+// A reading of a new instance that fails shows the values of the one before, but is no beginning for the next: the counters of
+// two instances are not compared.
+func TestFailedFirstReading(t *testing.T) {
+	t.Parallel()
+	type instance struct{ driver.Instance }
+	before := statsRow{inst: &instance{}, seconds: 5, read: time.Now().Add(-time.Second)}
+	before.Memory = 70
+	row := statsRow{inst: &instance{nil}}
+	row.readFrom(nil, before, time.Hour)
+	if row.Memory != 70 || row.seconds != 0 || !row.read.IsZero() {
+		t.Errorf("the row is %+v", row)
+	}
+	next := statsRow{inst: row.inst}
+	next.readFrom(&driver.Usage{CPUSeconds: 1}, row, 10*time.Second)
+	if next.CPU != 10 {
+		t.Errorf("the next reading shows %v %%", next.CPU)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -83,7 +84,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		}
 		if made && notReached(err) {
 			// The call did not reach the node, so its capacity is free again. Its lease will show that it is away.
-			if err := f.dir.free(ctx, at, name); err != nil {
+			if err := f.freeSoon(ctx, at, name); err != nil {
 				return hutch.Sandbox{}, err
 			}
 			f.log.Warn("a node does not answer: the sandbox is made on another", "node", at, "sandbox", req.ID, "err", hutch.AsError(err).Cause)
@@ -92,6 +93,13 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		}
 		return sb, plain(err)
 	}
+}
+
+// freeSoon gives back the reservation of a sandbox that was not made, also if its caller has left meanwhile.
+func (f *Fleet) freeSoon(ctx context.Context, node string, name Name) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return f.dir.free(ctx, node, name)
 }
 
 func (f *Fleet) createAt(ctx context.Context, node string, req hutch.CreateRequest) (hutch.Sandbox, error) {

@@ -100,6 +100,7 @@ promised AS (
 SELECT 'held', node FROM held UNION ALL SELECT 'had', node FROM had
 UNION ALL SELECT 'most', '' FROM own WHERE $5 > 0 AND n >= $5
 UNION ALL SELECT 'busy', id FROM roomy
+UNION ALL SELECT 'away', '' WHERE NOT EXISTS (SELECT FROM ready)
 UNION ALL SELECT 'unsuitable', '' WHERE NOT EXISTS (SELECT FROM roomy)
 	AND NOT (SELECT bool_or(` + suits("$8::jsonb") + `) FROM fleet_nodes n WHERE $6::text[] IS NULL OR n.id = ANY ($6))
 UNION ALL (SELECT 'outdated', id FROM ready WHERE NOT EXISTS (SELECT FROM roomy) AND NOT EXISTS (SELECT FROM ready WHERE able) ORDER BY id LIMIT 1)`
@@ -133,6 +134,8 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 			return "", false, p.unsuitable()
 		case answers["outdated"] != "": // no ready node that suits the sandbox has the abilities
 			return "", false, p.outdated(answers["outdated"])
+		case has(answers, "away"):
+			return "", false, hutch.Errorf(hutch.Unavailable, "no node of the fleet%s that can have the sandbox is ready: each is cordoned, drains, or does not answer. Try again when one is; an administrator sees them with `hutch node ls`", p.About.suitable()).With("limit", roomOfFleet)
 		case !has(answers, "busy"):
 			return "", false, hutch.Errorf(hutch.Exhausted, "no node of the fleet%s has room for %d MiB of memory and %v cores: destroy a sandbox, wait until an idle one sleeps, or add a node", p.About.suitable(), p.Memory, p.CPU).With("limit", roomOfFleet)
 		}
@@ -205,7 +208,8 @@ func (d *Directory) placeOnce(ctx context.Context, p placement, about []byte) (a
 		return err
 	}
 	if p.Most == 0 {
-		return answers, read(d.db)
+		err = read(d.db)
+		return answers, err
 	}
 	// Only one create at a time counts the sandboxes of an owner.
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {

@@ -92,9 +92,9 @@ func TestNoNodeSuits(t *testing.T) {
 	}{
 		{wants("x", pairs{"zone": "c"}, nil), hutch.Invalid, "has all labels of nodeSelector, zone=c,"},
 		{wants("x", pairs{"gpu": "yes"}, nil), hutch.Invalid, "only taints that tolerations has"},
-		{wants("x", pairs{"zone": "a"}, nil), hutch.Exhausted, "no node of the fleet with zone=a has room"},
+		{wants("x", pairs{"zone": "a"}, nil), hutch.Unavailable, "no node of the fleet with zone=a that can have the sandbox is ready"},
 		{only(wants("x", pairs{"zone": "a"}, nil), "n0"), hutch.Invalid, "that has its snapshot, template or volumes has all labels"},
-		{only(wants("x", pairs{"zone": "a"}, nil), "n9"), hutch.Exhausted, "no node of the fleet with zone=a has room"},
+		{only(wants("x", pairs{"zone": "a"}, nil), "n9"), hutch.Unavailable, "no node of the fleet with zone=a that can have the sandbox is ready"},
 		{only(wants("x", nil, nil), "n2"), hutch.Invalid, "a taint that the sandbox does not tolerate: give tolerations"},
 	} {
 		_, _, err := d.place(t.Context(), c.p)

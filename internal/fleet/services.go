@@ -2,9 +2,6 @@ package fleet
 
 import (
 	"context"
-	"slices"
-	"sync"
-	"time"
 
 	"hutch"
 	"hutch/internal/verb"
@@ -109,92 +106,4 @@ func (h histories) StatsHistory(ctx context.Context, sandbox string, q hutch.Sta
 		return err
 	})
 	return past, err
-}
-
-// Accounts returns the use of the sandboxes of all nodes.
-func (f *Fleet) Accounts(here hutch.Accounts) hutch.Accounts { return accounts{f, here} }
-
-type accounts struct {
-	f    *Fleet
-	here hutch.Accounts
-}
-
-// Usage implements hutch.Accounts.
-func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
-	all, err := gather(ctx, a.f, func(s hutch.Service, ctx context.Context) (hutch.UsageReport, error) {
-		if p, ok := s.(*peer); ok {
-			return p.Usage(ctx)
-		}
-		return a.here.Usage(ctx)
-	}, func(_ string, r hutch.UsageReport) []hutch.UsageReport { return []hutch.UsageReport{r} })
-	sum := hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{}}
-	for _, r := range all {
-		sum.Sandboxes = append(sum.Sandboxes, r.Sandboxes...)
-		for _, u := range r.Owners {
-			if i := slices.IndexFunc(sum.Owners, func(o hutch.Usage) bool { return o.Owner == u.Owner }); i >= 0 {
-				sum.Owners[i] = sum.Owners[i].Add(u)
-			} else {
-				sum.Owners = append(sum.Owners, u)
-			}
-		}
-	}
-	return sum, err
-}
-
-// UsageHistory implements hutch.Accounts. All nodes keep the history in the same store.
-func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch.Usage, error) {
-	return a.here.UsageHistory(ctx, q)
-}
-
-// Stats implements hutch.Accounts. A later report has the changes of one node; only the first has all sandboxes.
-func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
-	first := hutch.StatsRequest{Interval: req.Interval}
-	all, err := gather(ctx, a.f, func(s hutch.Service, ctx context.Context) (list []hutch.Stats, err error) {
-		keep := func(r hutch.StatsReport) error { list = append(list, r.Sandboxes...); return nil }
-		from := a.here
-		if p, ok := s.(*peer); ok {
-			from = p
-		}
-		err = from.Stats(ctx, first, keep)
-		return list, err
-	}, func(_ string, list []hutch.Stats) []hutch.Stats { return list })
-	if err != nil {
-		return err
-	}
-	slices.SortStableFunc(all, func(x, y hutch.Stats) int { return x.CreatedAt.Compare(y.CreatedAt) })
-	if all == nil {
-		all = []hutch.Stats{}
-	}
-	if err := out(hutch.StatsReport{Time: time.Now().UTC(), Full: true, Sandboxes: all}); err != nil || !req.Follow {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var mu sync.Mutex
-	follow := func(s hutch.Accounts) func() {
-		return func() {
-			err := s.Stats(ctx, req, func(r hutch.StatsReport) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				r.Full = false
-				return out(r)
-			})
-			if _, elsewhere := s.(*peer); err != nil && !elsewhere {
-				cancel(plain(err))
-			}
-		}
-	}
-	var following sync.WaitGroup
-	following.Go(follow(a.here))
-	others, _ := a.f.node.others()
-	for _, info := range others {
-		if p, err := a.f.peers.of(info); err == nil {
-			following.Go(follow(p))
-		}
-	}
-	following.Wait()
-	return context.Cause(ctx)
 }
