@@ -683,7 +683,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 		if err != nil {
 			return err
 		}
-		if err := c.dir().awake(ctx, c.me(), []entry{{Name: name}}); err != nil {
+		if err := c.dir().noteAwake(ctx, c.me(), []entry{{Name: name}}); err != nil {
 			return err
 		}
 		c.r.note(name, false)

@@ -33,14 +33,8 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 	}
 	want, err := f.want(ctx, name, req)
 	if err != nil || want.moves() { // a sandbox that exists needs neither its snapshot nor its volumes here
-		f.forget(name)
-		p, _, failed := f.locate(ctx, name)
-		switch {
-		case failed != nil:
-			return hutch.Sandbox{}, failed
-		case p != nil:
-			sb, err := p.Create(ctx, req)
-			return sb, plain(err)
+		if sb, done, err := f.createWhereHeld(ctx, name, req); done {
+			return sb, err
 		}
 	}
 	if err == nil && want.moves() {
@@ -64,14 +58,8 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 			return hutch.Sandbox{}, err
 		}
 		if !made && f.carrier != nil { // the sandbox can be in the bucket
-			f.forget(name) // the sandbox can have left the node where it was
-			p, _, err := f.locate(ctx, name)
-			switch {
-			case err != nil:
-				return hutch.Sandbox{}, err
-			case p != nil:
-				sb, err := p.Create(ctx, req)
-				return sb, plain(err)
+			if sb, done, err := f.createWhereHeld(ctx, name, req); done {
+				return sb, err
 			}
 			at = f.node.info.ID
 		}
@@ -100,6 +88,17 @@ func (f *Fleet) freeSoon(ctx context.Context, node string, name Name) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return f.dir.free(ctx, node, name)
+}
+
+// createWhereHeld calls another node that has the sandbox already. It returns false if no other node has it.
+func (f *Fleet) createWhereHeld(ctx context.Context, name Name, req hutch.CreateRequest) (sb hutch.Sandbox, done bool, err error) {
+	f.forget(name) // the sandbox can have left the node where it was
+	p, _, err := f.locate(ctx, name)
+	if err != nil || p == nil {
+		return hutch.Sandbox{}, err != nil, err
+	}
+	sb, err = p.Create(ctx, req)
+	return sb, true, plain(err)
 }
 
 func (f *Fleet) createAt(ctx context.Context, node string, req hutch.CreateRequest) (hutch.Sandbox, error) {
@@ -148,7 +147,7 @@ func (f *Fleet) want(ctx context.Context, name Name, req hutch.CreateRequest) (p
 }
 
 // beginsAs returns the snapshot or template that a sandbox starts from; nil for none.
-func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*placed, error) {
+func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*snapshotOn, error) {
 	asked := cmp.Or(req.Snapshot, req.Template)
 	wanted := cmp.Or(asked, req.Image)
 	if wanted == "" || wanted == "host" || asked == "" && hutch.CheckTemplateName(wanted) != nil {
@@ -159,7 +158,7 @@ func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*placed,
 		return nil, err
 	}
 	if asked == "" {
-		all = slices.DeleteFunc(all, func(s placed) bool { return s.Template == nil })
+		all = slices.DeleteFunc(all, func(s snapshotOn) bool { return s.Template == nil })
 	}
 	i := indexSnapshot(ctx, all, wanted)
 	if i < 0 && asked != "" || i >= 0 && !isOwn(ctx, all[i].Snapshot) {
@@ -175,7 +174,7 @@ func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*placed,
 
 // mounts returns the node with the volumes of a new sandbox, "" if it has none. It refuses a snapshot that cannot come
 // to that node.
-func (f *Fleet) mounts(ctx context.Context, req hutch.CreateRequest, from *placed) (node string, err error) {
+func (f *Fleet) mounts(ctx context.Context, req hutch.CreateRequest, from *snapshotOn) (node string, err error) {
 	list := req.Volumes
 	if from != nil && from.Template != nil {
 		list = from.Template.WithVolumes(list)

@@ -211,7 +211,7 @@ func TestRoomComesBack(t *testing.T) {
 	if _, _, err := d.place(t.Context(), at("b")); hutch.KindOf(err) != hutch.Exhausted {
 		t.Fatalf("over the room: %v", err)
 	}
-	if err := d.awake(t.Context(), "n0", []entry{{Name: Name{ID: "a"}}}); err != nil {
+	if err := d.noteAwake(t.Context(), "n0", []entry{{Name: Name{ID: "a"}}}); err != nil {
 		t.Fatal(err, hutch.AsError(err).Cause)
 	}
 	if _, _, err := d.place(t.Context(), at("b")); err != nil {

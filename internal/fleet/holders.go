@@ -191,8 +191,8 @@ func (d *Directory) free(ctx context.Context, node string, list ...Name) error {
 	})
 }
 
-// awake notes which sandboxes of a node have fallen asleep, or are awake.
-func (d *Directory) awake(ctx context.Context, node string, list []entry) error {
+// noteAwake notes which sandboxes of a node have fallen asleep, or are awake.
+func (d *Directory) noteAwake(ctx context.Context, node string, list []entry) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -128,7 +128,7 @@ func (d *Directory) leave(ctx context.Context, me NodeInfo) error {
 // notifyNodes makes all nodes read the table of nodes now, and not only at their next renewal.
 func (d *Directory) notifyNodes(ctx context.Context) { d.lease.Exec(ctx, "NOTIFY "+notices) }
 
-// Follow calls changed for each change of the table of nodes, until ctx is done.
+// follow calls changed for each change of the table of nodes, until ctx is done.
 func (d *Directory) follow(ctx context.Context, changed func()) error {
 	conn, err := d.db.Acquire(ctx)
 	if err != nil {

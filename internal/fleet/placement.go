@@ -18,11 +18,11 @@ type placement struct {
 	Name
 	Memory int64
 	CPU    float64
-	Most   int      // sandboxes of the owner; 0 is no limit
-	Only   []string // nodes that have the snapshot, template or volumes of the sandbox; nil is any
-	Not    []string // nodes that were tried without success
-	From   *placed  // the snapshot or template of the sandbox; nil for none
-	Mounts string   // the node with the volumes of the sandbox; empty for a sandbox without volumes
+	Most   int         // sandboxes of the owner; 0 is no limit
+	Only   []string    // nodes that have the snapshot, template or volumes of the sandbox; nil is any
+	Not    []string    // nodes that were tried without success
+	From   *snapshotOn // the snapshot or template of the sandbox; nil for none
+	Mounts string      // the node with the volumes of the sandbox; empty for a sandbox without volumes
 	About  About
 	Needs  []string // abilities that its node needs for its caller
 }
@@ -67,10 +67,10 @@ func nodeLabels(labels map[string]string) ([]byte, error) {
 // creates then choose different nodes.
 const bestOf = 3
 
-// place returns the node of a sandbox, or chooses one. The node's row is locked from the choice to the end, so its
+// placeStatement returns the node of a sandbox, or chooses one. The node's row is locked from the choice to the end, so its
 // reservations are always counted exactly. Concurrent creates skip locked nodes. The row of a sandbox is locked while it is
 // read, so a statement that removes it has ended before: a slow database can still be at it when its caller has given up.
-var place = `
+var placeStatement = `
 WITH had AS (SELECT node FROM fleet_holders WHERE owner = $1 AND id = $2 FOR KEY SHARE),
 own AS (SELECT count(*) AS n FROM fleet_holders WHERE $5 > 0 AND owner = $1),
 ready AS (
@@ -199,7 +199,7 @@ func (d *Directory) placeOnce(ctx context.Context, p placement, about []byte) (a
 		Query(context.Context, string, ...any) (pgx.Rows, error)
 	}) error {
 		answers = map[string]string{}
-		rows, err := q.Query(ctx, place, p.Owner, p.ID, p.Memory, p.CPU, p.Most, p.Only, p.Not, about, bestOf, abilitiesJSON(p.needs()))
+		rows, err := q.Query(ctx, placeStatement, p.Owner, p.ID, p.Memory, p.CPU, p.Most, p.Only, p.Not, about, bestOf, abilitiesJSON(p.needs()))
 		if err != nil {
 			return err
 		}

@@ -377,7 +377,7 @@ func (r *resident) report(ctx context.Context) {
 	for _, n := range left {
 		r.free(ctx, n)
 	}
-	if err := r.f.dir.awake(ctx, r.f.node.info.ID, changed); err != nil {
+	if err := r.f.dir.noteAwake(ctx, r.f.node.info.ID, changed); err != nil {
 		r.f.log.Warn("the fleet's directory was not told which sandboxes sleep", "err", err)
 		return
 	}

@@ -267,7 +267,7 @@ func TestNodeForSnapshot(t *testing.T) {
 // TestOwnBeforeShared: a name means the caller's own snapshot, also when one that another owner shares is listed first.
 func TestOwnBeforeShared(t *testing.T) {
 	t.Parallel()
-	all := []placed{
+	all := []snapshotOn{
 		{Snapshot: hutch.Snapshot{ID: "snap-1", Owner: "eve", Name: "base", Shared: true}, node: "n0"},
 		{Snapshot: hutch.Snapshot{ID: "snap-2", Owner: "ada", Name: "base"}, node: "n1"},
 		{Snapshot: hutch.Snapshot{ID: "snap-3", Owner: "ada", Name: "base"}, node: "n2"},

@@ -9,23 +9,23 @@ import (
 	"hutch/internal/caller"
 )
 
-// placed is a snapshot and the node that has it.
-type placed struct {
+// snapshotOn is a snapshot and the node that has it.
+type snapshotOn struct {
 	hutch.Snapshot
 	node string       // the node that has it, or is about to fetch it; "" if no live node has it
 	row  *snapshotRow // nil if the bucket does not have it
 }
 
-func (p placed) record() hutch.Snapshot { return p.Snapshot }
+func (p snapshotOn) record() hutch.Snapshot { return p.Snapshot }
 
 // away reports whether only the bucket has the snapshot, or a node that is away.
-func (p placed) away() bool { return p.row != nil && p.node == "" }
+func (p snapshotOn) away() bool { return p.row != nil && p.node == "" }
 
 // snapshots lists the caller's snapshots: those on all nodes, those of this node first, and those in the bucket.
-func (f *Fleet) snapshots(ctx context.Context) ([]placed, error) {
-	all, err := gather(ctx, f, hutch.Service.Snapshots, func(node string, list []hutch.Snapshot) (all []placed) {
+func (f *Fleet) snapshots(ctx context.Context) ([]snapshotOn, error) {
+	all, err := gather(ctx, f, hutch.Service.Snapshots, func(node string, list []hutch.Snapshot) (all []snapshotOn) {
 		for _, s := range list {
-			all = append(all, placed{Snapshot: s, node: node})
+			all = append(all, snapshotOn{Snapshot: s, node: node})
 		}
 		return all
 	})
@@ -45,7 +45,7 @@ func (f *Fleet) snapshots(ctx context.Context) ([]placed, error) {
 
 // withBucket adds the snapshots in the bucket to those that nodes have listed. It leaves out old copies: a node's
 // snapshot that the directory has on another node, or that the node is to remove.
-func withBucket(listed []placed, rows []snapshotRow, stale map[[2]string]bool) (all []placed) {
+func withBucket(listed []snapshotOn, rows []snapshotRow, stale map[[2]string]bool) (all []snapshotOn) {
 	byID := map[string]*snapshotRow{}
 	for i, s := range rows {
 		byID[s.Record.ID] = &rows[i]
@@ -63,7 +63,7 @@ func withBucket(listed []placed, rows []snapshotRow, stale map[[2]string]bool) (
 		if seen[s.Record.ID] {
 			continue
 		}
-		p := placed{Snapshot: s.Record, row: &rows[i]}
+		p := snapshotOn{Snapshot: s.Record, row: &rows[i]}
 		if s.Alive {
 			p.node = s.Node
 		}
@@ -186,7 +186,7 @@ func (f *Fleet) deleteLost(ctx context.Context, snapshot string) (found bool, er
 
 // isDeleted reports whether the directory has a snapshot no more by an id or name, after its node has deleted it. If the
 // node has not fetched it yet, its row is deleted here, and the fetch finds that.
-func (f *Fleet) isDeleted(ctx context.Context, s placed, snapshot string) (bool, error) {
+func (f *Fleet) isDeleted(ctx context.Context, s snapshotOn, snapshot string) (bool, error) {
 	rows, err := f.dir.snapshotsInBucket(ctx, ownerIn(ctx))
 	if err != nil {
 		return false, err
@@ -246,7 +246,7 @@ func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.Snap
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	elsewhere := slices.DeleteFunc(slices.Clone(all), func(s placed) bool {
+	elsewhere := slices.DeleteFunc(slices.Clone(all), func(s snapshotOn) bool {
 		return s.node == all[i].node || s.Owner != all[i].Owner || !s.HasName(req.Name)
 	})
 	if len(elsewhere) > 0 && !req.Replace {
@@ -275,7 +275,7 @@ func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.Snap
 const inBucket = "in the fleet's bucket"
 
 // where says where a snapshot is.
-func (p placed) where() string {
+func (p snapshotOn) where() string {
 	if p.away() {
 		return inBucket
 	}
@@ -284,7 +284,7 @@ func (p placed) where() string {
 
 // broughtSnapshot lists the caller's snapshots with the index of the snapshot that the text names, or -1. If no live
 // node has that snapshot, this node fetches it first.
-func (f *Fleet) broughtSnapshot(ctx context.Context, snapshot string) (all []placed, i int, err error) {
+func (f *Fleet) broughtSnapshot(ctx context.Context, snapshot string) (all []snapshotOn, i int, err error) {
 	all, err = f.snapshots(ctx)
 	if err != nil {
 		return nil, -1, err
@@ -334,7 +334,7 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 }
 
 // refuseOtherNode refuses to compare a snapshot with a sandbox or snapshot that is on another node, or only in the bucket.
-func (f *Fleet) refuseOtherNode(ctx context.Context, all []placed, i int, req hutch.SnapshotDiffRequest) error {
+func (f *Fleet) refuseOtherNode(ctx context.Context, all []snapshotOn, i int, req hutch.SnapshotDiffRequest) error {
 	node := all[i].node
 	if req.To != "" {
 		if j := indexSnapshot(ctx, all, req.To); j >= 0 && all[j].node != node {

@@ -107,10 +107,10 @@ func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string,
 	return keys, databaseError(err)
 }
 
-// waking reserves the promised memory and cores for a sandbox that is about to wake on its node. isFull is true for the
+// reserveWake reserves the promised memory and cores for a sandbox that is about to wake on its node. isFull is true for the
 // error if the node has no room. The sandbox's image is then out of date; with checkpoints, it is kept as a checkpoint.
-// waking returns the key of the image.
-func (d *Directory) waking(ctx context.Context, node string, name Name, checkpoints bool) (old string, err error) {
+// It returns the key of the image.
+func (d *Directory) reserveWake(ctx context.Context, node string, name Name, checkpoints bool) (old string, err error) {
 	err = d.change(ctx, node, func(tx pgx.Tx) error {
 		var at string
 		var here, awake bool

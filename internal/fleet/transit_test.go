@@ -22,7 +22,7 @@ func asleepOf(t *testing.T, d *Directory, p placement) Holder {
 	node, _, err := d.place(t.Context(), p)
 	name := p.Name
 	if err == nil {
-		err = d.awake(t.Context(), node, []entry{{Name: name}})
+		err = d.noteAwake(t.Context(), node, []entry{{Name: name}})
 	}
 	if err == nil {
 		err = d.keep(t.Context(), node, name, travel.Image{Key: "key of " + name.ID, Needs: travel.Needs{Runtime: "native"}})
@@ -83,7 +83,7 @@ func TestTransit(t *testing.T) {
 				}
 			})
 		}
-		race(h.Node+" wakes it", func() error { _, err := d.waking(t.Context(), h.Node, h.Name, false); return err })
+		race(h.Node+" wakes it", func() error { _, err := d.reserveWake(t.Context(), h.Node, h.Name, false); return err })
 		for n := range 5 {
 			if to := fmt.Sprintf("n%d", n); to != h.Node {
 				race(to, func() error { return takeOver(t, d, h, to) })
@@ -110,7 +110,7 @@ func TestTransit(t *testing.T) {
 			if err := d.arrived(t.Context(), h, now.Node); err != nil {
 				t.Errorf("its answer was lost, and the node asks again: %v", err)
 			}
-			if _, err := d.waking(t.Context(), h.Node, h.Name, false); !errors.Is(err, errMoved) {
+			if _, err := d.reserveWake(t.Context(), h.Node, h.Name, false); !errors.Is(err, errMoved) {
 				t.Errorf("the node that was dead wakes it: %v", err)
 			}
 			if err := d.keep(t.Context(), h.Node, h.Name, *h.Image); !errors.Is(err, errMoved) {
@@ -126,10 +126,10 @@ func TestWokenIsPast(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
 	h := asleep(t, d, "sb")
-	if old, err := d.waking(t.Context(), h.Node, h.Name, false); err != nil || old != h.Image.Key {
+	if old, err := d.reserveWake(t.Context(), h.Node, h.Name, false); err != nil || old != h.Image.Key {
 		t.Fatal(old, err)
 	}
-	if err := d.awake(t.Context(), h.Node, []entry{{Name: h.Name}}); err != nil { // it sleeps again, and the bucket does not have it yet
+	if err := d.noteAwake(t.Context(), h.Node, []entry{{Name: h.Name}}); err != nil { // it sleeps again, and the bucket does not have it yet
 		t.Fatal(err)
 	}
 	die(t, d, h.Node)
@@ -162,7 +162,7 @@ func TestOnlyInBucket(t *testing.T) {
 		err = d.free(t.Context(), to, h.Name)
 	}
 	if err == nil {
-		err = d.awake(t.Context(), to, []entry{{Name: h.Name, Awake: true}})
+		err = d.noteAwake(t.Context(), to, []entry{{Name: h.Name, Awake: true}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -587,7 +587,7 @@ func TestCheckpoint(t *testing.T) {
 	if err := d.arrived(t.Context(), h, h.Node); err != nil {
 		t.Fatal(err)
 	}
-	if old, err := d.waking(t.Context(), h.Node, name, true); err != nil || old != "two" {
+	if old, err := d.reserveWake(t.Context(), h.Node, name, true); err != nil || old != "two" {
 		t.Errorf("waking: %q %v", old, err)
 	}
 	if h = find(); h.Image != nil || h.Checkpoint == nil || h.Checkpoint.Key != "two" || !h.Awake {

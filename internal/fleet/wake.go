@@ -48,7 +48,7 @@ const wakeAnswer = 10 * time.Second
 func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeAnswer)
 	defer cancel()
-	old, err = r.f.dir.waking(ctx, r.f.node.info.ID, name, checkpoints)
+	old, err = r.f.dir.reserveWake(ctx, r.f.node.info.ID, name, checkpoints)
 	if isFull(err) || errors.Is(err, errMoved) {
 		return old, err
 	}

@@ -104,7 +104,7 @@ func TestLostAnswerToAWake(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 1))
 	f, _ := wakingOn(t, d, "a", "b")
-	if _, err := d.waking(t.Context(), "n0", Name{ID: "a"}, false); err != nil {
+	if _, err := d.reserveWake(t.Context(), "n0", Name{ID: "a"}, false); err != nil {
 		t.Fatal(err)
 	}
 	lost, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")

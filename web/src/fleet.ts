@@ -75,13 +75,14 @@ function start(): void {
   if (running || document.hidden) return
   running = new AbortController()
   const { signal } = running
-  void repeat(signal, () => loadRecords(signal))
-  if (can("Stats")) void repeat(signal, () => watch(signal), true)
+  void repeat("list", signal, () => loadRecords(signal))
+  if (can("Stats")) void repeat("stats", signal, () => watch(signal), true)
 }
 
 function stop(): void {
   running?.abort()
   running = undefined
+  last = undefined
 }
 
 let hiding: ReturnType<typeof setTimeout> | undefined
@@ -91,14 +92,14 @@ document.addEventListener("visibilitychange", () => {
   else if (users > 0) start()
 })
 
-/** Repeats a function until it succeeds. It waits while nobody is signed in. */
-async function repeat(signal: AbortSignal, action: () => Promise<void>, forever = false): Promise<void> {
+/** Repeats a function until it succeeds, or forever. It waits while no one is signed in. */
+async function repeat(of: Source, signal: AbortSignal, action: () => Promise<void>, forever = false): Promise<void> {
   while (!signal.aborted) {
     try {
       await action()
       if (!forever) return
     } catch (error) {
-      if (!isAbort(signal)) fleet.set({ ...fleet.value, error })
+      if (!hasFired(signal)) fail(of, error)
     }
     await untilReturn(pause)
     await signedIn()
@@ -106,34 +107,55 @@ async function repeat(signal: AbortSignal, action: () => Promise<void>, forever 
 }
 
 /** Whether a signal has fired meanwhile. */
-function isAbort(signal: AbortSignal): boolean {
+function hasFired(signal: AbortSignal): boolean {
   return signal.aborted
 }
 
-let reported = false
+/** The time of the newest report that is not partial, in milliseconds; undefined before the first of this stream. */
+let last: number | undefined
 
 async function watch(signal: AbortSignal): Promise<void> {
   for await (const report of hutch.watchStats({ signal, interval })) {
+    const again = report.full && last !== undefined
     applyReport(report)
-    if (!report.full) continue
-    if (reported) void repeat(signal, () => loadRecords(signal)) // after a lost connection, a sandbox that no report has named can be gone
-    reported = true
+    if (again) void repeat("list", signal, () => loadRecords(signal)) // after a lost connection, a sandbox that no report has named can be gone
   }
 }
 
+/** When sandboxes ended that were reported as destroyed: a list that was begun before can still have them. */
+const ended = new Map<string, number>()
+
 async function loadRecords(signal: AbortSignal): Promise<void> {
+  const began = performance.now()
   const listed = new Set<string>()
   for await (const record of hutch.listSandboxes({ brief: true, pageSize: 1000, signal })) {
+    if ((ended.get(record.sandboxId) ?? -1) >= began) continue
     listed.add(record.sandboxId)
     applyRecord(record)
   }
+  for (const [id, at] of ended) if (at < began) ended.delete(id)
   for (const id of members.keys()) if (!listed.has(id) && !members.get(id)?.stats) members.delete(id)
-  publish(true)
+  publish("list", true)
 }
 
-function publish(loaded = fleet.value.loaded): void {
-  fleet.set({ members: [...members.values()], loaded, error: undefined })
+/** What the fleet is read from. */
+type Source = "list" | "stats"
+
+/** Why a source gives nothing now. */
+const faults = new Map<Source, unknown>()
+
+/** Publishes what a source has given. */
+function publish(of: Source, loaded = fleet.value.loaded): void {
+  faults.delete(of)
+  fleet.set({ members: [...members.values()], loaded, error: fault() })
 }
+
+function fail(of: Source, error: unknown): void {
+  faults.set(of, error)
+  fleet.set({ ...fleet.value, error: fault() })
+}
+
+const fault = (): unknown => faults.values().next().value
 
 function applyRecord(record: SandboxRecord): void {
   const before = members.get(record.sandboxId)
@@ -141,21 +163,29 @@ function applyRecord(record: SandboxRecord): void {
 }
 
 function applyReport(report: StatsReport): void {
-  const at = Math.floor(Date.parse(report.time) / 1000 / interval)
+  const time = Date.parse(report.time)
   const listed = report.sandboxes.filter((stats) => isListed(stats, members.get(stats.sandboxId)))
   if (report.full) keepOnly(new Set(listed.map((s) => s.sandboxId)))
   for (const stats of listed) {
-    const before = members.get(stats.sandboxId)
     if (stats.status === "destroyed") {
       members.delete(stats.sandboxId)
+      ended.set(stats.sandboxId, performance.now())
       continue
     }
+    const before = sameSandbox(members.get(stats.sandboxId), stats)
     const history = before?.history ?? newHistory()
-    if (!report.partial) record(history, stats, at, report.full)
+    if (!report.partial) addReading(history, stats, { time, after: report.full ? undefined : last })
     members.set(stats.sandboxId, { id: stats.sandboxId, status: stats.status, record: before?.record, stats, history })
   }
-  publish()
+  if (!report.partial) last = time
+  publish("stats")
   if (fleet.value.loaded) void readNew()
+}
+
+/** The member, if it is the sandbox of the stats: an id can be used again. */
+function sameSandbox(member: Member | undefined, stats: Stats): Member | undefined {
+  const created = member?.stats?.createdAt ?? member?.record?.createdAt
+  return created !== undefined && Date.parse(created) === Date.parse(stats.createdAt) ? member : undefined
 }
 
 /**
@@ -181,13 +211,13 @@ async function readNew(): Promise<void> {
   if (reading) return
   reading = true
   try {
-    for (let after = firstUnread(); after !== undefined && users > 0; after = firstUnread()) {
+    for (let after = firstUnread(); after !== undefined && running; after = firstUnread()) {
       for await (const r of hutch.listSandboxes({ brief: true, pageSize: 1000, createdAfter: new Date(after - 1) })) if (members.has(r.sandboxId)) applyRecord(r)
-      publish()
+      publish("list")
       await new Promise((resolve) => setTimeout(resolve, newPause))
     }
   } catch (error) {
-    fleet.set({ ...fleet.value, error })
+    fail("list", error)
     await new Promise((resolve) => setTimeout(resolve, newPause))
   } finally {
     reading = false
@@ -211,22 +241,29 @@ function newHistory(): History {
 }
 
 /**
- * Adds a reading. A sandbox that did not change was not reported: its values stay, and its network was idle. Between two connections, of which each
- * begins with a full report, nothing is known.
+ * Adds a reading of a report, which has what changed after the report before it. A sandbox that was not in that one had not changed: its
+ * values stay, and its network was idle. Nothing is known about the time before the first report of a stream.
  */
-function record(history: History, stats: Stats, at: number, full: boolean): void {
-  const gap = history.at === 0 ? 1 : Math.max(1, Math.min(readings, at - history.at))
-  const total = stats.networkSent + stats.networkReceived
-  const rate = history.bytes < 0 ? 0 : Math.max(0, total - history.bytes) / (interval * gap)
-  const stays = (values: Float32Array) => (full ? NaN : values.at(-1) ?? NaN)
+function addReading(history: History, stats: Stats, { time, after }: { time: number; after: number | undefined }): void {
+  const at = slot(time)
+  const gap = history.at === 0 ? 1 : Math.max(0, Math.min(readings, at - history.at))
+  const stays = (values: Float32Array) => (after === undefined ? NaN : values.at(-1) ?? NaN)
   push(history.cpu, stats.cpu, gap, stays(history.cpu))
   push(history.memory, stats.memory, gap, stays(history.memory))
   push(history.disk, stats.disk, gap, stays(history.disk))
-  push(history.network, rate, gap, full ? NaN : 0)
+  const total = stats.networkSent + stats.networkReceived
+  const known = history.bytes >= 0 && after !== undefined && time > after
+  const rate = known ? Math.max(0, total - history.bytes) / ((time - after) / 1000) : history.bytes < 0 ? 0 : NaN
+  push(history.network, rate, gap, after === undefined ? NaN : 0)
+  if (known) history.network.fill(rate, readings - Math.max(1, Math.min(gap, at - slot(after))))
   history.at = at
   history.bytes = total
 }
 
+/** Which interval a time is in, of those since 1970. */
+const slot = (time: number): number => Math.floor(time / 1000 / interval)
+
+/** Moves a series on by a number of readings; with 0, the newest is replaced. */
 function push(series: Float32Array, value: number, gap: number, between: number): void {
   series.copyWithin(0, gap)
   series.fill(between, readings - gap)
