@@ -83,6 +83,9 @@ func (t *tree) readEntry(h *tar.Header, content io.Reader, how reading) error {
 		return t.link(name, h, how)
 	}
 	if n.mode.IsRegular() {
+		if err := t.checkRoom(h.Size, name); err != nil { // before its content arrives, which can take long
+			return err
+		}
 		if err := t.keep(n, content); err != nil {
 			return err
 		}

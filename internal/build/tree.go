@@ -132,22 +132,37 @@ func (t *tree) forget(dir string) {
 // keep appends the content of a file and fills in its size and digest.
 func (t *tree) keep(n *node, content io.Reader) error {
 	sum := sha256.New()
-	left := min(t.limits.bytes-t.end, t.limits.shared.bytes)
-	size, err := io.Copy(struct{ io.Writer }{io.MultiWriter(t.unsaved, sum)}, io.LimitReader(content, left+1))
+	size, err := io.Copy(struct{ io.Writer }{io.MultiWriter(t.unsaved, sum)}, io.LimitReader(content, t.room()+1))
 	if err != nil {
 		return err
 	}
-	if size > left && left < t.limits.bytes-t.end {
-		return hutch.Errorf(hutch.Exhausted, "the files of the context and of the steps of the build take more room than there is: make them smaller, or make room with `hutch image prune`; a .dockerignore file leaves things out").With("limit", "image bytes")
-	}
-	if size > left {
-		return hutch.Errorf(hutch.Exhausted, "%s has more than %d MiB of files: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.bytes>>20).With("limit", "image bytes")
+	if err := t.checkRoom(size, ""); err != nil {
+		return err
 	}
 	t.limits.shared.bytes -= size
 	n.offset, n.size = t.end, size
 	t.end += size
 	sum.Sum(n.sum[:0])
 	return nil
+}
+
+// room returns how many bytes more the files of the tree can have.
+func (t *tree) room() int64 { return min(t.limits.bytes-t.end, t.limits.shared.bytes) }
+
+// checkRoom refuses a file that is larger than the room. name is its path, if it is known.
+func (t *tree) checkRoom(size int64, name string) error {
+	room := t.room()
+	if size <= room {
+		return nil
+	}
+	with := ""
+	if name != "" {
+		with = fmt.Sprintf(" with %.200q, which has %d MiB", name, size>>20)
+	}
+	if room < t.limits.bytes-t.end {
+		return hutch.Errorf(hutch.Exhausted, "the files of the context and of the steps of the build take more room than there is%s: make them smaller, or make room with `hutch image prune`; a .dockerignore file leaves things out", with).With("limit", "image bytes")
+	}
+	return hutch.Errorf(hutch.Exhausted, "%s has more than %d MiB of files%s: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.bytes>>20, with).With("limit", "image bytes")
 }
 
 // open reads the content of a file.
