@@ -36,6 +36,12 @@ func CommandLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
+// These command lines become the shell of an image: bash, or sh in an image without bash.
+const (
+	ImageShell      = "command -v bash >/dev/null && exec bash; exec sh"
+	ImageLoginShell = "command -v bash >/dev/null && exec bash -l; exec sh -l"
+)
+
 // ExecRequest asks for one command, and waits for it.
 type ExecRequest struct {
 	// Command is a bash command line or, with Language, source text.

@@ -142,7 +142,7 @@ func (t *terminal) size() *hutch.Size {
 
 // start starts the program.
 func (t *terminal) start(ctx context.Context, user string, args []string) (err error) {
-	req := hutch.ProcessRequest{Command: "bash", User: user}
+	req := hutch.ProcessRequest{Command: hutch.ImageShell, User: user}
 	if len(args) > 0 {
 		if req.Command, err = commandLine(args); err != nil {
 			return err

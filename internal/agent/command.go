@@ -264,7 +264,9 @@ func unstarted(err error) error {
 		return hutch.Errorf(hutch.Invalid, "this sandbox has no such user or group id: on the runtime native they end at 65535. Choose another user, or use the runtime gvisor").Because(err)
 	case e.Step == spawn.Chdir:
 		return hutch.Errorf(hutch.Invalid, "the command cannot start in %s: %s. Make the folder first, or choose another", quote(e.Path), reason(e.Errno)).Because(err)
-	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[len(shells)-1]:
+	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && exists(e.Path):
+		return hutch.Errorf(hutch.Unsupported, "the program %s cannot be executed: the loader or interpreter that it names is not in this sandbox. Use a program for the image's C library (glibc, or musl as in Alpine), a static program, or an image that has the loader", quote(e.Path)).Because(err)
+	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[0]: // and no other was found
 		return hutch.Errorf(hutch.Unsupported, "this sandbox has no /bin/sh, which a command line needs: run the program itself, with each argument as a word of its own (hutch exec SANDBOX /PROGRAM ARG...), or use an image that has a shell").Because(err)
 	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT:
 		return hutch.Errorf(hutch.Unsupported, "this sandbox has no program %s: install it, or use an image that has it", quote(filepath.Base(e.Path))).Because(err)
@@ -272,6 +274,11 @@ func unstarted(err error) error {
 		return hutch.Errorf(hutch.Invalid, "the program %s cannot be executed: %s", quote(e.Path), reason(e.Errno)).Because(err)
 	}
 	return err
+}
+
+func exists(path string) bool {
+	var st syscall.Stat_t
+	return syscall.Stat(path, &st) == nil
 }
 
 func reason(errno syscall.Errno) string {

@@ -95,17 +95,23 @@ func (p *running) root() int {
 	return p.pid
 }
 
-// exec tries commands until one can be executed.
-func (p *running) exec(cs []spawn.Command, files [3]int) (err error) {
+// exec tries commands until one can be executed. If none can, the error is that of the first: in an image without a
+// shell, that is the program that the caller has named.
+func (p *running) exec(cs []spawn.Command, files [3]int) error {
+	var first error
 	for _, c := range cs {
 		c.Files = files
+		var err error
 		p.pid, p.status, err = p.agent.children.start(c, p.tree.mark)
 		e, ok := errors.AsType[*spawn.Error](err)
 		if !ok || e.Step != spawn.Exec || e.Errno == syscall.E2BIG {
-			break
+			return err
+		}
+		if first == nil {
+			first = err
 		}
 	}
-	return err
+	return first
 }
 
 // pipes creates the process's pipes and returns its ends.

@@ -178,7 +178,7 @@ func (s *session) signal(ctx context.Context, name string) bool {
 // exec runs a command without a terminal; an empty one is a shell that reads commands.
 func (s *session) exec(ctx context.Context, command string) (int, error) {
 	if command == "" {
-		command = "exec bash -l"
+		command = hutch.ImageLoginShell
 	}
 	res, err := s.server.opt.Service.Exec(ctx, s.sandbox, hutch.ExecRequest{
 		Command: command, Env: s.env, User: s.user, Stdin: s.ch, StreamOnly: true, Timeout: hutch.InSeconds(s.server.opt.MaxTimeout),

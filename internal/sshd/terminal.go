@@ -87,7 +87,7 @@ func (s *session) terminalRequest(command string) hutch.ProcessRequest {
 		req.Env["TERM"] = s.screen.kind
 	}
 	if command == "" {
-		req.Command = "exec bash -l"
+		req.Command = hutch.ImageLoginShell
 		req.Env["PS1"] = s.sandbox + `:\w\$ `
 	}
 	return req

@@ -26,6 +26,7 @@ import (
 	"hutch/internal/datadir"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/musl"
 	"hutch/internal/hutchtest/server"
 	"hutch/internal/hutchtest/testimage"
 )
@@ -51,6 +52,15 @@ var serveRegistry = sync.OnceValues(func() (string, error) {
 		}, static(site)),
 		publish(at, "library/mute:1", v1.Config{Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "mute"}}, static(hello)),
 	)
+})
+
+// publishMusl adds the image without glibc to the registry.
+var publishMusl = sync.OnceValue(func() error {
+	at, err := serveRegistry()
+	if err != nil {
+		return err
+	}
+	return publish(at, "library/"+muslImage, v1.Config{User: "app"}, musl.Write)
 })
 
 // publish pushes an image with one layer into the registry.

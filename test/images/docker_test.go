@@ -48,6 +48,7 @@ func TestDocker(t *testing.T) {
 	if got := b.run(t, hello.ID, "/program"); got != "hello 7000 7001 /data 1" {
 		t.Errorf("it prints %q", got)
 	}
+	b.muslInDocker(t)
 	var context bytes.Buffer
 	if err := tar.NewWriter(&context).Close(); err != nil {
 		t.Fatal(err)
@@ -59,5 +60,31 @@ func TestDocker(t *testing.T) {
 	_, err = b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "root"})
 	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "gvisor") {
 		t.Errorf("a sandbox with root: %v", err)
+	}
+}
+
+// muslInDocker: an image without glibc and bash runs, and its files outlive its container.
+func (b *bed) muslInDocker(t *testing.T) {
+	b.pullMusl(t)
+	sb := b.make(t, muslImage)
+	for command, want := range map[string]string{
+		"tool whoami":                    "app 1500 1501",
+		"tool threads 50":                "50 threads",
+		"echo mine >file; tool cat file": "mine",
+	} {
+		if got := b.run(t, sb.ID, command); got != want {
+			t.Errorf("%s prints %q, not %q", command, got, want)
+		}
+	}
+	b.muslShells(t, sb.ID)
+	if _, err := b.Hibernate(t.Context(), sb.ID, hutch.HibernateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, sb.ID, hutch.Stopped)
+	if got := b.run(t, sb.ID, "tool cat /workspace/file"); got != "mine" {
+		t.Errorf("after its sleep it has %q", got)
+	}
+	if _, err := b.Destroy(t.Context(), sb.ID, true); err != nil {
+		t.Error(err)
 	}
 }

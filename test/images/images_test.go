@@ -132,6 +132,7 @@ func TestStatic(t *testing.T) {
 		needsShell(t, "a pipe", err)
 		_, err = b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "echo one; echo two"}, nil)
 		needsShell(t, "two commands", err)
+		b.cannotExecute(t, sb.ID)
 		if _, err := b.CreateContext(t.Context(), sb.ID, hutch.ContextRequest{Language: "bash"}); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "bash") {
 			t.Errorf("a context: %v", err)
 		}
@@ -139,6 +140,23 @@ func TestStatic(t *testing.T) {
 			t.Errorf("Python: %v", err)
 		}
 	})
+}
+
+// cannotExecute runs a program that does not exist, and one of this machine, whose loader the image does not have.
+func (b *bed) cannotExecute(t *testing.T, id string) {
+	t.Helper()
+	program, err := os.ReadFile("/usr/bin/env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteFile(t.Context(), id, hutch.WriteRequest{Path: "env", Create: true, Mode: 0o755}, bytes.NewReader(program)); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{"/data/env": "loader", "/no-such-program": `no program "no-such-program"`} {
+		if _, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: command}, nil); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
 }
 
 // needsShell checks the error of a call that cannot be done without a shell.

@@ -84,9 +84,6 @@ func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) (t terminal, 
 		h.refuse(w, r, http.StatusBadRequest, codeRequest, "cols and rows must be valid numbers")
 		return t, false
 	}
-	if t.shell == "" {
-		t.shell = "bash"
-	}
 	name := r.Header.Get("Session-Id")
 	if name == "" {
 		name = q.Get("session")
@@ -97,7 +94,10 @@ func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) (t terminal, 
 
 // shell starts a shell, or returns the session's shell.
 func (h *Handler) shell(ctx context.Context, id string, t terminal) (hutch.Process, error) {
-	req := hutch.ProcessRequest{Command: "exec " + hutch.CommandLine(t.shell), Terminal: &t.size}
+	req := hutch.ProcessRequest{Command: hutch.ImageShell, Terminal: &t.size}
+	if t.shell != "" {
+		req.Command = "exec " + hutch.CommandLine(t.shell)
+	}
 	if t.session == "" {
 		return h.svc.StartProcess(ctx, id, req)
 	}

@@ -37,9 +37,6 @@ const (
 	closeAttached = 4009 // another client is attached
 )
 
-// shellCommand runs the shell of the image.
-const shellCommand = "if command -v bash >/dev/null; then exec bash; else exec sh; fi"
-
 // terminal is a terminal as the API describes it.
 type terminal struct {
 	ID      string `json:"id"`
@@ -80,7 +77,7 @@ func (c *call) createTerminal() (any, error) {
 		}
 	}
 	p, err := c.svc.StartProcess(c.ctx, c.sandbox, hutch.ProcessRequest{
-		Name: c.terminalOf(), Command: shellCommand, Dir: c.dir(), Terminal: &hutch.Size{Columns: 80, Rows: 24},
+		Name: c.terminalOf(), Command: hutch.ImageShell, Dir: c.dir(), Terminal: &hutch.Size{Columns: 80, Rows: 24},
 	})
 	if hutch.KindOf(err) == hutch.Exhausted { // if both limits are reached, the one of terminals is easier to understand
 		if list, listErr := c.terminals(); listErr == nil && len(list) >= maxTerminals {
