@@ -132,7 +132,7 @@ func TestRootIsRefused(t *testing.T) {
 // TestSubordinate: a server without root that has subordinate ids has root in images all the same.
 func TestSubordinate(t *testing.T) {
 	hutchtest.Subordinate(t, hutchtest.Pattern("TestRoot$/native|TestFileUser/native|TestUsers|TestUnpackedImageIsRemoved",
-		"TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestInstalls/native|TestUnpackedImageIsRemoved"))
+		"TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestUnpackedImageIsRemoved"))
 }
 
 // TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.

@@ -42,7 +42,8 @@ const (
 type world struct {
 	authority []byte // PEM
 	servers   map[string]string
-	model     http.Handler // answers for modelTo, if a test sets it first
+	model     http.Handler            // answers for modelTo, if a test sets it first
+	sites     map[string]http.Handler // answer for these hosts, likewise
 
 	mu    sync.Mutex
 	dns   string
@@ -54,7 +55,9 @@ func newWorld(t *testing.T) *world {
 	cert := w.certify(t)
 	page := http.FileServer(http.Dir(repository(t)))
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		switch {
+		switch site := w.sites[r.Host]; {
+		case site != nil:
+			site.ServeHTTP(rw, r)
 		case strings.HasPrefix(r.URL.Path, "/repo.git/"):
 			page.ServeHTTP(rw, r)
 		case r.URL.Path == "/redirect":
@@ -177,9 +180,12 @@ func (w *world) resolver() *egress.Resolver {
 }
 
 // engine is one whose sandboxes live in this world.
-func (w *world) engine(t *testing.T, runtime string) *engine.Engine {
+func (w *world) engine(t *testing.T, runtime string, change ...func(*engine.Options)) *engine.Engine {
 	resolver := w.resolver()
 	return hutchtest.Engine(t, runtime, func(o *engine.Options) {
+		for _, c := range change {
+			c(o)
+		}
 		o.Gateway = func(x engine.Exit) (engine.Gateway, error) {
 			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox, Names: []netip.Addr{tun.Gateway4, tun.Gateway6}, Resolver: resolver, Dial: w.dial})
 		}

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -150,6 +151,16 @@ func merged(path string) string {
 		}
 	}
 	return path
+}
+
+// WriteTree writes a file of this machine, or a folder and all that is in it.
+func WriteTree(w *tar.Writer, path string) error {
+	return filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return addPath(w, path)
+	})
 }
 
 // addPath writes a file of this machine.
