@@ -182,7 +182,7 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 		t.Fatal(err)
 	}
 	if res.Error != nil && res.Error.Name == "ModuleNotFoundError" {
-		if os.Getenv("CI") != "" {
+		if os.Getenv("CI") != "" && s.Image == "" {
 			t.Fatal("this machine has no python3-matplotlib or python3-pandas")
 		}
 		t.Skip("needs python3-matplotlib and python3-pandas")

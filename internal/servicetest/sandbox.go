@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func (s createTests) defaults(t *testing.T) {
 	switch {
 	case sb.Status != hutch.Running, sb.Health != hutch.Healthy, sb.Reason != "":
 		t.Errorf("%s, %s, %q", sb.Status, sb.Health, sb.Reason)
-	case sb.Image != "host", sb.Runtime == "", s.Runtime != "" && sb.Runtime != s.Runtime:
+	case !strings.HasPrefix(sb.Image, cmp.Or(s.Image, "host")), sb.Runtime == "", s.Runtime != "" && sb.Runtime != s.Runtime:
 		t.Errorf("image %q, runtime %q", sb.Image, sb.Runtime)
 	case sb.CreatedAt.Before(before.Add(-time.Second)), sb.CreatedAt.After(time.Now().Add(time.Second)), sb.ExpiresAt != nil:
 		t.Errorf("created at %v, expires at %v", sb.CreatedAt, sb.ExpiresAt)

@@ -22,6 +22,8 @@ type Options struct {
 	// NoIsolation is for sandboxes that share one machine, as in tests without
 	// a runtime: they have their own folder to work in and nothing else.
 	NoIsolation bool
+	// Image is the image of sandboxes that name none; default host. It has bash, coreutils, python3, git and node.
+	Image string
 	// Screens tests real screens too, which takes some 10 s of a machine.
 	Screens bool
 }

@@ -23,8 +23,13 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
+// TestEngine leaves out native unless the test is full: TestPolicy has it with more layers, and TestImage without a pool.
 func TestEngine(t *testing.T) {
-	for _, runtime := range hutchtest.Runtimes {
+	runtimes := hutchtest.Runtimes
+	if !hutchtest.Full() {
+		runtimes = []string{"gvisor"}
+	}
+	for _, runtime := range runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			servicetest.Run(t, func(t *testing.T) hutch.Service { return hutchtest.Engine(t, runtime, nil) })
 		})

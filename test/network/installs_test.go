@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"hutch"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
@@ -100,7 +102,7 @@ func openInstalls(t *testing.T) *images.Images {
 	t.Helper()
 	node, nodePackage := program(t, "node")
 	npm, npmPackage := program(t, "npm")
-	return ociimages.Open(t, installsName, func(w *tar.Writer) error {
+	return ociimages.Open(t, installsName, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}, func(w *tar.Writer) error {
 		if npmPackage != nodePackage { // it is Debian's own, in many packages
 			return debian.WriteWith(w, append(installTools, nodePackage, npmPackage)...)
 		}
