@@ -91,10 +91,11 @@ func (i *instance) attachImage(root image.Root, c *inside.Config) error {
 		c.Image.Tree = dir
 		return err
 	}
-	tree, err := mountImage(root.EROFS)
+	tree, release, err := i.driver.mountImage(root.EROFS)
 	if err != nil {
 		return err
 	}
+	i.releaseImage = release
 	defer tree.Close()
 	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
 	if err != nil {
@@ -124,21 +125,22 @@ func (i *instance) unpack(path string, owners bool) (string, error) {
 	return image.UnpackOwned(path, ids)
 }
 
-// mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12.
-// A kernel that refuses gets the unpacked content.
-func mountImage(path string) (mount.Tree, error) {
+// mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12. release is to be called when the
+// instance is gone. A kernel that refuses gets the unpacked content.
+func (d *Driver) mountImage(path string) (tree mount.Tree, release func(), err error) {
 	if onOverlay(path) {
-		return -1, hutch.Errorf(hutch.Unsupported, "the file of the image is on an overlay file system, as that of a container is, and the kernel can put no sandbox of the runtime native over it: keep the data folder on a volume or a disk, or use the runtime gvisor")
+		return -1, nil, hutch.Errorf(hutch.Unsupported, "the file of the image is on an overlay file system, as that of a container is, and the kernel can put no sandbox of the runtime native over it: keep the data folder on a volume or a disk, or use the runtime gvisor")
 	}
-	tree, err := mountFile(path)
+	tree, release, err = d.images.take(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return tree, err
+		return tree, release, err
 	}
 	dir, err := image.Unpack(path)
 	if err != nil {
-		return -1, err
+		return -1, nil, err
 	}
-	return mount.CloneOne(dir, imageAttributes)
+	tree, err = mount.CloneOne(dir, imageAttributes)
+	return tree, func() {}, err
 }
 
 const imageAttributes = mount.ReadOnly | mount.NoSUID | mount.NoDev

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/erofs/go-erofs"
+	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -173,4 +174,65 @@ func TestSubordinateFindings(t *testing.T) {
 	} else if f.Level != driver.Warning || !strings.Contains(f.Detail, "subordinate ids") || f.Fix == "" {
 		t.Errorf("%+v", f)
 	}
+}
+
+// The instances of an image share one mount of its file, with its pages in memory; those of other images do not. Nothing
+// is mounted when they are gone.
+func TestImageIsMountedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	if !d.root {
+		t.Skip("only root mounts images")
+	}
+	same, other := imageSpec(t), imageSpec(t)
+	if tree, err := mountFile(same.Root.EROFS); err != nil {
+		skip(t, "this kernel mounts no image: "+err.Error())
+	} else if copied, err := tree.Copy(); err != nil {
+		skip(t, "this kernel copies no mount: "+err.Error())
+	} else {
+		copied.Close()
+		tree.Close()
+	}
+	var all []driver.Instance
+	for id, spec := range map[string]driver.Spec{"one": same, "two": same, "other": other} {
+		spec.ID = id
+		inst, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err, hutch.AsError(err).Cause)
+		}
+		defer inst.Destroy(t.Context())
+		runProbe(t, inst, "write", "/workspace/file", "x")
+		all = append(all, inst)
+	}
+	one, two, third := imageDevice(t, d, same), imageDevice(t, d, same), imageDevice(t, d, other)
+	if one != two || one == third {
+		t.Errorf("an image is on the devices %d and %d, another one on %d", one, two, third)
+	}
+	if n := len(d.images.all); n != 2 || d.images.all[same.Root.EROFS].uses != 2 {
+		t.Errorf("3 instances of 2 images have %d mounts: %+v", n, d.images.all)
+	}
+	for _, inst := range all {
+		if err := errors.Join(inst.Destroy(t.Context()), inst.Destroy(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(d.images.all) > 0 {
+		t.Errorf("still mounted: %v", d.images.all)
+	}
+}
+
+// imageDevice returns the device of the file system that the next instance of an image would get.
+func imageDevice(t *testing.T, d *Driver, spec driver.Spec) uint64 {
+	t.Helper()
+	tree, release, err := d.images.take(spec.Root.EROFS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	defer tree.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(tree), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Dev
 }

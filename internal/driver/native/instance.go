@@ -25,6 +25,8 @@ type instance struct {
 	process    *pidfd.Process // nil if it never started, or has ended
 	done       chan struct{}  // closed by watch
 	destroying ctxlock.Lock   // held by the caller that destroys
+
+	releaseImage func() // of the mount that instances of its image share; nil if it has none
 }
 
 func (d *Driver) newInstance(id string) *instance {
@@ -67,6 +69,9 @@ func (i *instance) Destroy(ctx context.Context) error {
 	defer i.destroying.Put()
 	if err := i.kill(ctx); err != nil {
 		return i.destroyError(err)
+	}
+	if i.releaseImage != nil {
+		i.releaseImage()
 	}
 	if !i.owned() {
 		return nil

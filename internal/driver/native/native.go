@@ -26,6 +26,7 @@ type Driver struct {
 	noTree      error // why tree is nil
 
 	program   program
+	images    imageMounts
 	layerless atomic.Bool // a layer could not be used
 
 	mu   sync.Mutex
