@@ -178,7 +178,7 @@ type bed struct {
 }
 
 // newBed starts a server with one runtime and no images. docker.io is the registry of the tests.
-func newBed(t *testing.T, runtime string) *bed {
+func newBed(t testing.TB, runtime string) *bed {
 	t.Helper()
 	b := prepare(t, runtime)
 	b.start(t)
@@ -241,7 +241,7 @@ func linkStore(t *testing.T, from, to string) {
 }
 
 // prepare describes a server, which ends with the test once it is started.
-func prepare(t *testing.T, runtime string) *bed {
+func prepare(t testing.TB, runtime string) *bed {
 	t.Helper()
 	for _, program := range []string{"dpkg", "apt-cache", "go"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -265,13 +265,13 @@ func prepare(t *testing.T, runtime string) *bed {
 }
 
 // start starts the server, after its end once more.
-func (b *bed) start(t *testing.T) {
+func (b *bed) start(t testing.TB) {
 	t.Helper()
 	b.Process = server.Run(t, server.Options{Data: b.data, Flags: append([]string{"--pool", "0"}, b.flags...)})
 }
 
 // make creates a sandbox with an image.
-func (b *bed) make(t *testing.T, image string) hutch.Sandbox {
+func (b *bed) make(t testing.TB, image string) hutch.Sandbox {
 	t.Helper()
 	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: image, Limits: hutch.Limits{Memory: 512, Disk: 128}})
 	if err != nil {
