@@ -1,7 +1,12 @@
 package install_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,6 +68,65 @@ func TestRelease(t *testing.T) {
 	t.Run("bill", func(t *testing.T) { checkBill(t, only(t, filepath.Join(out, "*.spdx.json"))) })
 	t.Run("debian", func(t *testing.T) { checkDebian(t, only(t, filepath.Join(out, "*.deb"))) })
 	t.Run("archive", func(t *testing.T) { checkArchive(t, only(t, filepath.Join(out, "*.tar.gz"))) })
+	t.Run("programs", func(t *testing.T) { checkPrograms(t, out, runtime.GOARCH) })
+}
+
+// The files of a release for arm64, as make dist makes them on this machine. An emulator runs its program, if there is one.
+func TestReleaseForAnotherProcessor(t *testing.T) {
+	if !hutchtest.Full() || runtime.GOARCH != "amd64" {
+		t.Skip("make test-full has it on amd64: it compiles all programs again")
+	}
+	t.Parallel()
+	out := t.TempDir()
+	run(t, root, "make", "dist", "ARCHS=arm64", "DIST="+out)
+	run(t, out, "sha256sum", "-c", "SHA256SUMS")
+	checkBill(t, only(t, filepath.Join(out, "*.spdx.json")))
+	programs := checkPrograms(t, out, "arm64")
+	if deb := run(t, out, "dpkg-deb", "--field", only(t, filepath.Join(out, "*.deb")), "Architecture"); deb != "arm64\n" {
+		t.Errorf("the Debian package is for %q", deb)
+	}
+	emulator, err := exec.LookPath("qemu-aarch64-static")
+	if err != nil {
+		t.Skip("no program was run: apt-get install qemu-user-static")
+	}
+	if text := run(t, out, emulator, filepath.Join(programs, "hutch"), "version"); !strings.HasPrefix(text, "hutch ") {
+		t.Errorf("hutch version: %s", text)
+	}
+}
+
+// checkPrograms: the programs in the archive are static, for the processor, and those that the list of modules names. It
+// returns their folder.
+func checkPrograms(t *testing.T, out, arch string) string {
+	t.Helper()
+	dir := t.TempDir()
+	run(t, dir, "tar", "-xzf", only(t, filepath.Join(out, "*-linux-"+arch+".tar.gz")), "--strip-components=1")
+	bill, err := os.ReadFile(only(t, filepath.Join(out, "*-linux-"+arch+".spdx.json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inside, err := os.ReadFile(filepath.Join(dir, "share/doc/hutch/sbom.spdx.json")); err != nil || !bytes.Equal(inside, bill) {
+		t.Errorf("the archive has another list of modules: %v", err)
+	}
+	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
+		content, err := os.ReadFile(filepath.Join(dir, "bin", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := elf.NewFile(bytes.NewReader(content))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		needs, err := program.ImportedLibraries()
+		loaded := slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) || program.Machine != machine || loaded || len(needs) > 0 {
+			t.Errorf("%s is for %v, with a loader: %v, needs %q, %v", name, program.Machine, loaded, needs, err)
+		}
+		if !strings.Contains(string(bill), fmt.Sprintf("%x", sha256.Sum256(content))) {
+			t.Errorf("the list of modules is of another %s", name)
+		}
+	}
+	return filepath.Join(dir, "bin")
 }
 
 // checkBill: the list names the modules that each program is made of, and each of them once.
