@@ -40,7 +40,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: run build console dist install uninstall module test test-full test-vm test-kubernetes compat compat-builds soak lint reference bench clean go
+.PHONY: run build console dist install uninstall module test test-full test-vm test-kubernetes test-dockerfiles compat compat-builds soak lint reference bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -180,6 +180,11 @@ bench: build
 # compat-builds builds the Dockerfiles of test/builds with Docker's own engine as well, and writes what differs.
 compat-builds: build
 	HUTCH_COMPAT_BUILDS=$(CURDIR)/test/builds/COMPARED.md $(GO) test ./test/builds -run TestAsDockerDoes -count 1 -timeout 20m
+
+# test-dockerfiles builds the Dockerfiles of templates and of examples/runners with packages of their registries, and uses
+# the images. It needs root, and apt-get install debootstrap npm.
+test-dockerfiles: build
+	HUTCH_TEST_DOCKERFILES=1 $(CHECK) test ./test/builds -run TestDockerfiles -count 1 -timeout 60m -v
 
 clean:
 	rm -rf bin

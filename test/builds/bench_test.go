@@ -80,7 +80,7 @@ func timed(b *testing.B, do func() error) time.Duration {
 }
 
 // bootstrapped writes a small Debian with apt, as a registry has it.
-func bootstrapped(b *testing.B) func(*tar.Writer) error {
+func bootstrapped(b testing.TB) func(*tar.Writer) error {
 	b.Helper()
 	dir := filepath.Join(hutchtest.Dir(b), "root")
 	if out, err := exec.Command("debootstrap", "--variant=minbase", "bookworm", dir, "http://deb.debian.org/debian").CombinedOutput(); err != nil {
