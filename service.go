@@ -2,8 +2,9 @@ package hutch
 
 import "context"
 
-// Service is everything Hutch does, as one interface. MCP, REST and the other surfaces call it; the engine implements
-// it, and package client implements it over HTTP.
+// Service is what callers do with sandboxes. MCP, REST and the other surfaces call it. The engine implements it on this
+// machine, fleet on several machines, and package client over HTTP. The interfaces of what exists outside of sandboxes,
+// such as [Images], [Volumes] and [Tokens], stand beside it.
 //
 // Every method is safe for concurrent use, honours its context, and returns errors of type [*Error]. A sandbox of
 // another owner is NotFound. Methods that use a sandbox wake it and count as its use; those that only read records

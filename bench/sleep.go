@@ -11,7 +11,8 @@ import (
 // held is the memory of the sleeping program.
 const held = "x = bytearray(b'0123456789abcdef' * (30 << 16))"
 
-// sleep measures how long a hibernated sandbox with a Python of 30 MB takes to answer, compared with one that is awake.
+// sleep measures how long a hibernated sandbox with a Python process that holds 30 MiB takes to answer, compared with one
+// that is awake.
 func (l *lab) sleep(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× awake")
 	for _, f := range l.runtimes {

@@ -105,7 +105,7 @@ func (s *Screen) Screenshot(ctx context.Context, region *hutch.Region) (hutch.Sc
 	return s.sandbox.client.Screenshot(ctx, s.sandbox.ID, hutch.ScreenshotRequest{Region: region})
 }
 
-// Do does actions in their order.
+// Do performs actions in the given order.
 func (s *Screen) Do(ctx context.Context, actions ...hutch.ScreenAction) (hutch.ControlResult, error) {
 	return s.sandbox.client.ControlScreen(ctx, s.sandbox.ID, hutch.ControlRequest{Actions: actions})
 }

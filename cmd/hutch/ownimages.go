@@ -45,8 +45,8 @@ type begun struct {
 	end     func() error
 }
 
-// begin makes a sandbox for one command: in an engine of this process, or, with an
-// image, on the server if one runs, because that has the images.
+// begin creates a sandbox for one command: in an engine of this process or, with an
+// image, on the server if one runs, because the server has the images.
 func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.Logger) (b begun, err error) {
 	req := p.request("")
 	req.KeepAlive = true

@@ -40,7 +40,8 @@ type run struct {
 	end int64
 }
 
-// mark says when the output from the mark before to a cursor had been read, as a Unix time.
+// mark records that the output after the previous mark, up to the cursor end, was read at ms (Unix time in
+// milliseconds).
 type mark struct{ end, ms int64 }
 
 // add adds output. It is a [sink].

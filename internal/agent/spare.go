@@ -80,7 +80,7 @@ func (cs *contexts) addSpare(s *spare) error {
 	return nil
 }
 
-// takeSpare gives a context a spare interpreter, or returns nil if none fits.
+// takeSpare gives a context a spare interpreter, or returns nil if none fits or the first that fits has died.
 func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 	if req.Become == "" || req.Dir != "" || req.User != "" {
 		return nil

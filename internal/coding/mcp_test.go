@@ -14,7 +14,7 @@ import (
 	"hutch/internal/mcp"
 )
 
-// TestOverMCP: the tool follows a session, and reports faults of its arguments.
+// TestOverMCP: the tool follows a session, and reports errors in its arguments.
 func TestOverMCP(t *testing.T) {
 	t.Parallel()
 	svc := cloning{service{Service: hutchtest.Engine(t, "native", nil)}}

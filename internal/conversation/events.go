@@ -187,7 +187,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	}
 }
 
-// lastEvent returns the position from which a client wants to continue.
+// lastEvent returns the id of the last event that a client has received, or -1 without a valid one.
 func lastEvent(r *http.Request) int64 {
 	id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
 	if err != nil || id < 0 {

@@ -2,8 +2,8 @@ package egress
 
 import "context"
 
-// slots bound a resource of one sandbox. The sandbox can always use the number own, and more, up to most, while the
-// pool of all sandboxes has free slots.
+// slots bound a resource of one sandbox. It can always use its own slots. It can use up to most slots while the pool of
+// all sandboxes has free ones.
 type slots struct {
 	own, more, pool chan struct{}
 }

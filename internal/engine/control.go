@@ -20,7 +20,7 @@ import (
 
 const (
 	waitTime = 30 * time.Second // time limit of a wait that sets none
-	// languageTime bounds the check which languages a sandbox has: some of their
+	// languageTime bounds the check of which languages a sandbox has: some of their
 	// programs start a virtual machine to print a version.
 	languageTime = 30 * time.Second
 )

@@ -56,8 +56,8 @@ func output(t *testing.T, store flow.Store, run *flow.Run, step string) string {
 	return string(b)
 }
 
-// none checks that no sandbox is left.
-func none(t *testing.T, svc hutch.Service) {
+// checkNoSandboxes checks that no sandbox is left.
+func checkNoSandboxes(t *testing.T, svc hutch.Service) {
 	t.Helper()
 	list, err := svc.Sandboxes(t.Context(), hutch.Filter{})
 	if err != nil || len(list) > 0 {
@@ -139,7 +139,7 @@ steps:
 	if b, err := os.ReadFile(filepath.Join(dir, "sort", "sorted.txt")); err != nil || string(b) != "a\nb\n" {
 		t.Errorf("a saved output: %q, %v", b, err)
 	}
-	none(t, svc)
+	checkNoSandboxes(t, svc)
 }
 
 // TestBranchesRunSideBySide: each of two steps waits until the other one runs.
@@ -175,7 +175,7 @@ func TestTimeLimit(t *testing.T) {
 	if got["a"].Status != flow.Failed || got["b"].Status != flow.Skipped || got["a"].Failures != 1 || !strings.Contains(got["a"].Problem, "time limit of the workflow") {
 		t.Errorf("%+v", got)
 	}
-	none(t, svc)
+	checkNoSandboxes(t, svc)
 }
 
 // TestInterrupted: a run whose context is done leaves no sandbox, and continues where it was.
@@ -191,7 +191,7 @@ func TestInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("an interrupted run: %v", err)
 	}
-	none(t, svc)
+	checkNoSandboxes(t, svc)
 	id, first := run.State().ID, steps(run.State())["a"]
 	run.Close()
 	if state, err := store.State(id); err != nil || state.Status != flow.Interrupted {

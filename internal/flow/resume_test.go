@@ -81,7 +81,7 @@ func TestEndedWithoutRunner(t *testing.T) {
 	if text := output(t, store, again, "a"); text != "ended\n" {
 		t.Errorf("the step printed %q", text)
 	}
-	none(t, svc)
+	checkNoSandboxes(t, svc)
 }
 
 // TestRemoveLeavesNoSandbox: so does hutch flow rm, whatever the state says.
@@ -94,7 +94,7 @@ func TestRemoveLeavesNoSandbox(t *testing.T) {
 	if err := store.Remove(t.Context(), svc, id); err != nil {
 		t.Fatal(err)
 	}
-	none(t, svc)
+	checkNoSandboxes(t, svc)
 }
 
 // recorded looks at the state on disk whenever a sandbox is destroyed.

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestManyNames: an archive from a sandbox takes a bounded number of names, and of bytes of its caller's memory.
+// TestManyNames: an archive is refused if it has too many names, or if its names need more than the caller's memory
+// budget.
 func TestManyNames(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer

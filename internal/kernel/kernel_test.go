@@ -73,8 +73,8 @@ func TestShellInputIsTwoCommands(t *testing.T) {
 	}
 }
 
-// TestFormsThatExplode: code in a sandbox can write a message with a million forms, which would take thirty times its
-// memory before they could be counted.
+// TestFormsThatExplode: code in a sandbox can write a message with half a million MIME types. Decoding it before counting
+// them would need thirty times the memory of the message.
 func TestFormsThatExplode(t *testing.T) {
 	var message strings.Builder
 	message.WriteString(`{"result":{"data":{`)

@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// Environ returns the message to the interpreters of each language after changes of their sandbox's variables; nil
-// removes one. A shell cannot have a variable whose name is not an identifier.
+// Environ returns, for each language, the message that gives its interpreters the environment variables that have
+// changed. A nil value removes the variable. The message to bash leaves out names that are not identifiers.
 func Environ(changes map[string]*string) map[string]string {
 	text, err := json.Marshal(changes)
 	if err != nil {
@@ -31,8 +31,8 @@ func Environ(changes map[string]*string) map[string]string {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Reborn returns the message to the interpreters of each language in a copy of their sandbox: the new environment, and
-// the request to choose their random numbers again, which would otherwise be the same in every copy.
+// Reborn returns, for each language, the message that gives its interpreters in a copy of a sandbox the new environment
+// and makes them seed their random numbers again. Otherwise these would be the same in every copy.
 func Reborn(env map[string]string) map[string]string {
 	text, err := json.Marshal(env)
 	if err != nil {

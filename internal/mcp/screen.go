@@ -10,15 +10,15 @@ import (
 	"hutch"
 )
 
-// The actions of the tool computer that are verbs of their own.
+// Actions of the tool "computer" that call their own verb in place of ControlScreen.
 const (
 	openURL        = "open_url"
 	readClipboard  = "read_clipboard"
 	writeClipboard = "write_clipboard"
 )
 
-// addScreenTool registers the tool for the screen. Its actions are those of the computer-use tool that models know, and
-// three more.
+// addScreenTool registers the tool "computer". Its actions are those of the computer-use tool that models know, and three
+// more.
 func (s *server) addScreenTool() {
 	add(s, &sdk.Tool{
 		Name: "computer", Title: "Use the screen",

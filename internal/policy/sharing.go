@@ -159,7 +159,8 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 	})
 }
 
-// owner returns the owner on whose behalf a call is made. If that is not the caller, life ends with the grant.
+// owner returns the owner on whose behalf a call is made. For a shared sandbox, that is its owner, and life is done when
+// the grant ends. Otherwise it is the caller, and life is nil.
 func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, v verb.Verb) (_ caller.Owner, life context.Context, err error) {
 	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.Sandbox)
@@ -184,7 +185,7 @@ func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, 
 	return caller.Owner{ID: g.Owner}, g.life, nil
 }
 
-// Granted reports whether an owner's sandbox is shared with a token. life ends with the grant.
+// Granted reports whether an owner's sandbox is shared with a token. life is done when the grant ends.
 func (p *Policy) Granted(token, owner, sandbox string) (life context.Context, ok bool) {
 	g, ok := p.grants.find(token, sandbox)
 	return g.life, ok && g.Owner == owner

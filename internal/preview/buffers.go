@@ -9,7 +9,7 @@ const (
 	buffer      = 128 << 10
 	largeBuffer = 512 << 10
 	maxLarge    = 64      // large buffers in use at a time; further answers use small ones
-	long        = 1 << 20 // answers from this length on get a large buffer
+	long        = 1 << 20 // an answer of at least this length gets a large buffer
 )
 
 // buffers are reused for copying answers. A long answer is copied in large pieces, because waking its program, this one

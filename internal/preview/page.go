@@ -20,7 +20,7 @@ type notice struct {
 	Title  string
 	Text   string
 	Retry  int    // seconds after which to try again; the page itself does
-	Login  string // URL to log in at; may be empty
+	Login  string // URL of the login page; empty if there is none
 }
 
 var (

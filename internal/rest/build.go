@@ -213,8 +213,8 @@ func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hut
 	return req, lastPart{part, body, body.body.Interrupt}, nil
 }
 
-// lastPart is the last part of a body. At its end it reads the rest of the body: only then the server notices that the
-// client disconnects.
+// lastPart is the last part of a body. At its end it reads the rest of the body: only then does the server notice that
+// the client disconnects.
 type lastPart struct {
 	part, body io.Reader
 	interrupt  func()

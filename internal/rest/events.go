@@ -23,8 +23,8 @@ func wantsEvents(r *http.Request) bool {
 	return false
 }
 
-// events sends server-sent events. The answer begins with the first of them, so
-// an error before it is answered with its own status.
+// events sends server-sent events. The answer begins with the first event or ping
+// comment. An error before that is answered with its own status.
 type events struct {
 	*httpio.Events
 	w *httpio.Writer

@@ -87,8 +87,7 @@ os.rename('port.new', 'port')
 server.serve_forever()
 `
 
-// remote starts the server of the repositories in the sandbox, and returns
-// where it listens.
+// remote starts an HTTP Git server in the sandbox, and returns its URL.
 func (s gitTests) remote(t *testing.T, id string) string {
 	t.Helper()
 	res := s.do(t, id, hutch.ExecRequest{Command: "cat > server.py", Stdin: strings.NewReader(server)})

@@ -18,7 +18,7 @@ import (
 // screen is the client's terminal, and the process in the sandbox that uses it.
 type screen struct {
 	kind string
-	// resized has the newest size that the process has not got.
+	// resized has the newest size that was not yet sent to the process.
 	resized chan hutch.Size
 
 	mu      sync.Mutex

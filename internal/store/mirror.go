@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mirror keeps a package's memory of a collection up to date.
+// Mirror keeps a package's in-memory copy of a collection up to date.
 type Mirror struct {
 	collection *Collection // nil for documents that are only in memory
 	apply      func(key string, doc []byte) error

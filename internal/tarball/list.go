@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// List writes the names of all files below root, each with a zero byte at its end, and does not enter other mounts. The
-// name of a folder with unknown content, because it is a mount or cannot be read, ends with a slash.
+// List writes the names of all files below root, each with a zero byte at its end, and does not enter other mounts. A
+// folder with unknown content, because it is a mount or cannot be read, is listed again with a slash at its end.
 func List(out io.Writer, root string) error {
 	w := bufio.NewWriterSize(out, bufferSize)
 	var top unix.Stat_t

@@ -100,7 +100,7 @@ func (b *bed) cached(t *testing.T, req hutch.BuildRequest) *built {
 	return o
 }
 
-// inSandbox runs the program of the image.
+// inSandbox checks the files of the built image in a sandbox.
 func (b *bed) inSandbox(t *testing.T) {
 	t.Helper()
 	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: "localhost/made"})

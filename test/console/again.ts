@@ -1,7 +1,7 @@
 import { appendFileSync } from "node:fs"
 import type { FullConfig, Reporter, Suite } from "@playwright/test/reporter"
 
-/** Writes the specs that passed only when they were run again to the file $CONSOLE_AGAIN: that is a fault all the same. */
+/** Appends each spec that passed only in its second run to the file $CONSOLE_AGAIN. Such a spec counts as a fault. */
 export default class Again implements Reporter {
   #specs: Suite | undefined
 

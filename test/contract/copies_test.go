@@ -50,7 +50,7 @@ func copied(t *testing.T, svc hutch.Service) hutch.Service {
 		t.Fatal(err)
 	}
 	c := copying{svc, snap.ID}
-	one, err := c.Create(t.Context(), hutch.CreateRequest{KeepAlive: true}) // which keeps the layer
+	one, err := c.Create(t.Context(), hutch.CreateRequest{KeepAlive: true}) // this sandbox stays alive, so the shared layer is kept
 	if err != nil {
 		t.Fatal(err)
 	}

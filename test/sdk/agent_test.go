@@ -81,7 +81,8 @@ func (c calls) promptAgent(ctx context.Context, a arguments, h agentCallbacks) (
 	return c.PromptAgent(ctx, a.text("session"), request[hutch.AgentPrompt](a), h.event)
 }
 
-// followAgent takes no definition: the Go client reads what agents print that the server knows.
+// followAgent ignores the argument definition: FollowAgent of the Go client has no such parameter. It can follow only
+// agents that the server knows.
 func (c calls) followAgent(ctx context.Context, a arguments, h agentCallbacks) (hutch.AgentResult, error) {
 	h.session(a.text("session"))
 	return c.FollowAgent(ctx, a.text("session"), h.event)

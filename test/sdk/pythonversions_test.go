@@ -29,7 +29,8 @@ func TestPythonVersions(t *testing.T) {
 
 func tail(text string, most int) string { return text[max(0, len(text)-most):] }
 
-// pythons finds interpreters of the versions in pyproject.toml but python3's own: on the PATH, and those of pyenv.
+// pythons finds interpreters of the versions in pyproject.toml, on the PATH and in pyenv. It leaves out the version of
+// python3.
 func pythons(t *testing.T) map[string]string {
 	t.Helper()
 	home, _ := os.UserHomeDir()
@@ -47,7 +48,8 @@ func pythons(t *testing.T) map[string]string {
 	return found
 }
 
-// versionOf is the version of an interpreter, as in 3.12, or empty if it does not run or can make no environments.
+// versionOf returns an interpreter's version, such as 3.12, or "" if it does not run or cannot create virtual
+// environments.
 func versionOf(t *testing.T, interpreter string) string {
 	out, _ := exec.CommandContext(t.Context(), interpreter, "-c", "import ensurepip, sys; print('%d.%d' % sys.version_info[:2])").Output()
 	return strings.TrimSpace(string(out))

@@ -71,8 +71,8 @@ type exclude struct {
 }
 
 // newExclude reads a pattern, and counts the slashes that a matching name can have. Each slash of the pattern matches
-// one. Classes, such as [!-~], make the number uncertain: a class can match a slash, and a slash in a class need not
-// match one.
+// one slash of the name. A class, such as [!-~], makes the number uncertain: it can match a slash, and a slash inside it
+// need not match one.
 func newExclude(pattern string) (exclude, error) {
 	_, err := path.Match(pattern, "")
 	slashes, classes := strings.Count(pattern, "/"), strings.Count(pattern, "[")

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/flowcontrol"
 )
 
-// task is a request of a client that is being done, or waits.
+// task is a client's request that is running or waiting.
 type task struct {
 	message
 	client *client

@@ -17,19 +17,19 @@ const (
 	settle   = 500 * time.Millisecond // for the prompt after the end of a command
 	quitTime = 5 * time.Second        // for the shell to turn the echo off again
 
-	unknown = -1 // a cursor
+	unknown = -1 // cursor of a shell whose end of output is not known
 
 	ctrlC, ctrlZ = "\x03", "\x1a"
 )
 
-// shell is one session of a sandbox. Only the action that has the turn uses the shell; users and used belong to shells.
+// shell is one session of a sandbox. Only the action that filled busy uses the shell; users and used belong to shells.
 type shell struct {
-	turn   chan struct{} // full while an action runs
+	busy   chan struct{} // full while an action runs
 	cursor int64         // end of the output that was returned
 	svc    hutch.Service
 	address
 
-	users int // actions that have or wait for the turn
+	users int // actions that run or wait
 	used  time.Time
 }
 

@@ -31,7 +31,7 @@ func (s *shells) take(ctx context.Context, svc hutch.Service, sandbox, process s
 		return nil, err
 	}
 	select {
-	case sh.turn <- struct{}{}:
+	case sh.busy <- struct{}{}:
 		return sh, nil
 	case <-ctx.Done():
 		s.leave(sh)
@@ -40,7 +40,7 @@ func (s *shells) take(ctx context.Context, svc hutch.Service, sandbox, process s
 }
 
 func (s *shells) release(sh *shell) {
-	<-sh.turn
+	<-sh.busy
 	s.leave(sh)
 }
 
@@ -54,7 +54,7 @@ func (s *shells) enter(ctx context.Context, svc hutch.Service, at address) (*she
 		if len(own) >= maxShells && !dropOldest(own) {
 			return nil, hutch.Errorf(hutch.Exhausted, "actions are under way in %d sessions: wait for some to end", maxShells)
 		}
-		sh = &shell{turn: make(chan struct{}, 1), cursor: unknown, svc: svc, address: at}
+		sh = &shell{busy: make(chan struct{}, 1), cursor: unknown, svc: svc, address: at}
 		if s.list == nil {
 			s.list = map[string]map[address]*shell{}
 		}

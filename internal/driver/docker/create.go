@@ -56,12 +56,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return i, nil
 }
 
-// prepare imports an image that the engine does not have, if the import can take long.
+// prepare imports an EROFS image into the engine if the engine does not have it. The import has its own time limit,
+// importTime, because it can take longer than a create. Other roots need no import here.
 func (d *Driver) prepare(ctx context.Context, root image.Root) error {
 	if root.EROFS == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, importTime, fmt.Errorf("the image not imported within %v: %w", importTime, driver.ErrLate))
+	ctx, cancel := context.WithTimeoutCause(ctx, importTime, fmt.Errorf("the image was not imported within %v: %w", importTime, driver.ErrLate))
 	defer cancel()
 	api, err := d.engine()
 	if err == nil {

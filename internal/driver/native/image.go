@@ -125,8 +125,8 @@ func (i *instance) unpack(path string, owners bool) (string, error) {
 	return image.UnpackOwned(path, ids)
 }
 
-// mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12. release is to be called when the
-// instance is gone. A kernel that refuses gets the unpacked content.
+// mountImage mounts an EROFS file without a loop device. This needs Linux 6.12. If the kernel refuses the mount,
+// mountImage mounts the unpacked content. Call release when the instance is gone.
 func (d *Driver) mountImage(path string) (tree mount.Tree, release func(), err error) {
 	if onOverlay(path) {
 		return -1, nil, hutch.Errorf(hutch.Unsupported, "the file of the image is on an overlay file system, as that of a container is, and the kernel can put no sandbox of the runtime native over it: keep the data folder on a volume or a disk, or use the runtime gvisor")

@@ -19,8 +19,8 @@ import (
 // reserved are the folders of a root file system that instances create themselves.
 var reserved = []string{"/proc", "/sys", "/dev", "/.hutch"}
 
-// plan decides how to build an image's root file system: folders that are empty, or above something writable, are
-// created in memory; all others are bound.
+// plan decides how to build an image's root file system. Writable folders, their parents, empty folders and links are
+// created in memory. Everything else is bound, except reserved.
 func plan(c *inside.Config, root image.Root) error {
 	if root.Dir == "" { // a trial
 		return nil

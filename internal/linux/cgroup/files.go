@@ -82,7 +82,7 @@ func (g *Group) Usage() (Usage, error) {
 	return g.usage2()
 }
 
-// used returns memory in use, minus cached files. The two were read at different moments.
+// used returns current minus cache. It is at least 0: the two are read at different moments, so cache can be larger.
 func used(current, cache int64) int64 { return max(current-cache, 0) }
 
 // cachedFiles returns the size of cached files that are charged to a group. Version 1 has a prefix for the figures with

@@ -153,7 +153,7 @@ func (g *Group) SetMemory(bytes int64) error {
 	return errors.Join(swap, err)
 }
 
-// Close ends the watch. The kernel still pauses the group at its limit.
+// Close ends the watch. What Hold has set stays in force.
 func (w *MemoryWatch) Close() {
 	if w.events != nil {
 		w.events.Close()

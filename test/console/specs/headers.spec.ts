@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import type { Page } from "@playwright/test"
 import { api, checkAccessibility, contentOf, expect, idOf, open, record, remove, test } from "../fixture"
 
-/** A host that answers with the SHA-256 of the header Authorization that it got; empty where it is missing. */
+/** The name of a host that answers with the SHA-256 of the request's Authorization header. Empty if the test has no such host. */
 const outside = process.env["HUTCH_OUTSIDE"] ?? ""
 
 interface State { network: { allow?: string[]; headers?: { host: string; headers: Record<string, string> }[] } }

@@ -29,7 +29,8 @@ export function useCall<T>(key: string, call: (signal: AbortSignal) => Promise<T
       (error: unknown) => { if (!abort.signal.aborted) setState((before) => ({ ...before, error, loading: false })) },
     )
     return () => abort.abort()
-    // A new key or a server that answers again is a new call.
+    // call is new at each render, so it is not a dependency. The call is made again for a new key, after reload, and when the server answers
+    // again.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, round, returns])
   const reload = useCallback(() => setRound((n) => n + 1), [])

@@ -372,7 +372,7 @@ func keepaliveInterval(r *http.Request) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// timeLimit returns how long a call can take; 0 is no limit.
+// timeLimit returns the time limit of a call; 0 means no limit.
 func timeLimit(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get("Connect-Timeout-Ms")
 	if text == "" || text == "0" {

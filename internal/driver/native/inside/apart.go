@@ -67,8 +67,8 @@ func keepRights() error {
 	return nil
 }
 
-// keepOnReturn lets all threads of the agent keep their capabilities when they return from the id of root: see package
-// creds.
+// keepOnReturn makes all threads of the agent keep their capabilities when creds.Do switches back from user 0: see
+// package creds.
 func keepOnReturn() error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("keep capabilities: %w", errno)

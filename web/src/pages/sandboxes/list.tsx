@@ -63,7 +63,7 @@ const states: readonly (readonly [Member["status"], string])[] = [
   ["running", "Running"], ["paused", "Paused"], ["hibernated", "Hibernated"], ["stopped", "Stopped"], ["error", "Error"], ["creating", "Creating"],
 ]
 
-/** Buttons that show the sandboxes of one state only. States that no sandbox has are left out. */
+/** Buttons that show the sandboxes of one state only. A state that no sandbox has is left out, unless it is the chosen one. */
 function States({ members, current, onChange }: { members: readonly Member[]; current: string; onChange: (state: string) => void }) {
   const counts = Map.groupBy(members, (m) => m.status)
   return (

@@ -32,7 +32,7 @@ export interface TreeState {
 
 /** Pauses between two tries to watch, in milliseconds. */
 const firstPause = 500, longestPause = 15_000
-/** Events that come within this time cause one list. */
+/** Events within this time, in milliseconds, cause one listing. */
 const settle = 60
 /**
  * A program can change files without end, and each list and read counts against the limits of the token: so many rounds of them at once,

@@ -98,7 +98,7 @@ function parse(size: string): { width: number; height: number } {
   return { width, height }
 }
 
-/** Ends the process of the screen, to which the server gives this name. */
+/** Kills the background process of the screen. The server names it "screen". */
 async function stop(sandbox: Sandbox): Promise<void> {
   const mine = (await sandbox.listProcesses()).filter((p) => p.record.name === "screen" && p.status === "running")
   if (mine.length === 0) {
