@@ -76,7 +76,7 @@ const instructions = `Hutch runs commands and code in isolated Linux sandboxes.
 Call exec to run something: without sandboxId it makes a fresh sandbox and returns its id; pass that id to continue in the same one. Files under /workspace last as long as the sandbox.
 A sandbox made by exec goes away when the session ends, or after 5 minutes without use. Clean-up is not your job, but destroySandbox frees one at once.
 Each exec is a new shell: cwd and variables do not carry over, files do. A command is killed at its timeout (30 s unless given); use startBackgroundProcess for servers and long work.
-Output over about 20 000 characters comes back as its beginning and end. Inside there is no network but what rules allow: a result says what was denied, and the tool network can allow it.`
+Output over about 20,000 characters comes back as its beginning and end. Inside there is no network but what rules allow: a result says what was denied, and the tool network can allow it.`
 
 // server is what the transports share: the tools, bound to a Service.
 type server struct {
