@@ -16,7 +16,7 @@ func newMCP(h *home, std streams) *cobra.Command {
 		Use:   "mcp",
 		Short: "Speak MCP on standard input and output, with sandboxes of its own",
 		Long: `Speak MCP on standard input and output, as a client starts it, with no server.
-The sandboxes it makes go when it ends.`,
+It destroys its sandboxes when it ends.`,
 		Example: `  {"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {

@@ -1,8 +1,8 @@
 // Command agent is a whole AI agent in one file: a loop that gives a model the tools of a sandbox, runs the calls that
 // the model requests, and returns the results, until the model answers.
 //
-// The model here is a script of three steps, so that the program runs without an account anywhere. To use a real one,
-// write a type with the method next that sends the tools and the results to it.
+// The model here is a fake one with three fixed answers, so that the program runs without an account anywhere. To use a
+// real one, write a type with the method next that sends the tools and the results to it.
 //
 //	HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=... go run ./examples/agent
 package main
@@ -89,7 +89,7 @@ func converse(ctx context.Context, s *mcp.ClientSession, m model) error {
 	}
 }
 
-// script is a model that always does the same: its first program has a mistake, and its second one corrects it.
+// script is a fake model: its first program has a mistake, and its second one corrects it.
 type script struct{ sandbox string }
 
 func (m script) next(_ string, _ []*mcp.Tool, results []string) (*mcp.CallToolParams, string) {
