@@ -108,7 +108,7 @@ module: | go
 # run one after the other. Of the others, those in test take longest, and begin
 # first, so that none is at work alone at the end. What fails is run once more by
 # itself, unless much fails or the race detector found something; what passes only
-# then is listed at the end, and is a fault all the same. Programs that tests build
+# then is listed at the end, and counts as a fault. Programs that tests build
 # get the flags of the build, because packages are compiled with those already.
 RACING  = -vet=off $(RACE) -ldflags=-w -exec 'env $(FLAGS)' -timeout 20m
 PLAIN   = -vet=off -timeout 20m

@@ -197,7 +197,7 @@ type Edit struct {
 type ListRequest struct {
 	Path      string
 	Recursive bool
-	Depth     int  // with Recursive, the depth; 0 is no limit
+	Depth     int  // with Recursive, the depth; 0 means no limit
 	Hidden    bool // also names that begin with a dot
 	// Glob selects by a pattern with * ? [a-z] {a,b} and ** for any folders, relative to Path; it searches subfolders
 	// as Recursive does. A pattern without a slash matches names at any depth. "" selects all.

@@ -46,7 +46,7 @@ func TestContinuesInWaitingInstance(t *testing.T) {
 	}
 }
 
-// A sandbox with other limits, for which no instance waits, wakes all the same.
+// A sandbox with other limits, for which no empty instance waits, also wakes.
 func TestContinuesWhereNoneFits(t *testing.T) {
 	t.Parallel()
 	var r room

@@ -129,7 +129,7 @@ func TestRootIsRefused(t *testing.T) {
 	}
 }
 
-// TestSubordinate: a server without root that has subordinate ids has root in images all the same.
+// TestSubordinate: a server without root that has subordinate ids can still run images as root.
 func TestSubordinate(t *testing.T) {
 	hutchtest.Subordinate(t, hutchtest.Pattern("TestRoot$/native|TestFileUser/native|TestUsers|TestUnpackedImageIsRemoved",
 		"TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestUnpackedImageIsRemoved"))

@@ -269,7 +269,7 @@ func TestWhoseTerminals(t *testing.T) {
 	if code, _ := closed(t, conn); code != 4001 {
 		t.Errorf("bytes: %d", code)
 	}
-	// A client whose token is in a header shows it, and says hello all the same.
+	// A client whose token is in a header shows it, and still says hello.
 	head := http.Header{"Authorization": {"Bearer of ada"}, "X-User-Id": {"u1"}, "X-Session-Id": {"chat one"}}
 	conn, _, err := websocket.Dial(t.Context(), b.URL+"/openterminal/api/terminals/"+one.ID, &websocket.DialOptions{HTTPHeader: head})
 	if err != nil {

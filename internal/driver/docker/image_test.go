@@ -9,7 +9,7 @@ import (
 	"hutch/internal/image"
 )
 
-// TestOneImageForAllUsers: anyone can name any user of an image, and the engine keeps one copy all the same.
+// TestOneImageForAllUsers: anyone can name any user of an image, but the engine keeps only one copy.
 func TestOneImageForAllUsers(t *testing.T) {
 	path := drivertest.WriteImage(t, []drivertest.ImageFile{
 		{Path: "/etc/ssl/certs", Mode: 0o755 | fs.ModeDir}, {Path: "/home", Link: "/srv"}, {Path: "/program", Mode: 0o755},

@@ -6,7 +6,7 @@ import { useDark } from "../theme"
 import { themes } from "./sandbox/terminal/themes"
 import "../style/terminal.css"
 
-// A terminal that somebody shared by a link. The page has no sign-in: the key after # in its address opens only this terminal. The page
+// A terminal that another person shared by a link. The page has no sign-in: the key after # in its address opens only this terminal. The page
 // can only look; the server accepts nothing else from it.
 
 interface Message {

@@ -76,7 +76,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// A command outlives its client, and ends at its time limit all the same.
+// A command outlives its client, but still ends at its time limit.
 func TestDisconnect(t *testing.T) {
 	w := newWorld(t, Options{})
 	c, pid := w.begin(bash("sleep 60"), "Connect-Timeout-Ms", "1500")

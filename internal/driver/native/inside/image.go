@@ -128,7 +128,7 @@ func fillUpper(dir string, c Config) error {
 	}
 	for _, name := range ours {
 		if err := unix.Setxattr(filepath.Join(dir, name), opaque, []byte("y"), 0); err != nil {
-			return fmt.Errorf("hide what the image has in %s, which takes Linux 6.6: %w", name, err)
+			return fmt.Errorf("hide what the image has in %s, which needs Linux 6.6: %w", name, err)
 		}
 	}
 	return nil
