@@ -67,13 +67,14 @@ const template = begin()
   .setEnvs({ NUMBER: '1' })
   .runCmd('whoami > texts/who; pwd > texts/where')
   .setStartCmd('echo ready > /tmp/ready; sleep 600', waitForFile('/tmp/ready'))
-const built = await Template.build(template, 'built-with-js:v1', { cpuCount: 1, memoryMB: 512 })
+const built = await Template.build(template, 'built-with-js:v1', { cpuCount: 1, memoryMB: 512, minFreeDiskMb: 300 })
 await Template.assignTags('built-with-js:v1', 'stable')
 results.tagged = (await Template.getTags('built-with-js')).map((t) => t.tag).sort().join() === 'stable,v1' && (await Template.exists(built.templateId))
 const made = await Sandbox.create('built-with-js:stable')
 try {
   const all = await made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
   results.built = all.stdout.trim()
+  results.disk = (await made.commands.run('head -c 400M /dev/zero > full').catch((err) => err)).exitCode !== 0
 } finally {
   await made.kill()
 }
