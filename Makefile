@@ -132,8 +132,8 @@ test: build
 test-full:
 	HUTCH_TEST_FULL=1 $(MAKE) test
 
-# The suites of other products' clients, from checkouts that the caller names:
-# docs/compatibility.md. UPDATE=1 writes what has come out.
+# The suites of other products' clients, from checkouts that the caller names,
+# and Harbor's tasks: docs/compatibility.md. UPDATE=1 writes what has come out.
 compat: build
 	npm ci --prefix test/compat/suite --no-audit --no-fund --loglevel=error
 	E2B_SUITE=$(E2B_SUITE) $(GO) test -tags compat -count=1 -timeout 60m -v -run TestSuite ./test/compat

@@ -15,7 +15,7 @@ import (
 func TestComputeSDKSuite(t *testing.T) {
 	checkout := os.Getenv("COMPUTESDK_SUITE")
 	if checkout == "" {
-		t.Fatal("set COMPUTESDK_SUITE to a checkout of github.com/computesdk/computesdk")
+		t.Skip("set COMPUTESDK_SUITE to a checkout of github.com/computesdk/computesdk")
 	}
 	dir := t.TempDir()
 	run(t, "", nil, "cp", "-r", filepath.Join(checkout, "packages", "e2b", "src"), filepath.Join(dir, "tests"))

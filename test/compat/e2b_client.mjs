@@ -74,7 +74,8 @@ const made = await Sandbox.create('built-with-js:stable')
 try {
   const all = await made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
   results.built = all.stdout.trim()
-  results.disk = (await made.commands.run('head -c 400M /dev/zero > full').catch((err) => err)).exitCode !== 0
+  const full = await made.commands.run('head -c 200M /dev/zero > a; head -c 200M /dev/zero > b').catch((err) => err)
+  if (!full.stderr.includes('No space left')) throw new Error('minFreeDiskMb is not the limit of the disk: ' + JSON.stringify(full))
 } finally {
   await made.kill()
 }
