@@ -132,12 +132,15 @@ test: build
 test-full:
 	HUTCH_TEST_FULL=1 $(MAKE) test
 
-# The suites of other products' clients, from checkouts that the caller names:
-# docs/compatibility.md. UPDATE=1 writes what has come out.
+# The suites of other products' clients, from checkouts that the caller names,
+# and Harbor's tasks: docs/compatibility.md. UPDATE=1 writes what has come out.
 compat: build
 	npm ci --prefix test/compat/suite --no-audit --no-fund --loglevel=error
 	E2B_SUITE=$(E2B_SUITE) $(GO) test -tags compat -count=1 -timeout 60m -v -run TestSuite ./test/compat
 	SWEREX_SUITE=$(SWEREX_SUITE) $(GO) test -tags compat -count=1 -timeout 30m -v -run 'TestSWEReXSuite|TestLangChainSuite|TestConcurrentCommands' ./test/compat
+	COMPUTESDK_SUITE=$(COMPUTESDK_SUITE) $(GO) test -tags compat -count=1 -timeout 30m -v -run TestComputeSDKSuite ./test/compat
+	test/compat/harbor/install
+	$(GO) test -tags compat -count=1 -timeout 45m -v -run TestHarbor ./test/compat
 	$(GO) test -tags compat -count=1 -timeout 60m -v -run 'TestInspect|TestPythonVersions' ./test/sdk
 
 # On a kernel with control groups of version 2, in qemu: apt-get install

@@ -30,7 +30,7 @@ func (s *Service) Snapshot(ctx context.Context, sandbox string, req hutch.Snapsh
 
 // CreateTemplate keeps a record, and nothing else.
 func (s *Service) CreateTemplate(_ context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
-	v := hutch.Snapshot{ID: hutch.NewID("snap"), Name: hutch.TemplateName(req.Name), Shared: req.Shared, CreatedAt: time.Now().UTC(), Template: &req.Template}
+	v := hutch.Snapshot{ID: hutch.NewID("snap"), Name: hutch.TemplateName(req.Name), Shared: req.Shared, CreatedAt: time.Now().UTC(), Limits: req.Limits, Template: &req.Template}
 	v.Names = []string{v.Name}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,13 +67,15 @@ const template = begin()
   .setEnvs({ NUMBER: '1' })
   .runCmd('whoami > texts/who; pwd > texts/where')
   .setStartCmd('echo ready > /tmp/ready; sleep 600', waitForFile('/tmp/ready'))
-const built = await Template.build(template, 'built-with-js:v1', { cpuCount: 1, memoryMB: 512 })
+const built = await Template.build(template, 'built-with-js:v1', { cpuCount: 1, memoryMB: 512, minFreeDiskMb: 300 })
 await Template.assignTags('built-with-js:v1', 'stable')
 results.tagged = (await Template.getTags('built-with-js')).map((t) => t.tag).sort().join() === 'stable,v1' && (await Template.exists(built.templateId))
 const made = await Sandbox.create('built-with-js:stable')
 try {
   const all = await made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
   results.built = all.stdout.trim()
+  const full = await made.commands.run('head -c 200M /dev/zero > a; head -c 200M /dev/zero > b').catch((err) => err)
+  if (!full.stderr.includes('No space left')) throw new Error('minFreeDiskMb is not the limit of the disk: ' + JSON.stringify(full))
 } finally {
   await made.kill()
 }

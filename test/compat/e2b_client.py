@@ -83,7 +83,7 @@ built = Template.build(template, "built-with-python:v1", cpu_count=1, memory_mb=
 Template.assign_tags("built-with-python:v1", "stable")
 tags = sorted(t.tag for t in Template.get_tags("built-with-python"))
 results["tagged"] = tags == ["stable", "v1"] and Template.exists(built.template_id)
-made = Sandbox.create("built-with-python:stable")
+made = Sandbox.create(f"built-with-python:{built.build_id}")  # exactly this build
 try:
     run = made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
     results["built"] = run.stdout.strip()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -84,18 +83,23 @@ func runNode(t *testing.T, script string, env ...string) string {
 	return string(out)
 }
 
-// loadDebian gives the server an image under some names.
+// loadDebian gives the server a Debian under some names.
 func loadDebian(t *testing.T, url, token string, names ...string) {
 	t.Helper()
-	c := client.New(url, token)
 	for _, name := range names {
-		r, w := io.Pipe()
-		go func() {
-			w.CloseWithError(debian.WriteArchive(w, name, func(w *tar.Writer) error { return debian.WriteWith(w, "dash", "findutils") }))
-		}()
-		if _, err := c.LoadImages(t.Context(), "", r); err != nil {
-			t.Fatal(err)
-		}
+		loadImage(t, url, token, name, func(w *tar.Writer) error { return debian.WriteWith(w, "dash", "findutils") })
+	}
+}
+
+// loadImage gives the server an image with one layer, which fill writes.
+func loadImage(t *testing.T, url, token, name string, fill func(*tar.Writer) error) {
+	t.Helper()
+	var archive bytes.Buffer // complete before it is sent: a server waits less long for the first byte than this can take
+	if err := debian.WriteArchive(&archive, name, fill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.New(url, token).LoadImages(t.Context(), "", &archive); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -238,6 +238,14 @@ func compare(t *testing.T, got map[string]expectation) {
 			want[name] = g
 		}
 	}
+	if os.Getenv("E2B_FILES") == "" {
+		for name := range want {
+			if _, ran := got[name]; !ran {
+				t.Errorf("%s did not run", name)
+			}
+		}
+	}
+	t.Logf("%d tests that need a server ran", len(got))
 	if os.Getenv("UPDATE") == "" {
 		return
 	}

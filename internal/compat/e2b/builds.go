@@ -208,6 +208,7 @@ type asked struct {
 	Tags   []string `json:"tags"`
 	CPU    float64  `json:"cpuCount"`
 	Memory int64    `json:"memoryMB"`
+	Disk   *int     `json:"minFreeDiskMb"`
 }
 
 // translate checks a request, and returns the build.
@@ -223,10 +224,26 @@ func (a asked) translate(owner string) (*build, error) {
 	if err := checkTags(name, tags); err != nil {
 		return nil, err
 	}
+	disk, err := a.disk()
+	if err != nil {
+		return nil, err
+	}
 	return &build{
 		owner: owner, id: newBuildID(), template: name, tags: tags, state: buildWaiting, since: time.Now(),
-		limits: hutch.Limits{CPU: a.CPU, Memory: int(a.Memory)},
+		limits: hutch.Limits{CPU: a.CPU, Memory: int(a.Memory), Disk: disk},
 	}, nil
+}
+
+// disk returns the disk limit of the template's sandboxes: how much they can write, because the files of an image do not
+// count. 0 asks for no minimum, as leaving the field out does.
+func (a asked) disk() (int, error) {
+	if a.Disk == nil {
+		return 0, nil
+	}
+	if *a.Disk < 0 {
+		return 0, hutch.Errorf(hutch.Invalid, "minFreeDiskMb is %d: give MiB, from 0 up", *a.Disk).Naming(hutch.AboutField, "minFreeDiskMb")
+	}
+	return *a.Disk, nil
 }
 
 func checkTags(template string, tags []string) error {

@@ -171,6 +171,64 @@ func TestTags(t *testing.T) {
 	s.want(404, "GET", "/templates/web/tags", "")
 }
 
+// A client that knows the id of a build starts exactly that build, as long as it has a tag.
+func TestSandboxOfBuild(t *testing.T) {
+	t.Parallel()
+	s, _ := openBuilds(t)
+	build := s.build("web:v1", `{"steps":[]}`)["buildID"].(string)
+	later := s.build("web:v2", `{"steps":[]}`)["buildID"].(string)
+	s.build("other", `{"steps":[]}`)
+	all, err := s.svc.Snapshots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idOf := func(build string) string {
+		return all[slices.IndexFunc(all, func(x hutch.Snapshot) bool { return x.Template.Labels[labelBuild] == build })].ID
+	}
+	for _, id := range []string{build, later} {
+		s.create(`{"templateID":"web:` + id + `"}`)
+		if made := s.svc.Created(); made[len(made)-1].Template != idOf(id) || made[len(made)-1].Image != "" {
+			t.Errorf("%s: %+v", id, made[len(made)-1])
+		}
+		s.want(404, "POST", "/v2/sandboxes", `{"templateID":"other:`+id+`"}`)
+	}
+	for _, name := range []string{"web:v1", "web:" + build} {
+		if got := s.want(200, "GET", "/templates/aliases/"+name, ""); got["templateID"] != "web" {
+			t.Errorf("the id of a template is its name: %v", got)
+		}
+	}
+	if got := s.build("more", `{"fromTemplate":"web:`+build+`"}`); got["status"] != buildReady {
+		t.Errorf("%v", got)
+	}
+	s.want(204, "DELETE", "/templates/tags", `{"name":"web","tags":["v1"]}`)
+	s.want(404, "POST", "/v2/sandboxes", `{"templateID":"web:`+build+`"}`)
+	s.create(`{"templateID":"web:` + later + `"}`)
+}
+
+// A minimum of free disk is the disk limit of the template's sandboxes, and not of its build.
+func TestBuildDisk(t *testing.T) {
+	t.Parallel()
+	s, images := openBuilds(t)
+	for body, want := range map[string]int{`"minFreeDiskMb":3000`: 3000, `"minFreeDiskMb":0`: 0, `"cpuCount":1`: 0} {
+		made := s.want(202, "POST", "/v3/templates", `{"name":"web",`+body+`}`)
+		at := "/templates/web/builds/" + made["buildID"].(string)
+		s.want(202, "POST", "/v2"+at, `{"steps":[]}`)
+		if got := s.end(at); got["status"] != buildReady {
+			t.Fatalf("%v", got)
+		}
+		all, err := s.svc.Snapshots(t.Context())
+		if i := slices.IndexFunc(all, func(x hutch.Snapshot) bool { return x.Template.Labels[labelBuild] == made["buildID"] }); err != nil || i < 0 || all[i].Limits.Disk != want {
+			t.Errorf("%s: %+v %v", body, all, err)
+		}
+	}
+	for _, req := range images.requests {
+		if req.Limits.Disk != 0 {
+			t.Errorf("%+v", req)
+		}
+	}
+	s.want(400, "POST", "/v3/templates", `{"name":"web","minFreeDiskMb":-1}`)
+}
+
 // The files of a COPY go to a signed address, without a key.
 func TestUploads(t *testing.T) {
 	t.Parallel()

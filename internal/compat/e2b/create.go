@@ -189,19 +189,24 @@ func checkTimeout(seconds float64) (hutch.Seconds, error) {
 // hosts are the templates of E2B that are this server's own programs, unless the caller has a template of that name.
 var hosts = []string{"", "base", "code-interpreter-v1", "code-interpreter"}
 
-// begin sets what a sandbox starts from: a snapshot or template with that id or name, or else this server's programs or
-// an image, in this order.
+// begin sets what a sandbox starts from: a snapshot or template with that id or name, a build of a template, or else
+// this server's programs or an image, in this order.
 func (s *Server) begin(ctx context.Context, template string, req *hutch.CreateRequest) error {
 	name := hutch.TemplateName(strings.TrimSuffix(template, ":"+defaultTag))
+	of, tag, _ := strings.Cut(name, ":")
 	found, ok, err := s.findSnapshot(ctx, name)
 	switch {
 	case err != nil:
 		return err
+	case ok && !found.IsCalled(name): // a build: its names can move to a later one
+		req.Template = found.ID
 	case ok && found.Template != nil && found.Name != "":
 		req.Template = found.Name
 	case ok:
 		req.Snapshot = found.ID
 	case slices.Contains(hosts, name):
+	case looksLikeBuild(tag):
+		return hutch.Errorf(hutch.NotFound, "there is no build %q of the template %.100q: a later build took its tags, or it was deleted", tag, of)
 	case s.isImage(ctx, template):
 		req.Image = template
 	default:

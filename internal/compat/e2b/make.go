@@ -133,7 +133,8 @@ func (s *Server) image(ctx context.Context, b *build, made recipe.Recipe, files 
 	}()
 	defer func() { in.Close(); <-packed }()
 	at := follower{build: b, lines: made.Lines}
-	image, err := s.opt.Images.BuildImage(ctx, hutch.BuildRequest{Dockerfile: made.Dockerfile, NoCache: again, Limits: b.limits}, in, at.take)
+	limits := hutch.Limits{CPU: b.limits.CPU, Memory: b.limits.Memory} // the disk limit is for what sandboxes write later
+	image, err := s.opt.Images.BuildImage(ctx, hutch.BuildRequest{Dockerfile: made.Dockerfile, NoCache: again, Limits: limits}, in, at.take)
 	if err != nil {
 		return image, &recipe.Error{Step: at.line.Step, Err: at.explain(err)}
 	}

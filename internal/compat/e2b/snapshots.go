@@ -28,15 +28,42 @@ func isOwn(ctx context.Context, x hutch.Snapshot) bool {
 	return x.Owner == owner.ID
 }
 
-// findSnapshot finds a snapshot by its id or name: the caller's own before a shared one.
+// findSnapshot finds a snapshot by its id or name, or by a template and the id of its build, as TEMPLATE:BUILD. A name
+// comes before a build, and the caller's own snapshot before a shared one.
 func (s *Server) findSnapshot(ctx context.Context, name string) (found hutch.Snapshot, ok bool, err error) {
 	all, err := s.svc.Snapshots(ctx)
-	for _, x := range all {
-		if x.IsCalled(name) && (!ok || isOwn(ctx, x) && !isOwn(ctx, found)) {
-			found, ok = x, true
+	if err != nil {
+		return found, false, err
+	}
+	for _, matches := range []func(hutch.Snapshot) bool{
+		func(x hutch.Snapshot) bool { return x.IsCalled(name) },
+		func(x hutch.Snapshot) bool { return isBuild(x, name) },
+	} {
+		for _, x := range all {
+			if matches(x) && (!ok || isOwn(ctx, x) && !isOwn(ctx, found)) {
+				found, ok = x, true
+			}
+		}
+		if ok {
+			break
 		}
 	}
-	return found, ok && err == nil, err
+	return found, ok, nil
+}
+
+// looksLikeBuild reports whether a text has the form of a build's id.
+func looksLikeBuild(text string) bool {
+	return len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' && strings.Trim(text, "0123456789abcdef-") == ""
+}
+
+// isBuild reports whether a name is TEMPLATE:BUILD of a template: a client that has the id of a build starts exactly
+// that build, whichever tags it has now.
+func isBuild(x hutch.Snapshot, name string) bool {
+	template, build, ok := strings.Cut(name, ":")
+	return ok && x.Template != nil && slices.ContainsFunc(x.Names, func(of string) bool {
+		t := tagOf(x, of)
+		return t.template == template && t.BuildID == build
+	})
 }
 
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (int, any, error) {
@@ -120,6 +147,10 @@ func (s *Server) alias(ctx context.Context, name string) (int, any, error) {
 	found, ok, err := s.findSnapshot(ctx, name)
 	if err != nil {
 		return 0, nil, err
+	}
+	if ok && found.Template != nil && found.ID != name { // a template's id is its name, as in the answer to a build's request
+		template, _, _ := strings.Cut(name, ":")
+		return http.StatusOK, aliasInfo{template, found.Shared}, nil
 	}
 	if ok {
 		return http.StatusOK, aliasInfo{found.ID, found.Shared}, nil

@@ -1,0 +1,2 @@
+#!/bin/bash
+cat note.txt >/copy

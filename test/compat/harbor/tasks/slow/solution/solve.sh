@@ -1,0 +1,4 @@
+#!/bin/bash
+echo 1 >/one
+sleep 600
+echo 2 >/one

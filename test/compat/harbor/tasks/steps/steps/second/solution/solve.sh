@@ -1,0 +1,2 @@
+#!/bin/bash
+echo $(($(cat /app/a) + 1)) >/app/b
