@@ -252,7 +252,8 @@ func (a *above) isFolder(path string) bool {
 	return ok
 }
 
-// addToBundles returns the first bundle's path and text.
+// addToBundles returns the first bundle's path and text. An image without a bundle gets that of this machine: the variables
+// that name it replace the authorities that programs bring, so it must have all that are usual.
 func (a *above) addToBundles(authority string) (path, text string, err error) {
 	for _, name := range bundles {
 		at, ok := a.follow(name)
@@ -272,14 +273,20 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 			path, text = at, whole
 		}
 	}
-	if path == "" {
-		path, text = authorityFile, authority
-		if _, ok := a.follow(bundles[0]); !ok { // the image has nothing there
-			path = bundles[0]
-			a.write(path, text)
-		}
+	if path != "" {
+		return path, text, nil
 	}
+	if path = bundles[0]; a.isThere(path) { // but no file that can be read
+		path = "/etc/ssl/certs/hutch-bundle.pem"
+	}
+	text = strings.TrimLeft(strings.TrimRight(machineBundle(), "\n")+"\n"+authority, "\n")
+	a.write(path, text)
 	return path, text, nil
+}
+
+func (a *above) isThere(path string) bool {
+	_, ok := a.follow(path)
+	return ok
 }
 
 // read returns the text of a file; false unless it is a regular file of at most mostBundle bytes.

@@ -148,6 +148,31 @@ func TestEROFSTrusts(t *testing.T) {
 	}
 }
 
+// An image without a bundle gets the authorities of this machine and ours: programs that bring their own use the bundle, too,
+// and must reach the hosts that they reach elsewhere.
+func TestEROFSWithoutBundle(t *testing.T) {
+	t.Parallel()
+	authority, _ := newAuthority(t)
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	for name, c := range map[string]struct {
+		files map[string]string
+		at    string
+	}{
+		"none":     {map[string]string{"/bin/sh": "x"}, bundle},
+		"a folder": {map[string]string{bundle + "/x": "x"}, "/etc/ssl/certs/hutch-bundle.pem"},
+	} {
+		root, err := FromEROFS(writeEROFS(t, c.files), EROFSOptions{Authority: authority})
+		check(t, err)
+		f, ok := root.file(c.at)
+		if !ok || root.Getenv("REQUESTS_CA_BUNDLE") != c.at || !strings.HasSuffix(f.Content, string(authority)) {
+			t.Fatalf("%s: REQUESTS_CA_BUNDLE is %s, and %s is %+v", name, root.Getenv("REQUESTS_CA_BUNDLE"), c.at, f)
+		}
+		if got, want := len(certificates([]byte(f.Content))), len(certificates([]byte(machineBundle())))+1; got != want {
+			t.Errorf("%s: the bundle has %d authorities, not %d", name, got, want)
+		}
+	}
+}
+
 // TestWriteTar: an archive of an image has what a sandbox has over it, and nothing behind a link of the image.
 func TestWriteTar(t *testing.T) {
 	path := writeEROFS(t, map[string]string{"etc/passwd": "root", "etc/hosts": "of the image", "bin/tool": "tool", "sh": "->bin/tool", "tmp": "->/etc", "workspace/a": "1"})

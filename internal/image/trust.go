@@ -19,6 +19,18 @@ var bundles = []string{
 	"/etc/ssl/cert.pem",
 }
 
+// machineBundle returns the authorities that this machine trusts; "" if it has no bundle.
+func machineBundle() string {
+	for _, path := range bundles {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() <= mostBundle {
+			if text, err := os.ReadFile(path); err == nil {
+				return string(text)
+			}
+		}
+	}
+	return ""
+}
+
 // bundleVariables make programs with their own authorities use a bundle.
 var bundleVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"}
 

@@ -9,6 +9,9 @@ import { ShareTerminal } from "./share"
 import { TerminalView } from "./view"
 import "../../../style/terminal.css"
 
+/** bash, or sh in an image without bash. */
+const loginShell = "command -v bash >/dev/null && exec bash -l; exec sh -l"
+
 /** The terminals of a sandbox: its processes that have one. Each has an address. Everybody who opens it sees the same terminal. */
 export default function Terminals({ sandbox, record }: TabProps) {
   const base = `/sandboxes/${record.sandboxId}/terminal`
@@ -26,7 +29,7 @@ export default function Terminals({ sandbox, record }: TabProps) {
   }, [current, first, base, navigate])
 
   const start = () => void opening.run(async () => {
-    const { id } = await sandbox.startProcess("exec bash -l", { terminal: { columns: 100, rows: 30 }, name: "terminal" })
+    const { id } = await sandbox.startProcess(loginShell, { terminal: { columns: 100, rows: 30 }, name: "terminal" })
     reload()
     navigate(`${base}/${id}`)
   })
