@@ -94,7 +94,11 @@ func (c *conn) hello() bool {
 // refuse sends an error. It always returns false, so that callers can return its result.
 func refuse(w *wire.Writer, err error) bool {
 	e := hutch.AsError(err)
-	w.WriteJSON(wire.TypeError, wire.Failure{Kind: e.Kind, Message: e.Message, Limit: e.Limit()})
+	f := wire.Failure{Kind: e.Kind, Message: e.Message, Limit: e.Limit()}
+	if e.Kind == hutch.Internal && e.Cause != nil {
+		f.Cause = e.Cause.Error()
+	}
+	w.WriteJSON(wire.TypeError, f)
 	return false
 }
 

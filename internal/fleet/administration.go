@@ -41,6 +41,7 @@ func (d *Directory) Node(ctx context.Context, node string) (hutch.Node, error) {
 	if err != nil {
 		return hutch.Node{}, err
 	}
+	n.Held = int64(len(held)) // was counted before the list was read
 	slices.SortStableFunc(held, func(a, b Holder) int { return rank(a) - rank(b) })
 	held = held[:min(len(held), hutch.MaxNodeSandboxes)]
 	for _, h := range held {

@@ -394,7 +394,11 @@ func refusal(payload []byte) error {
 	default:
 		f.Kind = hutch.Internal
 	}
-	err := hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(errRefused)
+	cause := errRefused
+	if f.Cause != "" {
+		cause = fmt.Errorf("%w: %s", errRefused, printable(f.Cause, 2000))
+	}
+	err := hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(cause)
 	if f.Kind == hutch.Exhausted && slices.Contains(agentLimits, f.Limit) {
 		err = err.With("limit", f.Limit)
 	}

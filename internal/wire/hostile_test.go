@@ -311,6 +311,7 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 		"no kind":     {Failure{}, hutch.Internal},
 		"percent":     {Failure{Kind: hutch.Invalid, Message: "100%s %n"}, hutch.Invalid},
 		"their fault": {Failure{Kind: hutch.Internal, Message: "x"}, hutch.Internal},
+		"their cause": {Failure{Kind: hutch.Internal, Message: "x", Cause: "broken\x1b[2J\n" + strings.Repeat("ü", 100_000)}, hutch.Internal},
 	} {
 		c, dialed := agent(t, func(p *peer) {
 			p.hello()
@@ -323,6 +324,9 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 		})
 		for request, err := range everyRequest(t.Context(), c) {
 			text := err.Error()
+			if cause := hutch.AsError(err).Cause; cause == nil || len(cause.Error()) > 2100 || strings.ContainsFunc(cause.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) || strings.Contains(cause.Error(), "broken") != (f.failure.Cause != "") {
+				t.Errorf("%s: %s: the cause is %q", name, request, cause)
+			}
 			if hutch.KindOf(err) != f.want || len(text) > 2100 || !utf8.ValidString(text) || strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
 				t.Errorf("%s: %s: %v: %q", name, request, hutch.KindOf(err), text)
 			}

@@ -214,6 +214,7 @@ type Failure struct {
 	Kind    hutch.Kind `json:"kind"`
 	Message string     `json:"message"`
 	Limit   string     `json:"limit,omitempty"` // the limit that is reached, for an Exhausted error
+	Cause   string     `json:"cause,omitempty"` // of an Internal error, for the daemon's log
 }
 
 // Stats and records of processes come from the agent: values out of range are refused. Code that shows their texts
