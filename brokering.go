@@ -26,9 +26,9 @@ const AnthropicKey = "ANTHROPIC_API_KEY"
 // The kinds of placement.
 const (
 	AsReplace = "replace" // replaces the placeholder in any header
-	AsHeader  = "header"  // a header is set: "header:NAME"
+	AsHeader  = "header"  // sets a header: "header:NAME"
 	AsBasic   = "basic"   // sets a user's password: "basic:USER"
-	AsQuery   = "query"   // a query parameter is set: "query:NAME"
+	AsQuery   = "query"   // sets a query parameter: "query:NAME"
 )
 
 const maxBrokered = 16 // most hosts of one secret

@@ -40,7 +40,7 @@ func (c HealthCheck) Check() error {
 	return nil
 }
 
-// WithDefaults fills in missing values of the check. Values out of range, as images can have them, are moved into the
+// WithDefaults fills in missing values of the check. Values out of range, which images can have, are moved into the
 // range.
 func (c HealthCheck) WithDefaults() HealthCheck {
 	within := func(t, usual, least Seconds) Seconds {
@@ -85,7 +85,8 @@ type ProcessHealth struct {
 
 // Care is the health check and stop signal of a background process. An image can set them for its own program.
 type Care struct {
-	// StopSignal asks the process to end; default 15. The process gets it, and time to end, when its sandbox is stopped.
+	// StopSignal asks the process to end; default 15. When its sandbox is stopped, the process gets this signal, and
+	// time to end.
 	StopSignal int `json:"stopSignal,omitempty"`
 	// Health says whether the process does its work.
 	Health *HealthCheck `json:"health,omitempty"`

@@ -118,7 +118,7 @@ func checkQuestionFiles(files []QuestionFile) error {
 	return nil
 }
 
-// CheckLocalName refuses the name of a file that is not in its canonical form or leads out of its folder.
+// CheckLocalName refuses a file name that is not in its canonical form or leads out of its folder.
 func CheckLocalName(name string) error {
 	if name == "" || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) || !utf8.ValidString(name) || len(name) > 1024 {
 		return Errorf(Invalid, "the file name %.80q cannot be used: give a path below the working folder, such as data/in.csv", name).Naming(AboutField, "files")

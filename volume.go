@@ -56,11 +56,11 @@ type Volumes interface {
 type VolumeRequest struct {
 	Name  string `json:"name"`            // like the id of a sandbox
 	Quota int    `json:"quota,omitempty"` // MiB; default 1024
-	// Bucket has the files of the volume as its objects; nil for a volume that only the server has.
+	// Bucket stores the files of the volume as objects; nil for a volume that only the server stores.
 	Bucket *VolumeBucket `json:"bucket,omitempty"`
 }
 
-// VolumeBucket is the bucket of a volume, on an S3-compatible service. Only the server uses it, no sandbox.
+// VolumeBucket is the bucket of a volume, on an S3-compatible service. Only the server uses it, never a sandbox.
 type VolumeBucket struct {
 	URL string `json:"url"` // s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION
 	// KeyID is the id of the access key, and KeySecret the name of the secret (Secrets) that has the key itself. A bucket

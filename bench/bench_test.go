@@ -10,7 +10,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestMain is also main: the benchmark starts itself as the server of the page that previews show.
+// TestMain also runs main: the benchmark starts its own program as the server of the page for previews.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-page" {
 		main()
@@ -74,7 +74,8 @@ func TestFiguresThatWereNotMeasured(t *testing.T) {
 	}
 }
 
-// The bench can measure every layer in front of a call. The test does not check what they cost: the bench reports that.
+// TestGovernance checks that the bench can measure every layer in front of a call. It does not check the cost: the
+// bench reports that.
 func TestGovernance(t *testing.T) {
 	subjects, done, err := governed(t.Context(), t.TempDir())
 	if err != nil {

@@ -19,7 +19,7 @@ const warmed = "import pandas"
 // hasPandas reports whether this host's Python has pandas.
 func hasPandas() bool { return exec.Command("/usr/bin/python3", "-c", warmed).Run() == nil }
 
-// snapshots measures the cost of a snapshot for a live Python with 30 MB, and how long sandboxes that start from one
+// snapshots measures the cost of a snapshot for a live Python with 30 MB, and how long sandboxes that start from it
 // take to their first result, compared with a create.
 func (l *lab) snapshots(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× create")

@@ -122,8 +122,8 @@ func firstRun(ctx context.Context, e *engine.Engine, s starter) (took time.Durat
 	return took, sb.Resources.Memory, err
 }
 
-// filled waits until the pool has the wanted instances that start from a snapshot, or empty ones; if memory is short,
-// as many as its limits allow.
+// filled waits until the pool has all wanted instances that start from a snapshot, or empty ones. If memory is short,
+// it waits only until the pool is full.
 func filled(ctx context.Context, e *engine.Engine, snapshot string) error {
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		s := e.PoolState()

@@ -359,7 +359,7 @@ func TestAURLWithTheWrongSchemeIsCorrected(t *testing.T) {
 			},
 		} {
 			err := call()
-			for range 10 { // a server that closes while a file is sent can be seen as gone before its answer is read
+			for range 10 { // if the server closes while a file is sent, the client can miss its answer
 				if strings.Contains(err.Error(), want) {
 					break
 				}

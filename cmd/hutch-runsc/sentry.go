@@ -42,16 +42,16 @@ func skipStartWork() {
 // helper stays open, because gVisor executes it by its number.
 var helper *os.File
 
-// The kernel's arguments about this process's capabilities, the lower 32 and the others. They must not move in
-// memory, as stack variables can.
+// header and sets are the kernel's arguments about this process's capabilities; sets has the lower 32 and the others.
+// They must not move in memory, as stack variables can.
 var (
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	sets   [2]unix.CapUserData
 )
 
-// dropCapabilities empties the bounding set of all threads, except for the capabilities that gVisor keeps. Each capability costs a
-// system call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor
-// knows that it has nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
+// dropCapabilities removes the capabilities that gVisor does not keep from the bounding set of all threads. Each costs
+// a system call in every thread, and gVisor would do the same later, with twice as many threads. Without CAP_SETPCAP,
+// gVisor does nothing. The program that unmounts /proc gets its capability from the inheritable set, which gVisor
 // empties.
 func dropCapabilities() {
 	if err := unix.Capget(&header, &sets[0]); err != nil {

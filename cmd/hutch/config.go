@@ -185,7 +185,7 @@ func configFile(args []string) (string, error) {
 
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
 
-// explainOrigin adds to an error about flags where their values are from.
+// explainOrigin adds the sources of the values to an error about flags.
 func (fl *serveFlags) explainOrigin(err error) error {
 	var from []string
 	for _, m := range flagName.FindAllStringSubmatch(err.Error(), -1) {

@@ -96,7 +96,7 @@ func (h *home) correct(ctx context.Context, err error) error {
 	return fmt.Errorf("%w%s", err, similarName(id, ids))
 }
 
-// similarName asks whether a similar name was meant; "" if none is similar.
+// similarName returns a question that suggests the most similar name; "" if none is similar.
 func similarName(name string, names []string) string {
 	best, limit := "", 1+len(name)/3
 	for _, n := range slices.Sorted(slices.Values(names)) {

@@ -249,7 +249,7 @@ func newRemove(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// forceHint replaces the server's word force by our flag.
+// forceHint adds our command with --force to a server's error that force would avoid.
 func forceHint(err error, id string) error {
 	if errors.Is(err, hutch.Conflict) || errors.Is(err, hutch.Exhausted) {
 		return fmt.Errorf("%w (`hutch rm --force %s`)", err, id)

@@ -226,7 +226,7 @@ func (fl *serveFlags) complete() (err error) {
 	return nil
 }
 
-// fromEnvironment applies the environment's settings. Conversations run code that anyone in a chat may have written: a
+// fromEnvironment applies the environment's settings. Conversations run code that anyone in a chat can have written: a
 // server with only conversations gives them no secrets.
 func (fl *serveFlags) fromEnvironment() {
 	fl.Version = thisVersion()

@@ -95,7 +95,7 @@ func (t *topScreen) do(ctx context.Context, change func(*topView)) error {
 	}
 }
 
-// follow gets reports, also from a restarted server. first gets nil with the first report, or the error.
+// follow receives reports, also from a restarted server. first gets nil with the first report, or the error.
 func (t *topScreen) follow(ctx context.Context, req hutch.StatsRequest, first chan<- error) {
 	for began := false; ; {
 		err := t.svc.Stats(ctx, req, func(r hutch.StatsReport) error {
