@@ -116,7 +116,7 @@ func badHost(text string) error {
 
 var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 
-// unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put there.
+// unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put into them.
 var unplaceable = []string{
 	"host", "connection", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
 	"accept-encoding", "range", "if-range", "proxy-connection", "proxy-authorization", "proxy-authenticate", "http2-settings",

@@ -211,7 +211,7 @@ var layers = []layer{
 	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/membudget"}},
 	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/delay", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
-	// Several machines as one: a service over the services of all of them.
+	// Several machines as one: a hutch.Service that uses the services of all machines.
 	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/ctxlock", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
 
 	// Backups of a whole data folder.

@@ -226,8 +226,8 @@ func (v HiddenValue) parts() iter.Seq[valuePart] {
 	}
 }
 
-// WithSecrets returns a header's value with the values of the secrets that it refers to, and those values. Its error is
-// the first one that valueOf returns, or about a value that is too long.
+// WithSecrets returns a header's value with each reference replaced by the value of its secret, and lists these secret
+// values. The error is the first one that valueOf returns, or says that a value is too long.
 func (v HiddenValue) WithSecrets(valueOf func(name string) (string, error)) (value string, secrets []string, err error) {
 	var whole strings.Builder
 	for part := range v.parts() {

@@ -5,7 +5,7 @@ import "time"
 // HealthCheck is a command whose exit code says whether a background process works, as HEALTHCHECK does in a
 // Dockerfile. It runs next to the process, as the same user, in the same folder, with the same environment.
 type HealthCheck struct {
-	Command  string  `json:"command"`            // a command line, as of a process; exit code 0 is healthy
+	Command  string  `json:"command"`            // a command line; exit code 0 means healthy
 	Interval Seconds `json:"interval,omitempty"` // from the end of one check to the next; default 30
 	Timeout  Seconds `json:"timeout,omitempty"`  // after this time a check is killed, and has failed; default 30
 	// StartPeriod is the time after a start in which failures do not count; default 0.

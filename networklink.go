@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NetworkLink is another sandbox that this one can reach, by a name below [LinkDomain]. Connecting to one of its
-// ports wakes it.
+// NetworkLink is another sandbox, which a sandbox can reach by a name below [LinkDomain]. A connection to one of its
+// ports wakes the other sandbox.
 type NetworkLink struct {
 	Name    string // its name inside, without the domain
 	Sandbox string // id of the other sandbox

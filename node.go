@@ -69,8 +69,8 @@ type Node struct {
 	// count.
 	Snapshots int64 `json:"snapshots"`
 
-	// Sandboxes lists the node's sandboxes, at most MaxNodeSandboxes: first those that cannot leave it, then the
-	// oldest. Lists of nodes leave it empty.
+	// Sandboxes lists the node's sandboxes, at most MaxNodeSandboxes: first those that cannot leave the node, then the
+	// oldest. It is empty in a list of nodes.
 	Sandboxes []NodeSandbox `json:"sandboxes,omitempty"`
 }
 
@@ -92,5 +92,5 @@ type NodeSandbox struct {
 // RemovedNode is the result of removing a node.
 type RemovedNode struct {
 	Node  string `json:"node"`
-	Freed int64  `json:"freed"` // sandboxes that were lost with it, whose ids are free now
+	Freed int64  `json:"freed"` // sandboxes that were lost with the node; their ids are free now
 }

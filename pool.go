@@ -33,5 +33,5 @@ type PoolKind struct {
 	Wanted   int    `json:"wanted"` // how many the present demand needs
 	Hits     int64  `json:"hits"`
 	Misses   int64  `json:"misses"`
-	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or why none is wanted
+	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or why 0 are wanted
 }

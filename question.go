@@ -176,8 +176,8 @@ type ModelUsage struct {
 	Cost *float64 `json:"cost,omitempty"`
 }
 
-// Add returns the sum. The sum has a cost if u and v have one, or if one of them counts no tokens and the other has a
-// cost.
+// Add returns the sum of u and v. The sum has a cost if both have one, or if one of them counts no tokens and the other
+// has a cost.
 func (u ModelUsage) Add(v ModelUsage) ModelUsage {
 	sum := ModelUsage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
 	switch {

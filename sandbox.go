@@ -90,7 +90,8 @@ type CreateRequest struct {
 	// Pull says when to ask the image's registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
 	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native", "docker" or "kubernetes"; default: the server's
-	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
+	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Values that are set in Limits override
+	// those of the size.
 	InstanceType string `json:"instanceType,omitempty"`
 	// User is the user that commands run as: a name of the image's /etc/passwd or a number, or one of them with a
 	// group, as in "1000:1000". Default: the image's user. The image "host" has only the user 1000.

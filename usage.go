@@ -107,7 +107,7 @@ type Usage struct {
 	Cost       float64 `json:"cost"`       // with the server's prices, in their currency
 }
 
-// Since returns what u has in addition to an earlier reading of the same sandbox.
+// Since returns what was used between an earlier reading of the same sandbox and u.
 func (u Usage) Since(before Usage) Usage {
 	return Usage{
 		CPUSeconds: u.CPUSeconds - before.CPUSeconds, MemorySeconds: u.MemorySeconds - before.MemorySeconds, MemoryPeak: u.MemoryPeak,

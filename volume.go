@@ -133,7 +133,7 @@ type Volume struct {
 	Version   int         `json:"version"` // grows by one whenever the content changes
 	CreatedAt time.Time   `json:"createdAt"`
 	SavedAt   time.Time   `json:"savedAt"`           // when the content last changed
-	Problem   string      `json:"problem,omitempty"` // why the last save did not work; empty if it did
+	Problem   string      `json:"problem,omitempty"` // why the last save failed; empty if it did not
 	Uses      []VolumeUse `json:"uses"`              // the sandboxes that have it
 
 	Bucket        *VolumeBucket `json:"bucket,omitempty"`

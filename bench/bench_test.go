@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick runs a little of every measurement, to see that it works.
+// TestQuick runs a short form of every measurement, to check that all of them work.
 func TestQuick(t *testing.T) {
 	for _, name := range hutchtest.Runtimes {
 		hutchtest.Driver(t, name, hutchtest.Dir(t))
@@ -33,8 +33,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// TestEachTableAlone measures each table by its title, without the figures of
-// the others.
+// TestEachTableAlone measures each table separately, chosen by its title, without the figures of other tables.
 func TestEachTableAlone(t *testing.T) {
 	if !hutchtest.Full() {
 		t.Skip("make test-full has it")

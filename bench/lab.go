@@ -48,7 +48,7 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.dir, err = os.MkdirTemp("", "hutch-bench-"); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(l.dir, 0o711); err != nil { // for sandboxes with other user ids
+	if err := os.Chmod(l.dir, 0o711); err != nil { // sandboxes have other user ids
 		return nil, err
 	}
 	if l.programs, err = copyPrograms(p.bin, l.dir); err != nil {

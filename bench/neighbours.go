@@ -100,7 +100,7 @@ func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
 	defer func() {
 		end()
 		for _, s := range spinners {
-			s.Wait() // it was killed
+			s.Wait() // returns an error, because end has killed it
 		}
 	}()
 	for range runtime.NumCPU() {
@@ -123,7 +123,7 @@ func (l *lab) addRound(ctx context.Context, s subject, to *series) error {
 	return err
 }
 
-// errEnded is the error for an attack that ended before the calls beside it.
+// errEnded is the error for an attack that ended before the calls that were measured beside it.
 var errEnded = errors.New("the attack has ended")
 
 // round measures one round. It repeats the round if the attack ended, because a sandbox over its memory limit restarts.

@@ -122,8 +122,8 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 	return hutch.CreateRequest{Snapshot: snap.ID}, err
 }
 
-// createMany creates n sandboxes, width at a time. Before each group it waits until the pool has all wanted instances
-// ready.
+// createMany waits until the pool has all wanted instances ready. Then it creates n sandboxes, width at a time, and
+// returns how long each create took.
 func createMany(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
 	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (p programs) running(names ...string) []int {
 	return pids
 }
 
-// kept lists the copies of a program that servers keep for sandboxes that sleep.
+// kept lists the copies of a program that servers keep for sleeping sandboxes.
 func (p programs) kept(name string) []os.FileInfo {
 	var files []os.FileInfo
 	paths, _ := filepath.Glob(filepath.Join(p.dir, "*", "server", "builds", "*", name))

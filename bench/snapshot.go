@@ -13,7 +13,7 @@ import (
 // forks is how many copies one fork is measured with.
 const forks = 10
 
-// warmed is the code that has run in the template before it is measured.
+// warmed is the code that runs in the template before the measurement.
 const warmed = "import pandas"
 
 // hasPandas reports whether this host's Python has pandas.

@@ -367,7 +367,7 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 	}, answer)
 }
 
-// followAnswer does the same as followTo, for an answer that is being received.
+// followAnswer does the same as followTo, for the answer to a request that was already sent.
 func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
 	return c.followEvents(ctx, resp, map[string]func([]byte) error{name: out}, answer)
 }

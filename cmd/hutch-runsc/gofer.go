@@ -25,8 +25,8 @@ import (
 	"hutch/internal/driver/gvisor/gofer"
 )
 
-// openGofer opens hutch-gofer, a program in the same folder. If it is missing, the result is nil, and this program does
-// its work.
+// openGofer opens hutch-gofer, a program in the same folder. If hutch-gofer is missing, the result is nil, and this
+// program does the work of hutch-gofer.
 func openGofer() *os.File {
 	self, err := os.Executable()
 	if err != nil {

@@ -39,7 +39,7 @@ func skipStartWork() {
 	}
 }
 
-// helper stays open, because gVisor executes it by its number.
+// helper stays open, because gVisor executes it by the number of its file descriptor.
 var helper *os.File
 
 // header and sets are the kernel's arguments about this process's capabilities; sets has the lower 32 and the others.

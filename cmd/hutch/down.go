@@ -128,7 +128,7 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeImages()) }()
-	volumes, err := volume.Open(datadir.Volumes(dir), volume.Options{Log: log}) // the sandboxes save to them
+	volumes, err := volume.Open(datadir.Volumes(dir), volume.Options{Log: log}) // the sandboxes save their volumes to it
 	if err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func (h *home) existing() (datadir.Folder, error) {
 	return datadir.Open(path)
 }
 
-// serverOf returns the folder of the server in a data folder, or that of `hutch conversation` if there is only that.
+// serverOf returns the folder of the server in a data folder, or that of `hutch conversation` if no other exists.
 func serverOf(data datadir.Folder) string {
 	if _, err := os.Stat(data.Path(datadir.Server)); err != nil {
 		return data.Path(datadir.Conversation)

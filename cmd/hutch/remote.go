@@ -60,7 +60,7 @@ fit a sandbox that exists: the command is refused when they do not.
 				return err
 			}
 			req.SessionID = session
-			if err := req.Check(); err != nil { // before a sandbox is created for it
+			if err := req.Check(); err != nil { // before a sandbox is created for the command
 				return err
 			}
 			j.unlimited = j.timeout == 0 && (isTerminal(std.in) || showsTerminal(std.out))

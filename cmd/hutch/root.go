@@ -153,7 +153,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// showServer adds to the help of client commands which server they talk to.
+// showServer makes the help of client commands name the server that they use.
 func (h *home) showServer(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {

@@ -47,7 +47,7 @@ type serveFlags struct {
 	oidcSecret    string // path of a file with the secret
 	libreChat     librechatFiles
 	ask           askFlags
-	anthropic     string // the only host that gets the key for Anthropic's API; "" gives it to sandboxes
+	anthropic     string // the only host to which the key for Anthropic's API is sent; "" gives the key to sandboxes
 	backupRoom    int64  // MiB
 	volumeRoom    int64  // MiB
 	talkRoom      int64  // MiB
