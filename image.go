@@ -35,9 +35,9 @@ type Images interface {
 	// of the image host is Unsupported.
 	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
 
-	// CommitSnapshot does the same with the files of a snapshot or template, by its id or name. No sandbox starts. A
-	// snapshot does not record which files of the image were deleted: they are in the new image again. The image
-	// belongs to the caller, who must be able to use the image that the snapshot began with.
+	// CommitSnapshot does the same as CommitImage, with the files of a snapshot or template, by its id or name. No
+	// sandbox starts. A snapshot does not record which files of the image were deleted: they are in the new image
+	// again. The image belongs to the caller, who must be able to use the image that the snapshot began with.
 	CommitSnapshot(ctx context.Context, snapshot string, req CommitRequest) (Image, error)
 
 	// BuildImage builds an image from a Dockerfile and the files of a context: a tar archive, plain or compressed with

@@ -158,7 +158,7 @@ type Answer struct {
 	Usage          ModelUsage     `json:"usage"`
 	ConversationID string         `json:"conversationId,omitempty"`
 	Files          []QuestionFile `json:"files,omitempty"` // files that the program wrote or changed in its working folder
-	// Resources is the use of the sandbox since it was created; nil unless requested, or if it cannot be measured.
+	// Resources is the use of the sandbox since it was created; nil if it was not requested or cannot be measured.
 	Resources *Consumption `json:"resources,omitempty"`
 }
 

@@ -79,8 +79,8 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// CreateRequest asks for a sandbox. If ID names an existing one, that one is returned unchanged and the rest of the
-// request is ignored.
+// CreateRequest asks for a sandbox. If ID names an existing sandbox, that sandbox is returned unchanged and the rest of
+// the request is ignored.
 type CreateRequest struct {
 	ID          string `json:"sandboxId,omitempty"` // minted when empty
 	NormalizeID bool   `json:"normalizeId,omitempty"`

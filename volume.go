@@ -47,8 +47,8 @@ type Volumes interface {
 	SaveVolumes(ctx context.Context, sandbox string) ([]Volume, error)
 
 	// SyncVolume writes the changes of a volume to its bucket, and those of the bucket to the volume, if no sandbox can
-	// write to it. The server writes changes to the bucket soon after each save, and exchanges them in both directions
-	// when a sandbox is created with the volume.
+	// write to it. The server writes changes to the bucket soon after each save, and exchanges changes in both
+	// directions when a sandbox is created with the volume.
 	SyncVolume(ctx context.Context, name string) (Volume, error)
 }
 

@@ -21,8 +21,8 @@ import (
 // pagePort is the port of the page inside a sandbox.
 const pagePort = 8000
 
-// servePage is this program as the server of the measurement: a small page, and a requested number of zeros. It prints
-// its address.
+// servePage runs this program as the server of the measurement. It serves a small page and a requested number of zeros,
+// and prints its address.
 func servePage(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -172,8 +172,7 @@ func kilobytes(path string) (map[string]float64, error) {
 	return fields, nil
 }
 
-// tick is the unit of times in proc_pid_stat(5); Linux shows 100 a second
-// whatever its own tick is.
+// tick is the unit of times in proc_pid_stat(5). Linux reports 100 ticks a second there, whatever its own tick is.
 const tick = 10 * time.Millisecond
 
 // cpuOf returns the CPU time of processes and of their children that have ended.

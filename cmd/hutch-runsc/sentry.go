@@ -22,8 +22,8 @@ import (
 //go:linkname programs gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var programs map[string]precompiledseccomp.Program
 
-// pointsOnce guards the making of the list of all points where a sandbox can be
-// traced (runsc trace), which is not done here.
+// pointsOnce guards the making of the list of all points where a sandbox can be traced (runsc trace). Hutch does not
+// trace.
 //
 //go:linkname pointsOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var pointsOnce sync.Once

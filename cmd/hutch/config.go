@@ -168,7 +168,8 @@ func (h *home) settings(args []string) (file string, list []setting, err error) 
 	return fl.config, list, nil
 }
 
-// configFile returns the path of the file that the arguments name, or else the environment, or else the package.
+// configFile returns the path of the configuration file: from the arguments, or else from the environment, or else that
+// of the package.
 func configFile(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil

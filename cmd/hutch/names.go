@@ -16,8 +16,8 @@ import (
 // nameTime bounds the wait for the names to complete.
 const nameTime = 2 * time.Second
 
-// withNames completes the names of sandboxes and processes in the arguments of
-// a command and of those below it, and corrects those of sandboxes.
+// withNames completes the names of sandboxes and processes in the arguments of a command and its sub-commands. It also
+// suggests a similar name for a missing sandbox.
 func (h *home) withNames(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		h.withNames(sub)

@@ -136,7 +136,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// writeList prints a list as JSON, or as a table with a head if it has one.
+// writeList prints a list as JSON or as a table, which has a head unless head is empty.
 func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(T) []any) error {
 	if asJSON {
 		return writeJSON(w, append([]T{}, list...)) // never null

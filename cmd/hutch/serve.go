@@ -321,7 +321,7 @@ func checkMost(l hutch.Limits) error {
 	return nil
 }
 
-// maxPIDs returns the default of the most processes of a sandbox: at most an eighth of the machine's.
+// maxPIDs returns the default for the highest number of processes of a sandbox: at most an eighth of the machine's.
 func maxPIDs() int {
 	const most = 32768
 	if all := cgroup.MaxPIDs(); all > 0 {
