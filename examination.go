@@ -40,7 +40,7 @@ type AuditVerification struct {
 	Last  int64 `json:"last"`
 	// Head names the last line. A copy of it, kept elsewhere, shows later that the log still has all its lines.
 	Head     string         `json:"head"`
-	Notes    []string       `json:"notes"`    // the log's own marks about its gaps, at most 100
+	Notes    []string       `json:"notes"`    // the log's own notes about its gaps, at most 100
 	Findings []AuditFinding `json:"findings"` // at most 100
 }
 

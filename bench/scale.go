@@ -13,7 +13,7 @@ import (
 	"hutch/internal/hutchtest/plot"
 )
 
-// scale lists how many sandboxes and callers are measured, one number after the other.
+// scale has the numbers of sandboxes and of callers to measure with.
 type scale struct {
 	sandboxes []int
 	callers   []int

@@ -105,7 +105,7 @@ func (s banner) try(url string) string {
 		settings, quote(self), quote(filepath.Join(data, "seattle.csv")), quote(filepath.Join(data, "summary.py")))
 }
 
-// quote writes a path for a shell.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%", r)

@@ -143,7 +143,7 @@ func (a *asker) request(args []string, stdin *os.File) (hutch.Question, error) {
 			return q, err
 		}
 	}
-	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's own message says less
+	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's message for this is shorter
 		return q, hutch.Errorf(hutch.Invalid, "the question is empty: give one as an argument, such as \"How many days has 2028?\", or on the standard input")
 	}
 	if a.repairs >= 0 {
