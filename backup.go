@@ -6,11 +6,10 @@ import (
 )
 
 // Backups are copies of folders. The server keeps them apart from their sandboxes, and they outlive the sandboxes. Each
-// owner has its own. A backup holds files only; a snapshot also holds memory and processes.
+// owner has separate backups. A backup holds files only; a snapshot also holds memory and processes.
 //
-// Errors: NotFound for a backup that does not exist or has expired; Exhausted
-// when the owner's backups fill the space that the server gives them;
-// Unsupported when the server keeps no backups; and those of [Files].
+// Errors: NotFound for a backup that does not exist or has expired; Exhausted when the owner's backups fill the space
+// that the server gives them; Unsupported when the server keeps no backups; and those of [Files].
 type Backups interface {
 	// Backup copies a folder with everything in it except pipes, sockets and devices, while the sandbox runs. If it
 	// fails, it leaves nothing behind.

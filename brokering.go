@@ -26,9 +26,9 @@ const AnthropicKey = "ANTHROPIC_API_KEY"
 // The kinds of placement.
 const (
 	AsReplace = "replace" // replaces the placeholder in any header
-	AsHeader  = "header"  // a header is set: "header:NAME"
+	AsHeader  = "header"  // sets a header: "header:NAME"
 	AsBasic   = "basic"   // sets a user's password: "basic:USER"
-	AsQuery   = "query"   // a query parameter is set: "query:NAME"
+	AsQuery   = "query"   // sets a query parameter: "query:NAME"
 )
 
 const maxBrokered = 16 // most hosts of one secret
@@ -116,7 +116,7 @@ func badHost(text string) error {
 
 var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 
-// unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put there.
+// unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put into them.
 var unplaceable = []string{
 	"host", "connection", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
 	"accept-encoding", "range", "if-range", "proxy-connection", "proxy-authorization", "proxy-authenticate", "http2-settings",

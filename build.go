@@ -11,8 +11,8 @@ import (
 // BuildRequest asks for an image built from a Dockerfile.
 type BuildRequest struct {
 	Name string `json:"name,omitempty"` // name of the image; the name moves if another image has it
-	// File is the path of the Dockerfile in the context; default Dockerfile. Dockerfile is its text, if it is not in
-	// the context.
+	// File is the path of the Dockerfile in the context; default Dockerfile. Dockerfile is the text of a Dockerfile
+	// that is not in the context.
 	File       string            `json:"file,omitempty"`
 	Dockerfile string            `json:"dockerfile,omitempty"`
 	Args       map[string]string `json:"args,omitempty"`   // values of ARG
@@ -20,14 +20,14 @@ type BuildRequest struct {
 	Labels     map[string]string `json:"labels,omitempty"` // labels of the image
 	NoCache    bool              `json:"noCache,omitempty"`
 	Pull       PullPolicy        `json:"pull,omitempty"` // for the images in FROM; default missing
-	// Secrets are values by the id that RUN --mount=type=secret names. They are in no image and no cache.
+	// Secrets are values by the id that RUN --mount=type=secret names. They are never in an image or a cache.
 	Secrets map[string]string `json:"secrets,omitempty"`
 	Network Network           `json:"network,omitzero"` // what a RUN can reach; default: the server's
 	Limits  Limits            `json:"limits,omitzero"`  // limits of the sandbox of a RUN
 	Runtime string            `json:"runtime,omitempty"`
 	Timeout Seconds           `json:"timeout,omitempty"` // time limit of the whole build; default 3600
-	// Detach makes the build continue on a server when the connection of its caller ends, if all of the context has
-	// arrived before. BuildLogs returns its record and output.
+	// Detach makes the build continue on a server when the caller's connection ends, if the whole context has arrived
+	// before that. BuildLogs returns the build's record and output.
 	Detach bool `json:"detach,omitempty"`
 }
 
@@ -77,7 +77,7 @@ func (r BuildRequest) Check() error {
 type BuildState string
 
 const (
-	BuildQueued  BuildState = "queued" // the first event: Build is its id; it waits for earlier builds of its owner
+	BuildQueued  BuildState = "queued" // the first event; Build has the id; earlier builds of the owner come first
 	BuildStarted BuildState = "started"
 	BuildLog     BuildState = "log"     // Text is output of the command
 	BuildCached  BuildState = "cached"  // the cache has the step's result
@@ -96,7 +96,7 @@ type BuildEvent struct {
 	Build   string     `json:"build,omitempty"`   // id of the build, in the event queued
 }
 
-// BuildStatus is how far a build is.
+// BuildStatus says whether a build is running or how it ended.
 type BuildStatus string
 
 const (

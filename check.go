@@ -23,8 +23,7 @@ const (
 	MaxSecretUses = 64
 )
 
-// checkProgram checks the fields that every request for a program has. The texts to be run are a command line or source
-// code.
+// checkProgram checks the fields that every request for a program has. Its command is a command line or source code.
 func checkProgram(command, dir string, env map[string]string, secrets []string) error {
 	switch {
 	case strings.TrimSpace(command) == "":
@@ -132,7 +131,7 @@ func SetTwice(variable string) error {
 	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).Naming(AboutField, "secrets")
 }
 
-// checkLabels limits the labels of a sandbox or secret, which are kept and are in every list.
+// checkLabels limits the labels of a sandbox or secret, because they are stored and are part of every list.
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return Errorf(Invalid, "there can be %d labels at most, not %d", maxLabels, len(labels)).Naming(AboutField, "labels")

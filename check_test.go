@@ -13,7 +13,7 @@ import (
 // TestEveryRequestIsChecked: a verb whose argument is a request has a Check for it.
 func TestEveryRequestIsChecked(t *testing.T) {
 	check := reflect.TypeFor[interface{ Check() error }]()
-	unchecked := []string{"RestoreBackupRequest", "HibernateRequest"} // ids and a folder, which files check; a single choice
+	unchecked := []string{"RestoreBackupRequest", "HibernateRequest"} // checked elsewhere, or a single choice
 	for _, service := range []reflect.Type{
 		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Sharing](),
 		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Images](),

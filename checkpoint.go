@@ -5,9 +5,9 @@ import "context"
 // Checkpoints copies running sandboxes, for a backup of the whole server.
 type Checkpoints interface {
 	// CheckpointAll copies every sandbox that is awake into the server's data folder, and calls out for each of them,
-	// and a last time when all are done. After an hour, those that are not copied yet are Missing. The copies are there
-	// until ctx is done: a backup of the data folder contains them. A second call at the same time is Conflict. It
-	// needs the scope admin.
+	// and a last time when all are done. After an hour, those that are not copied yet are Missing. The copies stay
+	// until ctx is done, so that a backup of the data folder contains them. A second call at the same time is Conflict.
+	// It needs the scope admin.
 	CheckpointAll(ctx context.Context, out func(Checkpoint) error) error
 }
 

@@ -80,7 +80,7 @@ type RunRequest struct {
 	Dir       string            `json:"cwd,omitempty"`     // folder to change to before the run; the context stays there
 	Env       map[string]string `json:"env,omitempty"`     // for this run
 	Secrets   []string          `json:"secrets,omitempty"` // as in CreateRequest, for this run
-	// Timeout counts from when the run begins, not while it waits for earlier runs; default 30, and at most the
+	// Timeout counts from the start of the run; waiting for earlier runs does not count. Default 30; at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
 	// MaxOutput and StreamOnly are as in ExecRequest.

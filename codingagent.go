@@ -8,15 +8,15 @@ import (
 
 // AgentRequest asks a coding agent to work on a repository, in a new sandbox. That sandbox is the session, and is kept.
 type AgentRequest struct {
-	// Agent is claude, which is the default, codex, gemini or opencode. Definition, in YAML, describes another agent.
+	// Agent is claude (the default), codex, gemini or opencode. Definition, in YAML, describes another agent.
 	Agent      string `json:"agent,omitempty"`
 	Definition string `json:"definition,omitempty"`
 	// Prompt is the agent's task.
 	Prompt string `json:"prompt"`
 	// Repository is cloned; its field dir is not used.
 	Repository GitCloneRequest `json:"repository,omitzero"`
-	// Archive has the files, in place of a repository to clone: a tar archive, plain or compressed with gzip, or a zip archive. Its
-	// settings of git and its hooks are left out. It is read once.
+	// Archive has the files, in place of a repository to clone: a tar archive, plain or compressed with gzip, or a zip
+	// archive. Git settings and hooks in it are left out. It is read once.
 	Archive io.Reader `json:"-"`
 	// Tries is how many agents get the same prompt at once, each in its own copy of the files: 1 to MaxTries. It is 0
 	// in a request for one session.
@@ -107,7 +107,7 @@ const (
 	AgentSaid   AgentEventType = "said"   // Text is what the agent says
 	AgentCalled AgentEventType = "called" // the agent uses Tool, for the purpose in Text
 	AgentGot    AgentEventType = "got"    // Text is the tool's result
-	AgentLog    AgentEventType = "log"    // Text is a line that the agent prints outside of its stream
+	AgentLog    AgentEventType = "log"    // Text is a line that the agent prints outside of its stream of events
 	AgentEnded  AgentEventType = "ended"  // Text is the agent's last message
 )
 
@@ -194,7 +194,7 @@ type AgentTries struct {
 type AgentTry struct {
 	Try    int         `json:"try"` // from 1
 	Result AgentResult `json:"result"`
-	// Kind and Error say why there is no result. The session can still be there.
+	// Kind and Error say why there is no result. The session can still exist.
 	Kind  Kind   `json:"kind,omitempty"`
 	Error string `json:"error,omitempty"`
 }

@@ -35,7 +35,7 @@ var layers = []layer{
 	// The vocabulary: anything may import it, so it imports nothing.
 	{"hutch", nil},
 
-	// Alone with the kernel.
+	// Packages that use only the kernel.
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // pressure looks at the limits of control groups
 	{"hutch/internal/linux/subid", []string{"hutch/internal/linux/clone", sys}},
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
@@ -62,7 +62,7 @@ var layers = []layer{
 	{"hutch/internal/netaddr", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
-	// Both ends of the protocol. The agent is in every sandbox: it stays small.
+	// Both ends of the protocol. The agent is in every sandbox: keep it small.
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/text", "hutch/internal/wire"}},
@@ -70,10 +70,10 @@ var layers = []layer{
 
 	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
 
-	// The end of a sandbox's network on the host.
+	// The host's end of a sandbox's network.
 	{"hutch/internal/netstack", []string{"hutch/internal/linux/tun", "golang.org/x/time/rate", "gvisor.dev/gvisor/pkg/...", sys}},
 
-	// Runtimes keep the contract and do not know each other.
+	// Runtimes implement the contract of driver, and do not import each other.
 	{"hutch/internal/driver", []string{"hutch", "hutch/internal/image", "hutch/internal/wire"}},
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
 	{"hutch/internal/driver/native/...", []string{
@@ -108,7 +108,7 @@ var layers = []layer{
 	// Ready instances of any kind.
 	{"hutch/internal/pool", []string{"hutch"}},
 
-	// The engine knows the contract of runtimes, but no runtime.
+	// The engine imports the contract of runtimes, but no runtime.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/delay", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/...", "github.com/jackc/pgx/v5/...", "golang.org/x/crypto/chacha20poly1305"}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
 	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/ctxlock", "hutch/internal/wire"}},
@@ -133,7 +133,7 @@ var layers = []layer{
 
 	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/fairqueue", "hutch/internal/pipe", "hutch/internal/ctxlock", "github.com/klauspost/compress/zstd"}},
 
-	// Surfaces speak to a hutch.Service, whatever is behind it.
+	// Surfaces call a hutch.Service, whichever implementation it is.
 	{"hutch/internal/httpio", nil},
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/jsonfault", []string{"hutch"}},
@@ -184,7 +184,7 @@ var layers = []layer{
 	// Questions become programs that a hutch.Service runs.
 	{"hutch/internal/ask", []string{"hutch", "hutch/internal/caller", "hutch/internal/runner", "hutch/internal/text", "github.com/anthropics/anthropic-sdk-go", "github.com/anthropics/anthropic-sdk-go/option", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
-	// The APIs of others, translated.
+	// Translations of other products' APIs.
 	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
 	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio", "hutch/internal/jsoncount", "hutch/internal/jsonfault", "hutch/internal/text"}},
@@ -202,37 +202,36 @@ var layers = []layer{
 	{"hutch/internal/compat/execute", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio"}},
 	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/jsonfault"}},
 
-	// Agents of others, whose tools run here.
+	// Agents of other services, whose tools run here.
 	{"hutch/internal/worker", []string{"hutch", "hutch/internal/delay", "hutch/internal/headtail", "hutch/internal/files", "hutch/internal/jsonfault", "github.com/anthropics/anthropic-sdk-go/..."}},
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/delay", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
-	// Objects of Kubernetes become sandboxes of any service.
+	// Objects of Kubernetes become sandboxes of any hutch.Service.
 	{"hutch/internal/controller/router", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/netaddr", "hutch/internal/problem", "hutch/internal/membudget"}},
 	{"hutch/internal/controller", []string{"hutch", "hutch/internal/controller/router", "hutch/internal/delay", "hutch/internal/jsonfault", "k8s.io/apimachinery/pkg/...", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/...", "k8s.io/client-go/util/workqueue", "k8s.io/klog/v2"}},
 
-	// Several machines as one: a service over the services of all of them.
+	// Several machines as one: a hutch.Service that uses the services of all machines.
 	{"hutch/internal/fleet", []string{"hutch", "hutch/client", "hutch/internal/caller", "hutch/internal/ctxlock", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/objects", "hutch/internal/problem", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/store", "hutch/internal/travel", "hutch/internal/verb", "hutch/internal/wrap", "filippo.io/age", "github.com/jackc/pgx/v5/...", "golang.org/x/sync/singleflight", sys}},
 
 	// Backups of a whole data folder.
 	{"hutch/internal/installation", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/travel", sys}},
 
-	// The data folder and the machine, for whatever runs an engine.
+	// The data folder and the machine, for every program that runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/kubernetes", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun", "hutch/internal/runner"}},
 
 	// Workflows: a client of the server, and a folder of its own.
 	{"hutch/internal/flow", []string{"hutch", "hutch/internal/tarfile", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/durable", "hutch/internal/files", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
-	// Where the server is wired together: no surface knows it, and it knows no
-	// command line.
+	// The package that wires the server together. No surface imports it, and it does not read the command line.
 	{"hutch/internal/daemon", []string{
 		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/delay", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/fleet", "hutch/internal/guard", "hutch/internal/history", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/installation", "hutch/internal/oci",
 		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/netaddr", "hutch/internal/objects", "hutch/internal/openid", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/membudget", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/watchlink", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
 
-	// Coding agents, made of the verbs.
+	// Coding agents, which call the verbs.
 	{"hutch/internal/patch", []string{"hutch"}},
 	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/jsonfault", "hutch/internal/patch", "hutch/internal/problem", "hutch/internal/text", "hutch/internal/yamlfault", "go.yaml.in/yaml/v3"}},
 
@@ -246,7 +245,7 @@ var layers = []layer{
 	{"hutch/bench/...", []string{anything}},
 	{"hutch/tools/...", nil},
 
-	// Programs such as our users write.
+	// Programs like those that our users write.
 	{"hutch/examples/...", []string{"hutch", "hutch/client", mcpSDK}},
 
 	// The programs.

@@ -29,7 +29,7 @@ func (k Kind) Error() string { return string(k) }
 type Error struct {
 	Kind    Kind
 	Message string
-	// Cause is logged and never shown: it may name paths of the host.
+	// Cause is logged and never shown: it can name paths of the host.
 	Cause error
 	// Data is shown with the message: small, and safe to show.
 	Data map[string]any
@@ -66,8 +66,7 @@ func (e *Error) With(key string, value any) *Error {
 	return &c
 }
 
-// Subject is the sort of thing that an error is about. Its text is the key of
-// the datum that names the thing.
+// Subject is the sort of thing that an error is about. Its text is the key under which Data has the name of the thing.
 type Subject string
 
 const (
@@ -116,8 +115,8 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// AsError returns the [Error] to show for err. An error without a kind is a bug in Hutch: it becomes an Internal error,
-// which hides it as its cause.
+// AsError returns the [Error] to show for err. An error without a kind is a bug in Hutch: the result is then an
+// Internal error, with err as its hidden cause.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

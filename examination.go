@@ -19,7 +19,7 @@ type Examination struct {
 // ExaminedPart is one part of a server: a runtime, or the host image.
 type ExaminedPart struct {
 	Part     string    `json:"part"`
-	Runtime  bool      `json:"runtime"` // the finding is about a runtime
+	Runtime  bool      `json:"runtime"` // the part is a runtime
 	OK       bool      `json:"ok"`      // it works
 	Findings []Finding `json:"findings"`
 }
@@ -34,13 +34,13 @@ type Finding struct {
 
 // AuditVerification is a report about the audit log.
 type AuditVerification struct {
-	OK    bool  `json:"ok"` // no line was changed, taken out, put in or moved
+	OK    bool  `json:"ok"` // no line was changed, removed, added or moved
 	Lines int64 `json:"lines"`
 	First int64 `json:"first"` // number of the first line
 	Last  int64 `json:"last"`
 	// Head names the last line. A copy of it, kept elsewhere, shows later that the log still has all its lines.
 	Head     string         `json:"head"`
-	Notes    []string       `json:"notes"`    // the log's own marks about its gaps, at most 100
+	Notes    []string       `json:"notes"`    // the log's own notes about its gaps, at most 100
 	Findings []AuditFinding `json:"findings"` // at most 100
 }
 

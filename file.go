@@ -18,9 +18,9 @@ import (
 // Conflict when something is in the way or is of the wrong type, Exhausted when
 // the disk is full, Invalid for a malformed path.
 type Files interface {
-	// ReadFile copies a file, or a range of it, to w. It returns the file's record as of when it was opened, and
-	// reads up to the size in that record. A file that became shorter meanwhile is Conflict. A path that is not a
-	// regular file is Invalid.
+	// ReadFile copies a file, or a range of it, to w. It returns the file's record from the moment of opening, and
+	// reads up to the size in that record. If the file has become shorter since then, the error is Conflict. A path
+	// that is not a regular file is Invalid.
 	ReadFile(ctx context.Context, sandbox string, req ReadRequest, w io.Writer) (FileInfo, error)
 
 	// WriteFile creates a file with everything that r returns. The file is replaced completely at the end or, on any

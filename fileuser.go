@@ -4,17 +4,16 @@ import "context"
 
 type fileUserKey struct{}
 
-// AsUser returns a context whose verbs on files have the rights of a user of the sandbox, and create files that belong
-// to that user: a name or number, as in CreateRequest.User. Without it, or with an empty user, they have the rights of
-// the sandbox's user. Other verbs ignore it: verbs that run a program have a field for their user.
+// AsUser returns a context for verbs on files. With it, they have the rights of a user of the sandbox, named as in
+// CreateRequest.User, and create files that belong to this user. Without it, or with an empty user, they have the
+// rights of the sandbox's user. Other verbs ignore it; those that run a program have a field for the user.
 //
-// Like the caller of a verb, its user is not part of what the verb does. So it is in the context, for all verbs on
-// files.
+// The user says who acts, not what a verb does. So it is in the context, as the caller is, and not in each request.
 func AsUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, fileUserKey{}, user)
 }
 
-// FileUser returns the user of AsUser; empty for the sandbox's.
+// FileUser returns the user of AsUser; empty for the sandbox's user.
 func FileUser(ctx context.Context) string {
 	user, _ := ctx.Value(fileUserKey{}).(string)
 	return user

@@ -10,7 +10,7 @@ import (
 )
 
 // HeaderRule sets headers of the requests that a sandbox sends to a host over TLS. The sandbox does not get the values:
-// the server adds them on the way out. A rule gives no access to its host, which [Network] must allow in another way.
+// the server adds them on the way out. A rule gives no access to its host: [Network] must allow the host separately.
 type HeaderRule struct {
 	// Host is a name such as "api.example.com", or "*.example.com" for all names below it, with the port unless it is
 	// 443.
@@ -50,7 +50,7 @@ func (rules HeaderRules) For(host string, port uint16) *HeaderRule {
 	return best
 }
 
-// at returns the host of a canonical rule, and whether the rule is about a port.
+// at returns the host of a canonical rule, and whether the rule applies to a port.
 func (r HeaderRule) at(port uint16) (host string, ok bool) {
 	host, number, given := strings.Cut(r.Host, ":")
 	if !given {
@@ -71,7 +71,7 @@ func (rules HeaderRules) names() HeaderRules {
 	return names
 }
 
-// completed returns the rules with empty values replaced by the values that the sandbox has already. These values count
+// completed returns the rules with empty values replaced by the values that the sandbox already has. These values count
 // towards the limit of all values, too.
 func (rules HeaderRules) completed(have HeaderRules) (HeaderRules, error) {
 	whole := slices.Clone(rules)
@@ -226,8 +226,8 @@ func (v HiddenValue) parts() iter.Seq[valuePart] {
 	}
 }
 
-// WithSecrets returns a header's value with the values of the secrets that it refers to, and those values. Its error is
-// the first one that valueOf returns, or about a value that is too long.
+// WithSecrets returns a header's value with each reference replaced by the value of its secret, and lists these secret
+// values. The error is the first one that valueOf returns, or says that a value is too long.
 func (v HiddenValue) WithSecrets(valueOf func(name string) (string, error)) (value string, secrets []string, err error) {
 	var whole strings.Builder
 	for part := range v.parts() {

@@ -131,7 +131,7 @@ func TestHeaderValuesAreKept(t *testing.T) {
 	}
 }
 
-// What is kept after a sandbox, or for other owners, has no header rules and no proxy.
+// Header rules and a proxy are refused where they would outlive a sandbox or reach other owners.
 func TestHiddenValuesOfSandboxesOnly(t *testing.T) {
 	t.Parallel()
 	for _, n := range []hutch.Network{
@@ -153,14 +153,14 @@ func TestHiddenValuesOfSandboxesOnly(t *testing.T) {
 	}
 }
 
-// A value with references gets the secrets, and nothing that only looks like one.
+// The value of a header gets the secrets that it refers to. Text that only looks like a reference stays.
 func TestHeaderValueWithSecrets(t *testing.T) {
 	t.Parallel()
 	valueOf := func(name string) (string, error) {
 		if name == "GONE" {
 			return "", hutch.Errorf(hutch.NotFound, "there is no secret GONE")
 		}
-		return "<" + name + "}${secrets.A}>", nil // a value is text, whatever is in it
+		return "<" + name + "}${secrets.A}>", nil // references in the value of a secret have no effect
 	}
 	for value, want := range map[hutch.HiddenValue]string{
 		"":                                "",

@@ -5,7 +5,7 @@ import "time"
 // HealthCheck is a command whose exit code says whether a background process works, as HEALTHCHECK does in a
 // Dockerfile. It runs next to the process, as the same user, in the same folder, with the same environment.
 type HealthCheck struct {
-	Command  string  `json:"command"`            // a command line, as of a process; exit code 0 is healthy
+	Command  string  `json:"command"`            // a command line; exit code 0 means healthy
 	Interval Seconds `json:"interval,omitempty"` // from the end of one check to the next; default 30
 	Timeout  Seconds `json:"timeout,omitempty"`  // after this time a check is killed, and has failed; default 30
 	// StartPeriod is the time after a start in which failures do not count; default 0.
@@ -40,7 +40,7 @@ func (c HealthCheck) Check() error {
 	return nil
 }
 
-// WithDefaults fills in missing values of the check. Values out of range, as images can have them, are moved into the
+// WithDefaults fills in missing values of the check. Values out of range, which images can have, are moved into the
 // range.
 func (c HealthCheck) WithDefaults() HealthCheck {
 	within := func(t, usual, least Seconds) Seconds {
@@ -85,7 +85,8 @@ type ProcessHealth struct {
 
 // Care is the health check and stop signal of a background process. An image can set them for its own program.
 type Care struct {
-	// StopSignal asks the process to end; default 15. The process gets it, and time to end, when its sandbox is stopped.
+	// StopSignal asks the process to end; default 15. When its sandbox is stopped, the process gets this signal, and
+	// time to end.
 	StopSignal int `json:"stopSignal,omitempty"`
 	// Health says whether the process does its work.
 	Health *HealthCheck `json:"health,omitempty"`

@@ -33,8 +33,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// foreign returns the first character of an id that is not allowed there in upper or lower case. It can be a byte that
-// is not UTF-8.
+// foreign returns the first character of an id that is not a letter a-z or A-Z, a digit or a hyphen. It can be a byte
+// that is not UTF-8.
 func foreign(id string) string {
 	return firstOutside(id, func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
@@ -52,8 +52,9 @@ func firstOutside(s string, allowed func(rune) bool) string {
 	return ""
 }
 
-// suggestID returns the end of the error about an id, which suggests a similar id if there is one: letters in lower
-// case, and hyphens for what is between words. Letters of other scripts have no replacement that everyone would choose.
+// suggestID returns the end of the error about an id. It suggests a similar id, if there is one, with letters in lower
+// case and hyphens between words. Letters of other scripts have no obvious replacement, so it suggests nothing for
+// them.
 func suggestID(id string) string {
 	for _, c := range id {
 		if c >= utf8.RuneSelf || c < ' ' {

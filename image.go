@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Images are the verbs on images: root file systems that sandboxes can have instead of the host's programs. An image
-// comes from a registry, which is pulled, or from an archive, which is loaded. Every owner has separate images; all
-// owners can use those that the server's administrators share.
+// Images are the verbs on images: root file systems that sandboxes can have instead of the host's programs. An image is
+// pulled from a registry or loaded from an archive. Every owner has separate images; all owners can use those that the
+// server's administrators share.
 //
 // An image is named by a reference: python:3.12-slim, ghcr.io/x/y@sha256:…, or the id (digest) of an image that the
 // server has. A sandbox keeps the digest: if the name moves to another image later, the sandbox does not change.
@@ -30,14 +30,14 @@ type Images interface {
 	// gzip or zstd. If name is not empty, the image gets that name too.
 	LoadImages(ctx context.Context, name string, r io.Reader) ([]Image, error)
 
-	// CommitImage makes an image of the changes in a sandbox: the files that were written in it, over the sandbox's
-	// image, whose configuration it keeps, without the files that were deleted. A sleeping sandbox wakes. A sandbox of
-	// the image host is Unsupported.
+	// CommitImage makes an image from a sandbox: the sandbox's image with the files that were written, and without the
+	// files that were deleted. It keeps the configuration of the sandbox's image. A sleeping sandbox wakes. A sandbox
+	// of the image host is Unsupported.
 	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
 
-	// CommitSnapshot does the same with the files of a snapshot or template, by its id or name. No sandbox starts. A
-	// snapshot does not record which files of the image were deleted: they are in the new image again. The image
-	// belongs to the caller, who must be able to use the image that the snapshot began with.
+	// CommitSnapshot does the same as CommitImage, with the files of a snapshot or template, by its id or name. No
+	// sandbox starts. A snapshot does not record which files of the image were deleted: they are in the new image
+	// again. The image belongs to the caller, who must be able to use the image that the snapshot began with.
 	CommitSnapshot(ctx context.Context, snapshot string, req CommitRequest) (Image, error)
 
 	// BuildImage builds an image from a Dockerfile and the files of a context: a tar archive, plain or compressed with
@@ -48,17 +48,17 @@ type Images interface {
 	// Invalid, a missing file NotFound, and a feature that Hutch cannot build Unsupported.
 	BuildImage(ctx context.Context, req BuildRequest, files io.Reader, progress func(BuildEvent) error) (Image, error)
 
-	// Builds lists the caller's builds that run, and the newest of those that have ended, oldest first. A server keeps
+	// Builds lists the caller's running builds and the newest of those that have ended, oldest first. A server keeps
 	// them in memory, with a limit for each owner.
 	Builds(ctx context.Context) ([]Build, error)
 
-	// BuildLogs passes the output of a build to out and returns its record; with follow, only after the build has
-	// ended. Of long output, the beginning and the end are kept. Secrets of the build are replaced. An error from out
-	// ends the call. A missing build is NotFound.
+	// BuildLogs passes the output of a build to out and returns the build's record. With follow, it returns only after
+	// the build has ended. Of long output, only the beginning and the end are kept. Secrets of the build are redacted.
+	// An error from out ends the call. A missing build is NotFound.
 	BuildLogs(ctx context.Context, build string, follow bool, out func(BuildEvent) error) (Build, error)
 
-	// DeleteBuild ends a build that runs, waits for its end and keeps its record; it removes the record of a build that
-	// has ended. A missing build is NotFound.
+	// DeleteBuild ends a running build, waits for its end and keeps its record. Of a build that has ended, it removes
+	// the record. A missing build is NotFound.
 	DeleteBuild(ctx context.Context, build string) error
 
 	// SaveImage writes an image as an archive that docker load and LoadImages read.
@@ -76,8 +76,8 @@ type Images interface {
 	// Images lists the caller's images and the shared ones, oldest first.
 	Images(ctx context.Context) ([]Image, error)
 
-	// DeleteImage removes a name, and the image with its last name. An image that a sandbox or a snapshot began with
-	// is Conflict. A missing one is NotFound.
+	// DeleteImage removes a name, and with its last name the image. An image is Conflict if a sandbox or a snapshot was
+	// created from it. A missing image is NotFound.
 	DeleteImage(ctx context.Context, image string) error
 
 	// PruneImages removes the caller's images that were not used for a time.
@@ -112,7 +112,7 @@ type RegistryLogin struct {
 // maxLogin bounds a name and a password of a registry, in bytes.
 const maxLogin = 16 << 10
 
-// Check refuses a login that no registry can know.
+// Check refuses a login that no registry can accept.
 func (l RegistryLogin) Check() error {
 	switch {
 	case len(l.Username)+len(l.Password) > maxLogin:
@@ -146,7 +146,7 @@ func (r PullRequest) Check() error {
 // PushRequest asks for an image to be sent to a registry.
 type PushRequest struct {
 	Image string `json:"image"`
-	To    string `json:"to,omitempty"` // the reference there; default: Image
+	To    string `json:"to,omitempty"` // the reference in the registry; default: Image
 	RegistryLogin
 }
 
@@ -220,7 +220,7 @@ type Image struct {
 	Names        []string    `json:"names"` // references; never null in JSON
 	Owner        string      `json:"owner,omitempty"`
 	Shared       bool        `json:"shared,omitempty"`
-	Size         int64       `json:"size"`                // bytes on disk, of layers that other images share too
+	Size         int64       `json:"size"`                // bytes on disk, including layers that other images share
 	CreatedAt    *time.Time  `json:"createdAt,omitempty"` // when it was built, if the image says so
 	PulledAt     time.Time   `json:"pulledAt"`
 	UsedAt       time.Time   `json:"usedAt"` // when a sandbox was last created from it
@@ -267,8 +267,7 @@ const MaxImageName = 512
 
 var imageName = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 
-// CheckImage refuses text that cannot be a reference of an image. The server
-// reads it fully.
+// CheckImage refuses text that cannot be a reference of an image. The server does the full check.
 func CheckImage(ref string) error {
 	if err := refuseImageFile(ref); err != nil {
 		return err
@@ -283,8 +282,8 @@ func CheckImage(ref string) error {
 }
 
 // ImageFile returns the path in the name of an image that is a file or a folder of the client: oci:DIR,
-// docker-archive:FILE or oci-archive:FILE. A server knows no such image. A client sends the file with LoadImages, and
-// uses the id of the image.
+// docker-archive:FILE or oci-archive:FILE. Servers do not accept such names: a client sends the file with LoadImages,
+// and uses the id of the image.
 func ImageFile(image string) (path string, ok bool) {
 	kind, path, ok := strings.Cut(image, ":")
 	return path, ok && slices.Contains([]string{"oci", "docker-archive", "oci-archive"}, kind)

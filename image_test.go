@@ -2,7 +2,7 @@ package hutch
 
 import "testing"
 
-// A registry cannot get the login of another one because its name looks alike.
+// A registry cannot get the login of another registry that has a similar name.
 func TestRegistrySecret(t *testing.T) {
 	seen := map[string]string{}
 	for _, registry := range []string{"ghcr.io", "my.corp.com", "my-corp.com", "my-corp-com.net", "my.corp-com.net", "a--b.io", "a-b.io", "a.io:5000", "a.io.5000", "a-io:5000", "[::1]:5000"} {

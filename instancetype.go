@@ -28,7 +28,7 @@ var InstanceTypes = []InstanceType{
 // maxInstanceTypes limits the number of types of one server.
 const maxInstanceTypes = 100
 
-// AddInstanceTypes returns the types in list followed by own; an own type replaces the one with the same name.
+// AddInstanceTypes returns the types in list followed by own. A type in own replaces a type in list with the same name.
 func AddInstanceTypes(list, own []InstanceType) ([]InstanceType, error) {
 	list = slices.Clone(list)
 	for _, t := range own {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The figures are a contract.
+// TestInstanceTypeFigures fixes the limits of each type, because users rely on them.
 func TestInstanceTypeFigures(t *testing.T) {
 	want := map[string]Limits{
 		"lite":       {CPU: 0.0625, Memory: 256, Disk: 2048},

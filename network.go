@@ -27,7 +27,7 @@ type Networks interface {
 type NetworkMode string
 
 const (
-	// NetworkNone reaches nothing.
+	// NetworkNone allows nothing.
 	NetworkNone NetworkMode = "none"
 	// NetworkAllowList allows only destinations that a rule names; without rules, none.
 	NetworkAllowList NetworkMode = "allow-list"
@@ -39,8 +39,8 @@ const (
 type Network struct {
 	Mode  NetworkMode  `json:"mode,omitempty"` // default allow-list
 	Allow NetworkRules `json:"allow,omitempty"`
-	// Block are addresses and nets that are not reached, whatever the mode is. Only a rule of Allow about the same or a
-	// narrower net wins over it.
+	// Block lists addresses and nets that the sandbox cannot reach, in any mode. A rule of Allow overrides it only for
+	// the same or a narrower net.
 	Block NetworkRules `json:"block,omitempty"`
 	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
 	Links NetworkLinks `json:"links,omitempty"`
@@ -100,11 +100,11 @@ func (n Network) Canonical() (Network, error) {
 }
 
 // HiddenValue is the value of a header or the password of a proxy. It is empty in every answer. In a request, an empty
-// value stands for the value that the sandbox has already, so that a network that was read can be changed and sent
+// value stands for the value that the sandbox already has, so that a network that was read can be changed and sent
 // back.
 type HiddenValue string
 
-// String returns no value, so that none is in a log or an error.
+// String hides the value, so that no log or error shows it.
 func (v HiddenValue) String() string {
 	if v == "" {
 		return ""
@@ -118,7 +118,7 @@ func (n Network) Shown() Network {
 	return n
 }
 
-// Completed returns n with empty hidden values replaced by the values that the sandbox has already. Both networks are
+// Completed returns n with empty hidden values replaced by the values that the sandbox already has. Both networks are
 // canonical.
 func (n Network) Completed(have Network) (Network, error) {
 	var err error
@@ -127,7 +127,7 @@ func (n Network) Completed(have Network) (Network, error) {
 	return n, err
 }
 
-// refuseHidden refuses hidden values where no sandbox keeps them.
+// refuseHidden refuses header rules and a proxy in a network that does not belong to a sandbox.
 func (n Network) refuseHidden(of string) error {
 	switch {
 	case len(n.Headers) > 0:
@@ -217,7 +217,7 @@ type ConnectionQuery struct {
 	Verdict Verdict `json:"verdict,omitempty"` // only lines with this verdict
 	// Limit is the highest number of lines: the newest ones, or the first ones after After; default 100.
 	Limit int `json:"limit,omitempty"`
-	// Wait is how long to wait when no line is there yet; at most 60.
+	// Wait is how long to wait if there is no line yet; at most 60.
 	Wait Seconds `json:"wait,omitempty"`
 }
 

@@ -172,7 +172,7 @@ func FuzzNetworkRule(f *testing.F) {
 	})
 }
 
-// A list of texts reads as a list of rules. What is not a rule stays as it was written, and is refused with the request.
+// A list of texts reads as a list of rules. A text that is not a rule is kept unchanged, and its request is refused.
 func TestRulesAsJSON(t *testing.T) {
 	t.Parallel()
 	var n hutch.Network
@@ -201,7 +201,7 @@ func TestRulesAsJSON(t *testing.T) {
 	}
 }
 
-// No rule allows what is never reachable, or a sandbox without a link, so none is proposed.
+// No rule allows addresses that are never reachable, or a sandbox without a link, so no rule is proposed for them.
 func TestAllowable(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]bool{

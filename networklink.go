@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NetworkLink is another sandbox that this one can reach, by a name below [LinkDomain]. Connecting to one of its
-// ports wakes it.
+// NetworkLink is another sandbox, which a sandbox can reach by a name below [LinkDomain]. A connection to one of its
+// ports wakes the other sandbox.
 type NetworkLink struct {
 	Name    string // its name inside, without the domain
 	Sandbox string // id of the other sandbox
@@ -75,8 +75,7 @@ func readNetworkLink(text string) NetworkLink {
 // NetworkLinks is a list of links. Its JSON is a list of texts.
 type NetworkLinks []NetworkLink
 
-// Links reads links as ParseNetworkLink does. A text that is not a link is kept in the list, and its request is
-// refused.
+// Links reads links as ParseNetworkLink does. It keeps a text that is not a link, so that the request is refused later.
 func Links(texts ...string) NetworkLinks { return readAll(texts, readNetworkLink) }
 
 // String returns the links as texts, with spaces between them.

@@ -28,7 +28,7 @@ func TestNetworkLinks(t *testing.T) {
 	}
 }
 
-// A text that is not a link stays as it was written, and is refused with the request.
+// A text that is not a link is kept unchanged, and its request is refused.
 func TestLinksAsJSON(t *testing.T) {
 	t.Parallel()
 	var n hutch.Network

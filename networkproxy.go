@@ -11,10 +11,10 @@ import (
 type NetworkProxy struct {
 	// Address is a name or an IP address, with a port: "proxy.example.com:1080".
 	Address string `json:"address"`
-	// Username is empty for a proxy that wants no credentials.
+	// Username is empty for a proxy that needs no credentials.
 	Username string `json:"username,omitempty"`
-	// Password is empty in every answer. In a request, an empty password stands for the password that the sandbox has
-	// already for the same address and user name.
+	// Password is empty in every answer. In a request, an empty password stands for the password that the sandbox
+	// already has for the same address and user name.
 	Password HiddenValue `json:"password,omitempty"`
 }
 
@@ -24,7 +24,7 @@ const MaxProxyCredential = 255
 // Rule returns the rule that would allow the proxy of a canonical network.
 func (p NetworkProxy) Rule() NetworkRule { return readNetworkRule(p.Address) }
 
-// canonical returns the proxy with its address as rules are written. Its error quotes no password.
+// canonical returns the proxy with its address in the canonical form of rules. Its error does not quote the password.
 func (p NetworkProxy) canonical() (*NetworkProxy, error) {
 	rule, err := ParseNetworkRule(p.Address)
 	if err != nil || rule.Port == 0 || rule.Below || rule.Net.IsValid() && !rule.Net.IsSingleIP() {
@@ -62,7 +62,7 @@ func (p *NetworkProxy) shown() *NetworkProxy {
 	return &NetworkProxy{Address: p.Address, Username: p.Username}
 }
 
-// completed returns the proxy with the password that a sandbox has already, if it is for the same server and user. Both
+// completed returns the proxy with the password that a sandbox already has for the same server and user. Both proxies
 // are canonical.
 func (p *NetworkProxy) completed(have *NetworkProxy) *NetworkProxy {
 	if p == nil || have == nil || p.Password != "" || *p != *have.shown() {

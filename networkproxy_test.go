@@ -45,7 +45,8 @@ func TestNetworkProxy(t *testing.T) {
 	}
 }
 
-// badProxy checks that a proxy is refused, that the error names the field of the proxy, and that no text has the password.
+// badProxy checks that a proxy is refused, that the error names the field of the proxy, and that no error or printed
+// value shows the password.
 func badProxy(t *testing.T, what, field string, p hutch.NetworkProxy) {
 	t.Helper()
 	n := hutch.Network{Proxy: &p}

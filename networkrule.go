@@ -24,13 +24,13 @@ type NetworkRule struct {
 // ParseNetworkRule reads a rule:
 //
 //	example.com            a name, at ports 80 and 443
-//	*.example.com          all names below it, at any depth, but not it
+//	*.example.com          all names below example.com, at any depth, but not itself
 //	example.com:5432       at one port
-//	example.com:*          at all
+//	example.com:*          at all ports
 //	203.0.113.7            an address, at all ports
 //	10.1.0.0/16:5432       a net, at one port
-//	2001:db8::/32          IPv6
-//	[2001:db8::1]:443      and with a port
+//	2001:db8::/32          an IPv6 net, at all ports
+//	[2001:db8::1]:443      an IPv6 address, at one port
 //
 // Names are written in ASCII; upper case is read as lower.
 func ParseNetworkRule(text string) (NetworkRule, error) {

@@ -5,8 +5,7 @@ import "slices"
 // NetworkRules is a list of rules. Its JSON is a list of texts.
 type NetworkRules []NetworkRule
 
-// Rules reads rules as ParseNetworkRule does. A text that is not a rule is kept in the list, and its request is
-// refused.
+// Rules reads rules as ParseNetworkRule does. It keeps a text that is not a rule, so that the request is refused later.
 func Rules(texts ...string) NetworkRules { return readAll(texts, readNetworkRule) }
 
 // Changed returns the rules with some added and others removed.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxNodeLabels bounds the labels or taints of a node, and the same of a request.
+	// maxNodeLabels is the highest number of labels, or of taints, of a node or of a request.
 	maxNodeLabels = 16
 
 	maxNodeLabelPrefix = 253 // as in Kubernetes

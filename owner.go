@@ -2,14 +2,14 @@ package hutch
 
 import "context"
 
-// Owners is the administration of what owners have. An owner is a token, or a person of the server's issuer; their data
-// is kept when the token ends. Owners needs the scope admin.
+// Owners is the administration of the data of owners. An owner is a token, or a person who signs in through the
+// server's issuer. Data is kept when the token ends. Owners needs the scope admin.
 type Owners interface {
-	// Owners lists the owners that have anything, or a token, by their ids. The server's own owner is not in the list.
+	// Owners lists the owners that have data or a token, by id. The server's own owner is not in the list.
 	Owners(ctx context.Context) ([]Owned, error)
 	// DeleteOwner deletes all data of an owner: sandboxes, even busy ones, then snapshots, images, volumes, backups and
-	// secrets. It returns what is left, which is nothing unless there was an error. It is Conflict while a token of the
-	// owner is valid, and idempotent.
+	// secrets. It returns what is left, which is nothing unless there was an error. While a token of the owner is
+	// valid, the error is Conflict. DeleteOwner is idempotent.
 	DeleteOwner(ctx context.Context, owner string) (Owned, error)
 }
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern compiles an expression at its first use. Every sandbox runs an agent, which contains this package but uses
-// no pattern: compiled, they would take a quarter of a megabyte in each.
+// pattern compiles an expression at its first use. Every sandbox runs an agent, which contains this package but uses no
+// pattern: compiling all of them would take a quarter of a megabyte in each agent.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -21,7 +21,7 @@ type PoolState struct {
 	Kinds  []PoolKind `json:"kinds"` // the recently requested kinds, and the default one
 }
 
-// PoolKind is a kind of ready instances; any instance of a kind serves equally.
+// PoolKind is a kind of ready instances. All instances of a kind are interchangeable.
 type PoolKind struct {
 	Runtime  string `json:"runtime"`
 	Image    string `json:"image"`
@@ -30,8 +30,8 @@ type PoolKind struct {
 	Memory   bool   `json:"memory,omitempty"`   // with the running programs of that snapshot
 	Vacant   bool   `json:"vacant,omitempty"`   // empty instances that wait for a saved sandbox
 	Ready    int    `json:"ready"`
-	Wanted   int    `json:"wanted"` // how many demand asks for
+	Wanted   int    `json:"wanted"` // how many the present demand needs
 	Hits     int64  `json:"hits"`
 	Misses   int64  `json:"misses"`
-	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or why none is wanted
+	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or why 0 are wanted
 }

@@ -21,9 +21,9 @@ import (
 // An exposed port is a record: it survives the end of the program inside, the sandbox's sleep and a restart of the
 // daemon, and ends with the sandbox. A port can be exposed before a program listens on it.
 type Ports interface {
-	// Expose gives a port a URL. For an exposed port, it returns the present record with the requested changes; a new
-	// token replaces the old one, and the old URL no longer works. A token that would produce the URL of another
-	// sandbox is Conflict.
+	// Expose gives a port a URL. If the port is already exposed, it makes the requested changes and returns the changed
+	// record. A new token replaces the old one, and the old URL no longer works. A token that would produce the URL of
+	// another sandbox is Conflict.
 	Expose(ctx context.Context, sandbox string, req ExposeRequest) (Port, error)
 
 	// Unexpose removes the URL and cuts the connections made through it. It is idempotent.
@@ -56,7 +56,7 @@ type PortAccess string
 const (
 	// PublicPort is open to everyone who knows the URL.
 	PublicPort PortAccess = "public"
-	// PrivatePort is for callers that also show a token which can see the sandbox, or a link signed by LinkPort.
+	// PrivatePort is open to callers that also show a link signed by LinkPort, or a token with access to the sandbox.
 	PrivatePort PortAccess = "private"
 )
 
@@ -152,8 +152,8 @@ type Port struct {
 	CreatedAt time.Time    `json:"createdAt"`
 }
 
-// Label returns the first part of the URL's host name; no two ports share one. It is PORT-ID-TOKEN. If the id is too
-// long for a host name, a hash replaces its end.
+// Label returns the first part of the URL's host name: PORT-ID-TOKEN. If the id is too long for a host name, a hash
+// replaces the id's end. No two ports have the same label.
 func (p Port) Label() string { return fmt.Sprintf("%d-%s-%s", p.Port, short(p.SandboxID), p.Token) }
 
 // longestID is the longest id that fits into a label of 63 bytes together with the largest port and the longest token.
@@ -169,8 +169,8 @@ func short(id string) string {
 	return id[:longestID-9] + "-" + idEncoding.EncodeToString(sum[:5])
 }
 
-// LabelIDs returns the ids of sandboxes that can have a port with this label, and the beginnings of long ones: both an id
-// and a token can contain a hyphen.
+// LabelIDs returns the ids that a sandbox with a port of this label can have, and the beginnings of such ids if the
+// label shortens them. Several are possible, because both an id and a token can contain a hyphen.
 func LabelIDs(label string) (ids, beginnings []string) {
 	_, rest, _ := strings.Cut(label, "-")
 	for i := range len(rest) {
@@ -222,8 +222,8 @@ const PortLinkParameter = "hutch-link"
 // Sign returns a signature that opens the preview until end.
 func (p Preview) Sign(end time.Time) string { return p.SignFor(end, "", nil) }
 
-// SignFor returns a signature that opens the preview until end, as long as the proof of a holder is the same. The
-// signature contains the name of the holder, which has no dot, but not the proof.
+// SignFor returns a signature that opens the preview until end, but only while a holder's proof is the same. The
+// signature contains the holder's name, which has no dot, but not the proof.
 func (p Preview) SignFor(end time.Time, holder string, proof []byte) string {
 	unix := strconv.FormatInt(end.Unix(), 10)
 	signature := unix + "." + base64.RawURLEncoding.EncodeToString(p.mac(unix, holder, proof))
@@ -233,9 +233,9 @@ func (p Preview) SignFor(end time.Time, holder string, proof []byte) string {
 	return signature
 }
 
-// Signed returns until when a signature opens the preview, and whether it is valid at now. proofOf returns the present
-// proof of the holder that a signature of SignFor names, or nil if there is none; without proofOf such signatures are not
-// valid.
+// Signed returns when a signature expires, and whether it is valid at now. If the signature names a holder, as those of
+// SignFor do, proofOf returns the holder's present proof, or nil if there is none. Without proofOf such a signature is
+// not valid.
 func (p Preview) Signed(signature string, now time.Time, proofOf func(holder string) []byte) (end time.Time, ok bool) {
 	unix, rest, _ := strings.Cut(signature, ".")
 	mac, holder, _ := strings.Cut(rest, ".")

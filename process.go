@@ -17,7 +17,7 @@ const MaxCommand = 1 << 20
 const (
 	// MaxOutput is the most bytes that a result keeps of each of stdout and stderr.
 	MaxOutput = 16 << 20
-	// DefaultOutput is how many bytes it keeps by default.
+	// DefaultOutput is how many bytes a result keeps by default.
 	DefaultOutput = 1 << 20
 )
 
@@ -27,7 +27,7 @@ const ExecGrace = time.Minute
 // MaxResumable is the highest number of resumable commands of a sandbox, both running and kept after their end.
 const MaxResumable = 16
 
-// CommandLine returns a command line for a shell, in which each word means only itself.
+// CommandLine returns a command line that a shell reads as exactly these words.
 func CommandLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -36,7 +36,7 @@ func CommandLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// These command lines become the shell of an image: bash, or sh in an image without bash.
+// These command lines start the shell of an image: bash, or sh in an image without bash.
 const (
 	ImageShell      = "command -v bash >/dev/null && exec bash; exec sh"
 	ImageLoginShell = "command -v bash >/dev/null && exec bash -l; exec sh -l"
@@ -47,7 +47,7 @@ type ExecRequest struct {
 	// Command is a bash command line or, with Language, source text.
 	Command  string `json:"command"`
 	Language string `json:"language,omitempty"`
-	// Args are the program's arguments; of a command line they are $1, $2 ...
+	// Args are the program's arguments; in a command line they are $1, $2 ...
 	Args []string          `json:"args,omitempty"`
 	Dir  string            `json:"cwd,omitempty"` // default /workspace
 	Env  map[string]string `json:"env,omitempty"`
@@ -135,9 +135,9 @@ type ExecResult struct {
 	// Limit names the limit of the sandbox that killed the command ("memory"), or that made it fail: "disk" if the command
 	// says that no space is left, and the disk is full; "pids" if it says that it cannot fork. Otherwise it is empty.
 	Limit string
-	// Denied holds the rules that would have allowed the attempts that the sandbox's network denied while the command
-	// ran, such as "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the
-	// sandbox.
+	// Denied lists what the sandbox's network denied while the command ran, as the rules that would have allowed it,
+	// such as "example.com": at most MaxDenied, the newest last. Attempts of other programs in the sandbox are
+	// included.
 	Denied []string
 	// Cuts are the positions in Stdout and in Stderr at which the middle is missing, if Truncated. They are not on the
 	// wire.

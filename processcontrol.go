@@ -9,7 +9,7 @@ import (
 // ProcessControl are the verbs on a running background process. A terminal is a background process with a Terminal:
 // any number of viewers read its Logs from a cursor, and each of them can write to its Input.
 type ProcessControl interface {
-	// Input writes to a process's standard input, or its terminal, and returns when the kernel has taken everything;
+	// Input writes to a process's standard input, or its terminal. It returns when the kernel has accepted everything;
 	// until then it waits for the program to read, or for ctx. With end, the input ends once no other caller writes to
 	// it. A terminal's input cannot end, but byte 4, Ctrl-D, has the same effect. A process without an input is
 	// Unsupported; an ended process, or one with a closed input, is Conflict.
@@ -111,8 +111,7 @@ type WaitResult struct {
 	// lines.
 	Cursor   int64 `json:"cursor,omitempty"`
 	TimedOut bool  `json:"timedOut"`
-	// Denied are the rules that would have allowed the attempts that the sandbox's network denied since the process
-	// started: as in ExecResult.
+	// Denied is as in ExecResult, for the time since the process started.
 	Denied []string `json:"denied,omitempty"`
 }
 

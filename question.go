@@ -118,7 +118,7 @@ func checkQuestionFiles(files []QuestionFile) error {
 	return nil
 }
 
-// CheckLocalName refuses the name of a file that is not in its canonical form or leads out of its folder.
+// CheckLocalName refuses a file name that is not in its canonical form or leads out of its folder.
 func CheckLocalName(name string) error {
 	if name == "" || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) || !utf8.ValidString(name) || len(name) > 1024 {
 		return Errorf(Invalid, "the file name %.80q cannot be used: give a path below the working folder, such as data/in.csv", name).Naming(AboutField, "files")
@@ -158,7 +158,7 @@ type Answer struct {
 	Usage          ModelUsage     `json:"usage"`
 	ConversationID string         `json:"conversationId,omitempty"`
 	Files          []QuestionFile `json:"files,omitempty"` // files that the program wrote or changed in its working folder
-	// Resources is the use of the sandbox since it was created; nil unless requested, or if it cannot be measured.
+	// Resources is the use of the sandbox since it was created; nil if it was not requested or cannot be measured.
 	Resources *Consumption `json:"resources,omitempty"`
 }
 
@@ -176,8 +176,8 @@ type ModelUsage struct {
 	Cost *float64 `json:"cost,omitempty"`
 }
 
-// Add returns the sum. The sum has a cost if u and v have one, or if one of them counts no tokens and the other has a
-// cost.
+// Add returns the sum of u and v. The sum has a cost if both have one, or if one of them counts no tokens and the other
+// has a cost.
 func (u ModelUsage) Add(v ModelUsage) ModelUsage {
 	sum := ModelUsage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
 	switch {

@@ -79,17 +79,19 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// CreateRequest asks for a sandbox. If ID names an existing one, that one is returned unchanged and the rest of the
-// request is ignored.
+// CreateRequest asks for a sandbox. If ID names an existing sandbox, that sandbox is returned unchanged and the rest of
+// the request is ignored.
 type CreateRequest struct {
 	ID          string `json:"sandboxId,omitempty"` // minted when empty
 	NormalizeID bool   `json:"normalizeId,omitempty"`
-	// Image is "host", this server's programs, which is the default, or the reference of an image: see [Images].
+	// Image is "host", the default, which stands for this server's programs; or it is the reference of an image: see
+	// [Images].
 	Image string `json:"image,omitempty"`
 	// Pull says when to ask the image's registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
 	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native", "docker" or "kubernetes"; default: the server's
-	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
+	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Values that are set in Limits override
+	// those of the size.
 	InstanceType string `json:"instanceType,omitempty"`
 	// User is the user that commands run as: a name of the image's /etc/passwd or a number, or one of them with a
 	// group, as in "1000:1000". Default: the image's user. The image "host" has only the user 1000.
@@ -97,8 +99,8 @@ type CreateRequest struct {
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
 	// the memory. Image, user, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Template is the name of the template that the sandbox starts from: as Snapshot, with its program ready. Image can
-	// name a template, too.
+	// Template is the name of the template that the sandbox starts from. It works as Snapshot does, and the template's
+	// program is ready. Image can name a template, too.
 	Template string `json:"template,omitempty"`
 	// FilesOnly takes only the files of the snapshot. Use it when the memory was saved by another version of Hutch,
 	// or programs on the host have changed.
@@ -117,8 +119,8 @@ type CreateRequest struct {
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`     // default hibernate
 	Timeout    Seconds           `json:"timeout,omitempty"`    // hard lifetime, after which it is destroyed; default none
 	Labels     map[string]string `json:"labels,omitempty"`
-	// NodeSelector are labels that the sandbox's node must have, in a fleet: see [Node]. They are also those of nodes that
-	// it moves to.
+	// NodeSelector are labels that the sandbox's node must have, in a fleet: see [Node]. A node that it moves to must
+	// have them, too.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Tolerations are taints of nodes, with their values, that do not keep the sandbox away.
 	Tolerations map[string]string `json:"tolerations,omitempty"`
@@ -234,7 +236,7 @@ const (
 	Asleep    Health = "asleep"    // it sleeps, so nothing runs
 )
 
-// Filter chooses sandboxes for a list. The zero Filter chooses all except the destroyed.
+// Filter chooses sandboxes for a list. The zero Filter chooses all except destroyed ones.
 type Filter struct {
 	Status        Status    `json:"status,omitempty"`
 	Owner         string    `json:"owner,omitempty"`

@@ -18,7 +18,8 @@ import (
 // anything: in a sandbox without a screen they are Conflict. All of them wake a sleeping sandbox. A screen is part of
 // its sandbox's processes: where memory is kept, it sleeps, wakes and forks with its content.
 type Screens interface {
-	// StartScreen starts a screen, or gives the present one another size. Without a size it changes no screen.
+	// StartScreen starts a screen, or changes the size of the existing one. Without a size, it does not change an
+	// existing screen.
 	StartScreen(ctx context.Context, sandbox string, req ScreenRequest) (Screen, error)
 
 	// Screen returns the size of the screen and where the pointer is.
@@ -27,9 +28,9 @@ type Screens interface {
 	// Screenshot returns a picture of the screen with its pointer, as PNG.
 	Screenshot(ctx context.Context, sandbox string, req ScreenshotRequest) (Screenshot, error)
 
-	// ControlScreen does the actions in their order, and returns when the screen has received them. Programs may draw
-	// their results later. If ctx ends in between, or an action fails, the actions before have taken effect; keys and
-	// buttons are released, except after LeftMouseDown.
+	// ControlScreen does the actions in their order, and returns when the screen has received them. Programs can draw
+	// their results later. If ctx ends before all actions are done, or an action fails, the actions before have taken
+	// effect; keys and buttons are released, except after LeftMouseDown.
 	ControlScreen(ctx context.Context, sandbox string, req ControlRequest) (ControlResult, error)
 
 	// ReadClipboard returns the text that a program copied, or that WriteClipboard wrote; "" if there is none.
@@ -54,7 +55,7 @@ const (
 	// MaxScreenWidth and MaxScreenHeight bound a screen, in pixels.
 	MaxScreenWidth  = 3840
 	MaxScreenHeight = 2160
-	// DefaultScreenWidth and DefaultScreenHeight are the size of a screen that no request gave a size.
+	// DefaultScreenWidth and DefaultScreenHeight are the size of a screen for which no request gave a size.
 	DefaultScreenWidth  = 1280
 	DefaultScreenHeight = 800
 
@@ -141,7 +142,7 @@ const (
 	LeftMouseDown  ScreenAct = "left_mouse_down" // Coordinate
 	LeftMouseUp    ScreenAct = "left_mouse_up"   // Coordinate
 	Scroll         ScreenAct = "scroll"          // Coordinate, ScrollDirection, ScrollAmount, Text
-	PressKey       ScreenAct = "key"             // Text: keys pressed together, such as "ctrl+shift+t", or several such with blanks between
+	PressKey       ScreenAct = "key"             // Text: one or more combinations of keys, such as "ctrl+shift+t", separated by blanks
 	HoldKey        ScreenAct = "hold_key"        // Text, Duration
 	TypeText       ScreenAct = "type"            // Text
 	WaitAct        ScreenAct = "wait"            // Duration
@@ -171,7 +172,7 @@ var ScreenActs = []ScreenAct{
 // model's output is a valid request.
 type ScreenAction struct {
 	Action ScreenAct `json:"action"`
-	// Coordinate is x and y, in pixels. Without it a click is where the pointer is.
+	// Coordinate is x and y, in pixels. Without it, a click is made at the pointer.
 	Coordinate      []int  `json:"coordinate,omitempty"`
 	StartCoordinate []int  `json:"start_coordinate,omitempty"`
 	Text            string `json:"text,omitempty"`
@@ -229,7 +230,7 @@ func (r ControlRequest) Names() string {
 	return strings.Join(names, " ")
 }
 
-// Looks reports whether all actions only look.
+// Looks reports whether no action changes anything on the screen.
 func (r ControlRequest) Looks() bool {
 	for _, a := range r.Actions {
 		switch a.Action {
@@ -308,7 +309,7 @@ func regionOf(corners []int) (Region, error) {
 
 func checkPoint(name string, p []int) error {
 	if p != nil && (len(p) != 2 || p[0] < 0 || p[1] < 0 || p[0] >= MaxScreenWidth || p[1] >= MaxScreenHeight) {
-		text, _ := json.Marshal(p) // numbers
+		text, _ := json.Marshal(p) // numbers can always be encoded
 		return Errorf(Invalid, "%s is %.80s: give [x, y], with x below %d and y below %d, from 0", name, text, MaxScreenWidth, MaxScreenHeight)
 	}
 	return nil
@@ -339,7 +340,7 @@ type Address struct {
 	URL string `json:"url"`
 }
 
-// CheckClipboard refuses a text that no clipboard holds.
+// CheckClipboard refuses a text that no clipboard can hold.
 func CheckClipboard(text string) error {
 	if len(text) > MaxClipboard || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return Errorf(Invalid, "the text has %d bytes: a clipboard takes UTF-8 of up to %d, without a zero byte", len(text), MaxClipboard).Naming(AboutField, "text")

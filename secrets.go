@@ -30,7 +30,7 @@ type SecretRequest struct {
 	Create bool `json:"create,omitempty"`
 }
 
-// Check refuses a value that no secret can have. [Brokering.Complete] checks the destination of a brokered one.
+// Check refuses a value that no secret can have. [Brokering.Complete] checks the destination of a brokered secret.
 func (r SecretRequest) Check() error {
 	switch {
 	case r.Value == "":

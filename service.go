@@ -3,8 +3,8 @@ package hutch
 import "context"
 
 // Service is what callers do with sandboxes. MCP, REST and the other surfaces call it. The engine implements it on this
-// machine, fleet on several machines, and package client over HTTP. The interfaces of what exists outside of sandboxes,
-// such as [Images], [Volumes] and [Tokens], stand beside it.
+// machine, fleet on several machines, and package client over HTTP. Things outside of sandboxes have their own
+// interfaces, such as [Images], [Volumes] and [Tokens].
 //
 // Every method is safe for concurrent use, honours its context, and returns errors of type [*Error]. A sandbox of
 // another owner is NotFound. Methods that use a sandbox wake it and count as its use; those that only read records
@@ -39,19 +39,19 @@ type Service interface {
 	// TimedOut.
 	//
 	// A resumable command continues when ctx is done or out fails. It is killed after ExecGrace unless ResumeExec was
-	// called. Only a ctx with an [*Error] of kind Conflict (the caller cancelled) or Denied (the caller's token ended)
-	// as its cause kills it at once.
+	// called. It is killed at once only if the cause of ctx is an [*Error] of kind Conflict (the caller cancelled) or
+	// Denied (the caller's token ended).
 	Exec(ctx context.Context, sandbox string, req ExecRequest, out func(Output) error) (ExecResult, error)
 
 	// ResumeExec passes the output of a resumable command to out, from a cursor on, without gap or repetition, and
-	// returns the same result as the command's Exec. An earlier call for the same command ends with Conflict. At least
-	// the newest 64 KiB of output are kept, up to 512 KiB after the last byte that was passed on, and up to 2 MiB before
-	// it; Output.Lost counts dropped bytes after the cursor. When ctx is done or out fails, the command continues as with Exec. A
-	// missing or forgotten command is NotFound.
+	// returns the same result as the command's Exec. An earlier call for the same command ends with Conflict. The
+	// newest 64 KiB of output are always kept, and at most 2 MiB before and 512 KiB after the last byte that was passed
+	// on. Output.Lost counts dropped bytes after the cursor. When ctx is done or out fails, the command continues as
+	// with Exec. A missing or forgotten command is NotFound.
 	ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(Output) error) (ExecResult, error)
 
-	// CancelExec kills a resumable command with everything it started, and waits until it has ended. Its output can
-	// be read for ExecGrace. A command that has ended already does not change.
+	// CancelExec kills a resumable command with everything it started, and waits until it has ended. Its output can be
+	// read for ExecGrace. It has no effect on a command that has ended.
 	CancelExec(ctx context.Context, sandbox, exec string) error
 
 	// StartProcess starts a background process.

@@ -10,16 +10,16 @@ import (
 // snapshot when [CreateRequest.Snapshot] names one; a snapshot with a name is a template.
 //
 // If the runtime can save memory, a snapshot is a whole sandbox: its files, its processes with their memory, its code
-// contexts. Otherwise it has only the files, which its record shows. A sandbox made from it has its own id,
+// contexts. Otherwise it has only the files, and its record says so. A sandbox made from it has its own id,
 // environment, secrets and random numbers, and no open connections. The processes in it keep the environment with which
 // they were started.
 type Snapshots interface {
-	// Snapshot saves the sandbox's present state; the sandbox continues to run. With memory, it needs a moment in
-	// which only background processes run: it waits some seconds for one, then returns Conflict.
+	// Snapshot saves the sandbox's present state; the sandbox continues to run. With memory, it needs a moment in which
+	// only background processes run: it waits some seconds for such a moment, then returns Conflict.
 	Snapshot(ctx context.Context, sandbox string, req SnapshotRequest) (Snapshot, error)
 
-	// CreateTemplate makes a template of a sandbox, and returns its snapshot. If its program does not become ready, the
-	// error says why and has the end of the program's output, and nothing is left behind.
+	// CreateTemplate makes a template of a sandbox, and returns its snapshot. If the template's program does not become
+	// ready, the error says why and has the end of the program's output, and nothing is left behind.
 	CreateTemplate(ctx context.Context, req TemplateRequest) (Snapshot, error)
 
 	// Snapshots lists the caller's snapshots and the shared ones, oldest first.
@@ -33,23 +33,24 @@ type Snapshots interface {
 	// the given name is removed. It is idempotent. Sandboxes that started from the snapshot do not need it.
 	DeleteSnapshot(ctx context.Context, snapshot string) error
 
-	// DiffSnapshot compares the written files of a snapshot with those of another snapshot, or of a sandbox as it is now. A snapshot that
-	// the caller cannot see, and a sandbox of another owner, is NotFound. It runs nothing, and wakes a sandbox only with req.Wake.
+	// DiffSnapshot compares the written files of a snapshot with those of another snapshot, or of a sandbox as it is
+	// now. A snapshot that the caller cannot see, and a sandbox of another owner, is NotFound. It runs nothing, and
+	// wakes a sandbox only with req.Wake.
 	DiffSnapshot(ctx context.Context, snapshot string, req SnapshotDiffRequest) (SnapshotDiff, error)
 
-	// Fork makes copies of the sandbox's present state, all or none, with new ids. It waits for a moment as Snapshot
-	// does.
+	// Fork makes copies of the sandbox's present state, all or none, with new ids. Like Snapshot, it waits until only
+	// background processes run.
 	Fork(ctx context.Context, sandbox string, req ForkRequest) ([]Sandbox, error)
 
-	// Pause freezes all programs of the sandbox, in memory, until the next use or Resume. It needs a moment as
-	// Snapshot does, and is Unsupported on native if the host has no control groups.
+	// Pause freezes all programs of the sandbox, in memory, until the next use or Resume. Like Snapshot, it waits until
+	// only background processes run. It is Unsupported on native if the host has no control groups.
 	Pause(ctx context.Context, sandbox string) (Sandbox, error)
 
 	// Hibernate puts the sandbox to sleep now, also one with KeepAlive, and returns when its memory and files are on
 	// disk. Background programs sleep with it. Like Snapshot, it waits briefly for other uses to end; a sandbox that is
-	// still in use is a Conflict. A sleeping sandbox does not change. A runtime that cannot keep memory keeps only the
-	// files, and the sandbox is stopped; with background processes, which would end, that is a Conflict. With
-	// FilesOnly, any runtime does so, and ends background processes.
+	// still in use is a Conflict. A sleeping sandbox does not change. If the runtime cannot keep memory, only the files
+	// are kept and the sandbox is stopped; a sandbox with background processes is then a Conflict, because they would
+	// end. With FilesOnly, every runtime keeps only the files, and background processes end.
 	Hibernate(ctx context.Context, sandbox string, req HibernateRequest) (Sandbox, error)
 
 	// Resume continues a paused, hibernated or stopped sandbox.

@@ -3,7 +3,7 @@ package hutch
 import "path"
 
 // SnapshotDiffRequest asks what differs between a snapshot and another one, or a sandbox as it is now. If the request
-// names neither, the other side is the sandbox that the snapshot was made of.
+// names neither, the other side is the sandbox that the snapshot was made from.
 type SnapshotDiffRequest struct {
 	To        string `json:"to,omitempty"`        // the id or a name of another snapshot
 	SandboxID string `json:"sandboxId,omitempty"` // a sandbox, as it is now
@@ -11,8 +11,8 @@ type SnapshotDiffRequest struct {
 	Path string `json:"path,omitempty"`
 	// Text adds the difference of the text of files: see FileChange.Patch.
 	Text bool `json:"text,omitempty"`
-	// Wake wakes the sandbox if it sleeps or is paused. Without it, a sandbox that was stopped is compared by the files that are kept of it, and
-	// one whose files are only in its memory is a Conflict.
+	// Wake wakes the sandbox if it sleeps or is paused. Without it, a stopped sandbox is compared by the files that
+	// were kept, and a sandbox whose files are only in its memory is a Conflict.
 	Wake bool `json:"wake,omitempty"`
 }
 

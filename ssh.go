@@ -23,8 +23,8 @@ type SSH interface {
 	// DeleteSSHKey removes one of the caller's keys, by its id, and ends its connections.
 	DeleteSSHKey(ctx context.Context, key string) error
 
-	// SignSSHKey signs a public key for the caller, for a while. The server keeps no record of it: a certificate ends
-	// with its lifetime, or with the caller's token.
+	// SignSSHKey signs a public key for the caller, for a while. The server keeps no record of the certificate, which
+	// ends with its lifetime or with the caller's token.
 	SignSSHKey(ctx context.Context, req SSHSignRequest) (SSHCertificate, error)
 }
 
@@ -33,7 +33,7 @@ const (
 	MaxSSHKey = 16 << 10
 	// MaxSSHKeys is the highest number of keys of an owner.
 	MaxSSHKeys = 100
-	// DefaultSSHLifetime and MaxSSHLifetime are how long a certificate is valid.
+	// DefaultSSHLifetime is how long a certificate is valid by default, MaxSSHLifetime how long at most.
 	DefaultSSHLifetime = Seconds(3600)
 	MaxSSHLifetime     = Seconds(30 * 24 * 3600)
 	maxSSHKeyName      = 100 // bytes

@@ -7,8 +7,8 @@ import (
 
 // Histories show what sandboxes used over time.
 type Histories interface {
-	// StatsHistory returns samples of what a sandbox used since it was created. A server without samples of it returns
-	// none. It wakes no sandbox, and keeps none awake.
+	// StatsHistory returns samples of what a sandbox used since it was created. A server without samples of the sandbox
+	// returns none. The call wakes no sandbox, and keeps none awake.
 	StatsHistory(ctx context.Context, sandbox string, q StatsQuery) (StatsHistory, error)
 }
 

@@ -19,16 +19,16 @@ type Template struct {
 	Warm []string `json:"warm,omitempty"`
 	// Labels are labels of the sandboxes, in addition to their own.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Volumes are mounted in the sandboxes, by their names among the volumes of the owner who creates a sandbox. A
-	// volume of the create overrides one with the same name or path. The template itself has no files of them.
+	// Volumes are mounted in the sandboxes. A name means a volume of the owner who creates the sandbox. A volume of the
+	// create overrides one with the same name or path. The template itself has no files of the volumes.
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// MaxSandboxes is how many sandboxes of the template there can be at once, of all owners, awake or asleep; 0 is
 	// no limit.
 	MaxSandboxes int `json:"maxSandboxes,omitempty"`
 }
 
-// TemplateRequest asks for a template. It is made from a sandbox: the one in From, or a new one with the settings here,
-// in which Start has become ready. The new sandbox is destroyed afterwards.
+// TemplateRequest asks for a template. It is made from a sandbox: the existing one in From, or a new one with the
+// settings here, as soon as Start is ready. The new sandbox is destroyed afterwards.
 type TemplateRequest struct {
 	// Name is NAME or NAME:TAG, unique among the owner's snapshots. NAME:latest is the same as NAME.
 	Name string `json:"name"`
@@ -115,7 +115,7 @@ func (t Template) check() error {
 	return t.Care.check()
 }
 
-// SandboxRequest asks for the sandbox that the template is made of.
+// SandboxRequest asks for the sandbox that the template is made from.
 func (r TemplateRequest) SandboxRequest() CreateRequest {
 	return CreateRequest{Image: r.Image, Pull: r.Pull, User: r.User, Runtime: r.Runtime, InstanceType: r.InstanceType, Limits: r.Limits, Snapshot: r.Snapshot,
 		Env: r.Env, Secrets: r.Secrets, Network: r.Network, Labels: r.Labels}
@@ -133,8 +133,8 @@ func CheckTemplateName(name string) error {
 // TemplateName returns the canonical form of a template's name: NAME:latest is NAME.
 func TemplateName(name string) string { return strings.TrimSuffix(name, ":latest") }
 
-// WithVolumes returns the volumes of a sandbox that is made of the template with more volumes, which replace the
-// template's with the same name or path.
+// WithVolumes returns the template's volumes and more volumes. A volume in more replaces a volume of the template with
+// the same name or path.
 func (t Template) WithVolumes(more []VolumeMount) []VolumeMount {
 	kept := slices.DeleteFunc(slices.Clone(t.Volumes), func(m VolumeMount) bool {
 		return slices.ContainsFunc(more, func(o VolumeMount) bool { return o.Name == m.Name || o.Path == m.Path })

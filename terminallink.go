@@ -14,6 +14,7 @@ type TerminalLink struct {
 // SharedTerminal is a link that was just made.
 type SharedTerminal struct {
 	TerminalLink
-	// Path is opened at the server. It has the secret of the link, behind #, which no browser sends to a server.
+	// Path is to be opened at the server. After # it has the secret of the link, because browsers do not send that part
+	// to a server.
 	Path string `json:"path"`
 }

@@ -10,8 +10,8 @@ import (
 // Timelines show what happened in sandboxes.
 type Timelines interface {
 	// Timeline passes entries of a sandbox's timeline to out, in the order of their cursors. With Follow it continues
-	// with new entries until out fails or ctx is done. Only the owner can read a timeline, also that of a sandbox that
-	// was destroyed. It wakes no sandbox.
+	// with new entries until out fails or ctx is done. Only the owner can read a timeline, even after the sandbox was
+	// destroyed. It wakes no sandbox.
 	Timeline(ctx context.Context, sandbox string, q TimelineQuery, out func(TimelineEntry) error) error
 }
 
@@ -141,7 +141,7 @@ func kindList() string {
 	return strings.Join(names, ", ")
 }
 
-// Match reports whether an entry matches the query's filters, without its positions and limit.
+// Match reports whether an entry matches the query, apart from its limit.
 func (q TimelineQuery) Match(e TimelineEntry) bool {
 	return e.Cursor > q.After && (q.Before == 0 || e.Cursor < q.Before) && (q.ID == 0 || e.ID == q.ID) &&
 		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&

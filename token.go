@@ -63,7 +63,7 @@ type TokenRequest struct {
 	// token lacks the scope admin, it is the server's default.
 	Network *Network `json:"network,omitempty"`
 	// Registries are the registries that the token can pull images from and push them to, such as ghcr.io or
-	// *.example.com, among those of the server. If it is empty, the token can use all of these.
+	// *.example.com, among those of the server. If it is empty, the token can use all registries of the server.
 	Registries []string `json:"registries,omitempty"`
 	// Lifetime ends the token after this many seconds; 0 means never.
 	Lifetime Seconds `json:"lifetime,omitempty"`

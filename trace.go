@@ -7,8 +7,9 @@ import (
 
 type traceKey struct{}
 
-// WithTrace returns a context for calls that are part of a trace; traceparent is the header of W3C Trace Context. An
-// invalid value is ignored. The client sends it to the server, and commands get it as TRACEPARENT in their environment.
+// WithTrace returns a context for calls that are part of a trace. traceparent is the header of W3C Trace Context; an
+// invalid one is ignored. The client sends the header to the server, and commands have it as TRACEPARENT in their
+// environment.
 func WithTrace(ctx context.Context, traceparent string) context.Context {
 	if !isTraceparent(traceparent) {
 		return ctx
@@ -22,8 +23,8 @@ func TraceOf(ctx context.Context) string {
 	return s
 }
 
-// isTraceparent checks for version 00: two digits of version, the trace id, the span id, and flags. Neither id is
-// zero.
+// isTraceparent reports whether s is a header of version 00: two digits of version, the trace id, the span id, and
+// flags. Neither id is zero.
 func isTraceparent(s string) bool {
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return false

@@ -10,12 +10,12 @@ import (
 
 // Accounts reports what sandboxes have used.
 type Accounts interface {
-	// Usage returns what the caller's sandboxes have used, or all sandboxes if the server itself calls. It wakes
-	// none.
+	// Usage returns what the caller's sandboxes have used, or all sandboxes if the server itself calls. It wakes no
+	// sandbox.
 	Usage(ctx context.Context) (UsageReport, error)
 
-	// UsageHistory returns what the caller's sandboxes used on past days, with destroyed sandboxes, or all sandboxes if
-	// the server itself calls. It wakes none.
+	// UsageHistory returns what the caller's sandboxes used on past days, or all sandboxes if the server itself calls.
+	// Destroyed sandboxes are included. It wakes no sandbox.
 	UsageHistory(ctx context.Context, q UsageQuery) ([]Usage, error)
 
 	// Stats passes the current use of the caller's sandboxes to out, or of all sandboxes if the server itself calls.
@@ -28,8 +28,8 @@ type Accounts interface {
 // StatsRequest asks for the current use of sandboxes.
 type StatsRequest struct {
 	Follow bool `json:"follow,omitempty"`
-	// Interval is the shortest time between two reports that are not partial; default 2, from 0.5 to 60. A server takes
-	// longer when reading its sandboxes would cost more than a fiftieth of a core.
+	// Interval is the shortest time between two reports that are not partial; default 2, from 0.5 to 60. The server
+	// makes it longer when reading its sandboxes would cost more than a fiftieth of a core.
 	Interval Seconds `json:"interval,omitempty"`
 }
 
@@ -107,7 +107,7 @@ type Usage struct {
 	Cost       float64 `json:"cost"`       // with the server's prices, in their currency
 }
 
-// Since returns what u has in addition to an earlier reading of the same sandbox.
+// Since returns what was used between an earlier reading of the same sandbox and u.
 func (u Usage) Since(before Usage) Usage {
 	return Usage{
 		CPUSeconds: u.CPUSeconds - before.CPUSeconds, MemorySeconds: u.MemorySeconds - before.MemorySeconds, MemoryPeak: u.MemoryPeak,
@@ -121,7 +121,7 @@ func (u Usage) Idle() bool {
 	return u.CPUSeconds == 0 && u.MemorySeconds == 0 && u.NetworkSent == 0 && u.NetworkReceived == 0 && u.Executions == 0 && u.WallTime == 0
 }
 
-// Add returns the sum of u and v, as a record of an owner.
+// Add returns the sum of u and v. It has the owner of u, and no sandbox, day or image.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Owner:      u.Owner,
@@ -154,7 +154,7 @@ type UsageReport struct {
 	Owners []Usage `json:"owners"`
 }
 
-// UsageGroup is a group of past use that gets a sum of its own.
+// UsageGroup is what sums of past use are grouped by.
 type UsageGroup string
 
 // The groups of use.
@@ -170,7 +170,7 @@ type UsageQuery struct {
 	// only To, the range is the 30 days that end with it.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// By are the groups that each get a sum; default day. All of them together give a sum for each day, owner and image.
+	// By says what the sums are grouped by; default day. With all groups there is a sum for each day, owner and image.
 	By []UsageGroup `json:"by,omitempty"`
 }
 

@@ -47,8 +47,8 @@ type Volumes interface {
 	SaveVolumes(ctx context.Context, sandbox string) ([]Volume, error)
 
 	// SyncVolume writes the changes of a volume to its bucket, and those of the bucket to the volume, if no sandbox can
-	// write to it. The server writes changes to the bucket soon after each save, and exchanges them in both directions
-	// when a sandbox is created with the volume.
+	// write to it. The server writes changes to the bucket soon after each save, and exchanges changes in both
+	// directions when a sandbox is created with the volume.
 	SyncVolume(ctx context.Context, name string) (Volume, error)
 }
 
@@ -56,11 +56,11 @@ type Volumes interface {
 type VolumeRequest struct {
 	Name  string `json:"name"`            // like the id of a sandbox
 	Quota int    `json:"quota,omitempty"` // MiB; default 1024
-	// Bucket has the files of the volume as its objects; nil for a volume that only the server has.
+	// Bucket stores the files of the volume as objects; nil for a volume that only the server stores.
 	Bucket *VolumeBucket `json:"bucket,omitempty"`
 }
 
-// VolumeBucket is the bucket of a volume, on an S3-compatible service. Only the server uses it, no sandbox.
+// VolumeBucket is the bucket of a volume, on an S3-compatible service. Only the server uses it, never a sandbox.
 type VolumeBucket struct {
 	URL string `json:"url"` // s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION
 	// KeyID is the id of the access key, and KeySecret the name of the secret (Secrets) that has the key itself. A bucket
@@ -133,7 +133,7 @@ type Volume struct {
 	Version   int         `json:"version"` // grows by one whenever the content changes
 	CreatedAt time.Time   `json:"createdAt"`
 	SavedAt   time.Time   `json:"savedAt"`           // when the content last changed
-	Problem   string      `json:"problem,omitempty"` // why the last save did not work; empty if it did
+	Problem   string      `json:"problem,omitempty"` // why the last save failed; empty if it did not
 	Uses      []VolumeUse `json:"uses"`              // the sandboxes that have it
 
 	Bucket        *VolumeBucket `json:"bucket,omitempty"`

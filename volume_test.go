@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// A volume has one place in a sandbox, and only its last part can say that it is read only.
+// A mount names one path in the sandbox, and only its last part can make it read only.
 func TestVolumeMount(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]hutch.VolumeMount{

@@ -45,13 +45,13 @@ var functions = template.FuncMap{
 	"lower": strings.ToLower,
 }
 
-// parsed is the document, as far as the page shows it.
+// parsed is the part of the document that the page shows.
 var parsed = sync.OnceValue(func() (doc document) {
 	must(yaml.Unmarshal(YAML, &doc))
 	return doc
 })
 
-// must panics for errors that cannot happen, because the document is part of the program and tests parse it.
+// must panics on an error. There is never one, because the document is part of the program and tests parse it.
 func must(err error) {
 	if err != nil {
 		panic("api: " + err.Error())
@@ -117,7 +117,7 @@ type schema struct {
 	Properties  ordered[schema]
 }
 
-// Name returns the schema that s, or its items, refers to.
+// Name returns the name of the schema that s or its items refer to.
 func (s schema) Name() string {
 	if s.Items != nil {
 		return s.Items.Name()
@@ -175,7 +175,7 @@ type page struct {
 	Sections []section
 }
 
-// sections puts the operations below their tags.
+// sections groups the operations by their tags.
 func (d document) sections() page {
 	p := page{document: d}
 	for _, tag := range d.Tags {
@@ -215,7 +215,7 @@ func (d document) resolve(list []parameter) (all []parameter) {
 	return all
 }
 
-// Style returns the style sheet of the page, for a page that allows it by its hash.
+// Style returns the style sheet of the page. The server allows it by its hash.
 func Style() string {
 	_, rest, _ := strings.Cut(pageText, "{{/* style:")
 	style, _, _ := strings.Cut(rest, "*/ -}}")

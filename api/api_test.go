@@ -120,7 +120,7 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 	for _, r := range rest.NewHandler(&fakeservice.Service{}, rest.Options{}).Routes() {
 		served = append(served, r.Method+" "+r.Path)
 	}
-	served = append(append(served, "POST "+execute.Path), coding.Routes()...) // which the daemon adds
+	served = append(append(served, "POST "+execute.Path), coding.Routes()...) // the daemon adds these routes
 	for _, r := range served {
 		if !slices.Contains(described, r) {
 			t.Errorf("%s is served, and not in openapi.yaml", r)
@@ -344,7 +344,7 @@ func fields(t *testing.T, v reflect.Value) (o object) {
 	return o
 }
 
-// words are values of types that have only some.
+// words has a valid value for each type that allows only certain values.
 var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.AgentEventType](): "said",
 	reflect.TypeFor[hutch.Status]():         "running",
@@ -468,7 +468,7 @@ func resolved(t *testing.T, schema any) *jsonschema.Resolved {
 	return r
 }
 
-// referred adds to found the schemas of the document that a part of it refers to, and those that they refer to.
+// referred adds to found all schemas of the document that part refers to, directly or through other schemas.
 func referred(document object, part any, found object) object {
 	switch part := part.(type) {
 	case []any:
@@ -551,13 +551,13 @@ func (known) Ask(_ context.Context, q hutch.Question, _ func(hutch.AnswerEvent) 
 	return hutch.Answer{Success: true, Question: q.Question, Code: q.Code, Output: "42\n", SandboxID: "sb-bwxmepxhgaii", Language: q.Language}, q.Check()
 }
 
-// idleAgents is a service in which Claude Code has done nothing, at once.
+// idleAgents is a service in which Claude Code ends at once and has done nothing.
 type idleAgents struct{ *fakeservice.Service }
 
 func newIdleAgents(t *testing.T) idleAgents {
 	t.Helper()
 	s := idleAgents{&fakeservice.Service{OnFiles: fixedFiles{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		return fakeservice.Print(sandbox, req, out, hutch.Stdout, "") // no difference
+		return fakeservice.Print(sandbox, req, out, hutch.Stdout, "") // an empty diff
 	}}}
 	if _, err := s.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "claude-code"}); err != nil {
 		t.Fatal(err)
@@ -825,7 +825,7 @@ func form(t *testing.T, parts object) (io.Reader, string) {
 	return &out, w.Boundary()
 }
 
-// request is the one that the examples of the operation make.
+// request returns the request that the examples of the operation describe.
 func (o operation) request(t *testing.T, base string, values map[string]string) *http.Request {
 	t.Helper()
 	path, query, header := o.path, url.Values{}, http.Header{}
@@ -890,7 +890,7 @@ func (o operation) request(t *testing.T, base string, values map[string]string) 
 func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 	t.Helper()
 	response := at(o.object, "responses", fmt.Sprint(resp.StatusCode))
-	if at(o.object, "responses", "101") != nil { // which a plain call cannot get
+	if at(o.object, "responses", "101") != nil { // a plain call cannot get this answer
 		if resp.StatusCode != 400 {
 			t.Errorf("%d without a WebSocket", resp.StatusCode)
 		}
@@ -922,7 +922,7 @@ func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 	}
 }
 
-// fixedRecords are a log of one record, and the use of nothing.
+// fixedRecords has a log of one record, and no usage.
 type fixedRecords struct{}
 
 func (fixedRecords) Owners(context.Context) ([]hutch.Owned, error) { return []hutch.Owned{}, nil }
@@ -1006,7 +1006,7 @@ func (fixedRecords) VerifyAudit(context.Context, string) (hutch.AuditVerificatio
 	return hutch.AuditVerification{Lines: 1, First: 1, Last: 1, Head: "1:00", Notes: []string{}, Findings: []hutch.AuditFinding{{File: "x", What: "gone"}}}, nil
 }
 
-// fixedFiles is files that are always the same.
+// fixedFiles has files that are always the same.
 type fixedFiles struct{}
 
 var entry = hutch.FileInfo{Path: "/workspace/main.go", Name: "main.go", Type: hutch.RegularFile, Size: 4, Mode: 0o644, Modified: time.Unix(1, 0).UTC()}

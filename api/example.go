@@ -9,8 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// example is a value of the document as JSON, with its fields in the order in
-// which they are written.
+// example is a value of the document as JSON, with its fields in the order of the document.
 type example struct {
 	JSON string
 	text string // set if the value is a text
@@ -59,7 +58,7 @@ func appendJSON(b []byte, n *yaml.Node) (_ []byte, err error) {
 	return append(b, text...), err
 }
 
-// appendItems appends the items of a list or, with two nodes for each, an object.
+// appendItems appends the items of a list or object. An object has two nodes for each item.
 func appendItems(b []byte, nodes []*yaml.Node, end byte, each int) (_ []byte, err error) {
 	for i, n := range nodes {
 		switch {
@@ -143,5 +142,5 @@ func formFlags(example string) string {
 	return " -F " + quoted("request="+string(parts.Request)) + " -F " + quoted("context="+parts.Context)
 }
 
-// quoted is one word for a shell.
+// quoted returns s as one word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

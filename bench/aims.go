@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// aim is a figure and its limit, or its minimum.
+// aim is a figure with its highest or lowest allowed value.
 type aim struct {
 	what    string
 	value   float64
@@ -35,7 +35,7 @@ func (a aim) row(t *table) {
 	t.row(a.what, sign+number(a.limit)+" "+a.unit, number(a.value)+" "+a.unit, a.distance())
 }
 
-// measured returns a figure, or NaN when it is zero because its table was left out.
+// measured returns a figure. For 0 it returns NaN, because then the figure's table was left out.
 func measured(v float64) float64 {
 	if v == 0 {
 		return math.NaN()

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestMain is also main: the benchmark starts itself as the server of the page that previews show.
+// TestMain also runs main: the benchmark starts its own program as the server of the page for previews.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-page" {
 		main()
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick runs a little of every measurement, to see that it works.
+// TestQuick runs a short form of every measurement, to check that all of them work.
 func TestQuick(t *testing.T) {
 	for _, name := range hutchtest.Runtimes {
 		hutchtest.Driver(t, name, hutchtest.Dir(t))
@@ -33,8 +33,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// TestEachTableAlone measures each table by its title, without the figures of
-// the others.
+// TestEachTableAlone measures each table separately, chosen by its title, without the figures of other tables.
 func TestEachTableAlone(t *testing.T) {
 	if !hutchtest.Full() {
 		t.Skip("make test-full has it")
@@ -74,7 +73,8 @@ func TestFiguresThatWereNotMeasured(t *testing.T) {
 	}
 }
 
-// The bench can measure every layer in front of a call. The test does not check what they cost: the bench reports that.
+// TestGovernance checks that the bench can measure every layer in front of a call. It does not check the cost: the
+// bench reports that.
 func TestGovernance(t *testing.T) {
 	subjects, done, err := governed(t.Context(), t.TempDir())
 	if err != nil {

@@ -43,7 +43,7 @@ func rawClient(s *server) measuredClient {
 	return webClient("HTTP, without a client", s.url+"/v1/sandboxes/"+clientsBox+"/exec", map[string]any{"command": program}, `"exitCode":0`)
 }
 
-// webClient posts a request, whose answer has a text.
+// webClient returns a client that posts a request and looks for a text in the answer.
 func webClient(name, url string, request any, has string) measuredClient {
 	body, _ := json.Marshal(request) // strings can be marshalled
 	web := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
@@ -74,7 +74,7 @@ func webClient(name, url string, request any, has string) measuredClient {
 	}
 }
 
-// source returns a path of this repository, or an error that says how to get a missing one.
+// source returns the absolute path of a file in this repository. If the file is missing, the error says how to get it.
 func (l *lab) source(path, install string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(l.plan.bin, "..", path))
 	if err != nil {
@@ -129,7 +129,7 @@ func (l *lab) pythonClient(_ context.Context, s *server) (measuredClient, error)
 	return startClient(s, "Python SDK", "PYTHONPATH="+sdk, python, "-c", pythonProgram)
 }
 
-// startClient starts a program that runs as many commands as each line of its standard input says.
+// startClient starts a program. Each line of its standard input is a number of commands, which it runs.
 func startClient(s *server, name, env string, args ...string) (c measuredClient, err error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), env, "BOX="+clientsBox, "PROGRAM="+program, "NO_PROXY=*", "HUTCH_URL="+s.url, "HUTCH_TOKEN="+token,

@@ -15,7 +15,7 @@ const clientsBox = "benchclients"
 // measuredClient is a client of a server.
 type measuredClient struct {
 	name string
-	of   int // index of the client for the comparison
+	of   int // index of the client that it is compared with
 	// round runs a number of commands, and returns how long each took from the call in the client's language to its
 	// result.
 	round func(ctx context.Context, n int) ([]time.Duration, error)
@@ -28,7 +28,7 @@ type clientFigure struct {
 	adds float64
 }
 
-// clients measures a command by other clients and the Go client, in turns.
+// clients measures a command through the Go client and other clients, in turns.
 func (l *lab) clients(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "adds to p50", "× Go client", "× HTTP")
 	for _, f := range l.runtimes {
@@ -66,7 +66,7 @@ func (l *lab) clientsOf(ctx context.Context, f *figures, s *server, t *table) (e
 			}
 		}
 	}()
-	for _, c := range all { // so that their connections are open
+	for _, c := range all { // opens the connections before the measurement
 		if _, err := c.round(ctx, 1); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -85,7 +85,7 @@ func (l *lab) clientsOf(ctx context.Context, f *figures, s *server, t *table) (e
 	return nil
 }
 
-// addClients adds a row for each client, next to the request without a client's program.
+// addClients adds a row for each client, with its ratio to the request that is sent without a client's program.
 func (f *figures) addClients(all []measuredClient, took []series, raw int, t *table) {
 	for i, c := range all {
 		p50, base := took[i].at(0.5), took[c.of].at(0.5)

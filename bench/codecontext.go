@@ -25,7 +25,7 @@ var pythons = []python{
 }
 
 // contexts measures the time from a call to the value of a warm Python context, and of a cold one. The baseline is a
-// bare interpreter that is started for it.
+// bare interpreter that is started for each call.
 func (l *lab) contexts(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+barePython)
 	subjects := []subject{{barePython, func(ctx context.Context, _ int) error {

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// written fills a sandbox with n files of 100 kB that cannot be compressed.
+// written returns a command that writes n files of 100 kB that cannot be compressed.
 func written(n int) string {
 	return fmt.Sprintf("mkdir /workspace/data && cd /workspace/data && head -c %d /dev/urandom | split -b 100k -a 5 -d - f", n*100<<10)
 }
@@ -120,7 +120,7 @@ func (l *lab) taken() (taken, error) {
 	return taken{float64(int64(st.Blocks-st.Bfree)*st.Bsize) / 1e6, shmem / 1e6}, err
 }
 
-// shared returns the memory that file systems in memory take, in bytes.
+// shared returns the memory that is used by file systems in memory, in bytes.
 func shared() (float64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

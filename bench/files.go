@@ -168,7 +168,7 @@ func (l *lab) smallReads(ctx context.Context, svc hutch.Service, id string) (flo
 	return median(all), nil
 }
 
-// busyReads measures the same while a command runs.
+// busyReads does the same as smallReads, while a command runs.
 func (l *lab) busyReads(ctx context.Context, svc hutch.Service, id string) (float64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -69,7 +69,7 @@ func openLayers(ctx context.Context, dir string) (h *layers, err error) {
 	return h, errors.Join(err, err1, err2)
 }
 
-// plenty is counted, and enough.
+// plenty has limits that are counted but never reached.
 var plenty = hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30, Sandboxes: 1 << 30}
 
 // observers returns the same observers as `hutch serve`, on disk.
@@ -97,7 +97,7 @@ func governed(ctx context.Context, dir string) (subjects []subject, done func() 
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, nil, err
 	}
-	// through is a call as a request makes it: with a token to look up.
+	// through returns a call as a request makes it: with a token to look up.
 	through := func(name string, svc hutch.Service, requests *quota.Meter) subject {
 		return subject{name, func(ctx context.Context, _ int) error {
 			who, err := h.tokens.Check(ctx, token)

@@ -63,7 +63,7 @@ func (l *lab) governedLoad(ctx context.Context) (table, error) {
 	return t, errors.Join(ctx.Err(), done())
 }
 
-// surface is MCP with something before it, and its clients.
+// surface is MCP with layers in front of it, and its clients.
 type surface struct {
 	name    string
 	callers []*mcpClient

@@ -30,7 +30,7 @@ func (l *lab) images(ctx context.Context) (table, error) {
 		return t, err
 	}
 	for _, f := range l.runtimes {
-		var create, exec [2]series // on the host's programs, on the image
+		var create, exec [2]series // [0] on the host's programs, [1] on the image
 		for range l.rounds {
 			if err := l.beginInTurns(ctx, f.runtime, &create, &exec); err != nil {
 				return t, err
@@ -81,7 +81,7 @@ func (l *lab) begin(ctx context.Context, req hutch.CreateRequest) (create, pytho
 	return create, python, errors.Join(err, derr)
 }
 
-// loadImage gives the server the image, as often as there are rounds, and unpacks its layer with tar.
+// loadImage loads the image into the server, once for each round, and unpacks its layer with tar.
 func (l *lab) loadImage(ctx context.Context) (load, untar series, err error) {
 	layer, archive := filepath.Join(l.dir, "layer.tar.gz"), filepath.Join(l.dir, "image.tar")
 	if err := makeImage(layer, archive); err != nil {
@@ -107,7 +107,7 @@ func (l *lab) loadImage(ctx context.Context) (load, untar series, err error) {
 	return load, untar, nil
 }
 
-// loadOnce loads the image into a server that does not have it, and creates a sandbox, for which its root is made.
+// loadOnce loads the image into a server that does not have it, and creates a sandbox, which makes the image's root.
 func (l *lab) loadOnce(ctx context.Context, archive string) (time.Duration, error) {
 	svc := l.server.rest
 	if err := svc.DeleteImage(ctx, benchImage); err != nil && !errors.Is(err, hutch.NotFound) {

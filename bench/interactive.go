@@ -98,7 +98,7 @@ func trimmed(d []time.Duration) []time.Duration {
 	return d[cut : len(d)-cut]
 }
 
-// score returns the score of the public method, from milliseconds.
+// score returns the score of the public method. The times are in milliseconds.
 func score(median, p95, p99, success float64) float64 {
 	of := func(t float64) float64 { return max(0, 100*(1-t/10_000)) }
 	return (0.60*of(median) + 0.25*of(p95) + 0.15*of(p99)) * success

@@ -35,7 +35,7 @@ type lab struct {
 	bare     bare
 }
 
-// box returns the id of the sandbox of a caller; each has one of each runtime in each Hutch.
+// box returns the id of a caller's sandbox. Each caller has one sandbox of each runtime in each instance of Hutch.
 func box(runtime string, caller int) string { return fmt.Sprintf("bench-%s-%d", runtime, caller) }
 
 func newLab(ctx context.Context, p plan) (_ *lab, err error) {
@@ -48,7 +48,7 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.dir, err = os.MkdirTemp("", "hutch-bench-"); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(l.dir, 0o711); err != nil { // for sandboxes with other user ids
+	if err := os.Chmod(l.dir, 0o711); err != nil { // sandboxes have other user ids
 		return nil, err
 	}
 	if l.programs, err = copyPrograms(p.bin, l.dir); err != nil {
@@ -165,7 +165,7 @@ func serve(ctx context.Context, dir, data string, args ...string) (*server, erro
 	cmd := exec.Command(filepath.Join(dir, "hutch"), args...)
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C goes to this process, which then ends it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only this process, which then ends the server
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

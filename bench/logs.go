@@ -63,7 +63,7 @@ func (l *lab) logs(ctx context.Context) (table, error) {
 				}
 				written, followed = append(written, rate), append(followed, share*rate)
 			}
-			f.log = figure{line: ms(quantile(ticks, 0.5)), followed: median(followed)} // REST comes last
+			f.log = figure{line: ms(quantile(ticks, 0.5)), followed: median(followed)} // REST comes last, so its figure stays
 			t.row(f.runtime+": "+way.name, number(f.log.line), number(ms(quantile(ticks, 0.95))), number(f.log.followed),
 				ratio(f.log.followed, median(relay)), number(median(written)))
 		}
@@ -115,8 +115,8 @@ func followTicks(ctx context.Context, svc hutch.Service, id string, n int) ([]ti
 	return all, err
 }
 
-// logRate returns how fast a process writes n bytes, and the share of them that reached a follower; for slower
-// followers, the log keeps only the newest.
+// logRate returns how fast a process writes n bytes, and the share of them that reached a follower. For a slow
+// follower, the log keeps only the newest bytes.
 func logRate(ctx context.Context, svc hutch.Service, id string, n int64) (rate, share float64, err error) {
 	began := time.Now()
 	p, err := svc.StartProcess(ctx, id, hutch.ProcessRequest{Command: zeros(n)})

@@ -41,13 +41,13 @@ type plan struct {
 	rounds   int
 	calls    int           // calls of each subject in a round
 	creates  int           // creates of each runtime in a round
-	loadTime time.Duration // how long a number of callers loads the server in a round
+	loadTime time.Duration // how long each number of callers loads the server in a round
 	callers  [3]int        // under load
 	alive    int           // sandboxes, for memory
 	burst    int           // creates at once
 	bytes    int64         // bytes of output, for throughput
 	filled   int           // files of 100 kB, in a sandbox that is copied
-	calm     time.Duration // before a sandbox and its attacked neighbour are measured
+	calm     time.Duration // pause before each measurement of neighbours
 	scale    scale
 	plots    string // folder for plots; empty for none
 }
@@ -146,7 +146,7 @@ func (l *lab) steps() steps {
 		{"SSH and screens, ms", l.doors},
 		{"Reading a file of 4 kB, p50, ms", l.reads},
 		{fmt.Sprintf("%d sandboxes alive", l.alive), l.manySandboxes},
-		{"Aims", l.aims}, // for all earlier measurements
+		{"Aims", l.aims}, // of all measurements above
 	}
 }
 

@@ -23,17 +23,17 @@ type figures struct {
 	create    series
 	ready     series               // creates from the pool
 	together  series               // many creates from the pool at once
-	first     []series             // code in a sandbox with an interpreter that waits: Python, pandas
+	first     []series             // the first code in a sandbox whose interpreter is ready: Python, pandas
 	wake      series               // a wake from hibernation, up to the first result
-	forked    series               // and the first result
-	template  series               // a sandbox that begins with pandas, and uses it
+	forked    series               // a fork, up to the first result
+	template  series               // a sandbox that begins with pandas, up to its first use of pandas
 	exec      map[string]series    // by path
-	rate      map[string][]float64 // calls a second, by the way of the call, for each number of callers
+	rate      map[string][]float64 // calls a second by path, for each number of callers
 	governed  float64              // calls a second over MCP, with all layers in front
 	success   float64              // share of the calls under load
 	inside    []float64            // ms for a fork and exec by a shell inside, by round
 	insideCPU []float64
-	cpu       map[string]float64 // ms by way
+	cpu       map[string]float64 // ms, by path
 	crowd     series             // exec over MCP while many sandboxes are running
 	memory    memory             // memory of one sandbox
 	log       figure             // over REST
@@ -372,7 +372,8 @@ func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (flo
 	return megabytes(got, time.Since(began)), nil
 }
 
-// rest is one second more than the time after which a started sandbox gives back the memory that only its start needed.
+// rest is how long to wait until a started sandbox has given back the memory that only its start needed: one second
+// more than it takes.
 const rest = 3 * time.Second
 
 // manySandboxes measures many sandboxes at once: the memory of each while idle, and calls that go to all of them in turn.

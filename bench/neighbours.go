@@ -100,7 +100,7 @@ func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
 	defer func() {
 		end()
 		for _, s := range spinners {
-			s.Wait() // it was killed
+			s.Wait() // returns an error, because end has killed it
 		}
 	}()
 	for range runtime.NumCPU() {
@@ -113,7 +113,7 @@ func (l *lab) besideSpinners(ctx context.Context, alone, beside *series) error {
 	return l.addRound(ctx, fork, beside)
 }
 
-// addRound measures calls of one caller, after a time in which the machine can become calm, and adds them to a series.
+// addRound measures calls of one caller, after a pause in which the machine becomes calm, and adds them to a series.
 func (l *lab) addRound(ctx context.Context, s subject, to *series) error {
 	time.Sleep(l.calm)
 	got, err := interleave(ctx, 1, l.calls, []subject{s})
@@ -123,11 +123,10 @@ func (l *lab) addRound(ctx context.Context, s subject, to *series) error {
 	return err
 }
 
-// errEnded is the error for an attack that ended before the calls beside it.
+// errEnded is the error for an attack that ended before the calls that were measured beside it.
 var errEnded = errors.New("the attack has ended")
 
-// round measures one round. It is repeated if the attack ended: a sandbox restarts that uses more memory than it may
-// have.
+// round measures one round. It repeats the round if the attack ended, because a sandbox over its memory limit restarts.
 func (l *lab) round(ctx context.Context, f *figures, command string, alone, beside *series) (err error) {
 	for range 3 {
 		var a, b series

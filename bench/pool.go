@@ -41,7 +41,7 @@ func (l *lab) pool(ctx context.Context) (table, error) {
 // createTimes are the times of creates.
 type createTimes struct{ one, many, copied series }
 
-// measureCreates measures with a number of ready instances.
+// measureCreates measures creates from a pool with a number of ready instances.
 func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b createTimes, err error) {
 	err = l.withEngine(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
 		for range l.rounds {
@@ -62,7 +62,7 @@ func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b c
 	}
 	err = l.withEngine(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
 		template, err := template(ctx, e)
-		if err == nil { // so that the pool wants this many instances
+		if err == nil { // fills the pool with as many instances as the rounds need
 			_, err = createMany(ctx, e, template, l.creates, 1)
 		}
 		for range l.rounds {
@@ -78,7 +78,7 @@ func (l *lab) measureCreates(ctx context.Context, runtime string, pool int) (b c
 	return b, err
 }
 
-// withEngine runs only an engine with a pool.
+// withEngine runs do with an engine of its own, which has only this runtime and a pool.
 func (l *lab) withEngine(ctx context.Context, runtime string, p engine.Pool, do func(*engine.Engine) error) (err error) {
 	dir := filepath.Join(l.dir, "pool")
 	d, err := l.driver(dir, runtime)
@@ -108,7 +108,7 @@ func awaitVacant(ctx context.Context, e *engine.Engine, n int) error {
 	return ctx.Err()
 }
 
-// template requests sandboxes that start from a Python with 30 MB.
+// template returns a request for sandboxes that start from a Python process with 30 MB.
 func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error) {
 	sb, err := e.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
@@ -122,7 +122,8 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 	return hutch.CreateRequest{Snapshot: snap.ID}, err
 }
 
-// createMany creates n sandboxes, some at a time, each time after the pool has all wanted instances ready.
+// createMany waits until the pool has all wanted instances ready. Then it creates n sandboxes, width at a time, and
+// returns how long each create took.
 func createMany(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
 	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err

@@ -18,11 +18,11 @@ import (
 	"hutch"
 )
 
-// pagePort is where the page is served inside.
+// pagePort is the port of the page inside a sandbox.
 const pagePort = 8000
 
-// servePage is this program as the server of the measurement: a small page, and a requested number of zeros. It prints
-// its address.
+// servePage runs this program as the server of the measurement. It serves a small page and a requested number of zeros,
+// and prints its address.
 func servePage(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -84,7 +84,7 @@ func (v *viewer) get(ctx context.Context, size int64) (int64, error) {
 
 // pageRoute is one way to the page.
 type pageRoute struct {
-	of      *figures // nil for without Hutch
+	of      *figures // nil without Hutch
 	name    string
 	viewers []*viewer
 	times   series

@@ -23,8 +23,7 @@ import (
 type programs struct {
 	dir   string
 	files map[string]os.FileInfo
-	// keepers are the processes that may run a program from memory instead,
-	// and hold it open.
+	// keepers are the processes that can run a program from a copy in memory, which they hold open.
 	keepers []int
 }
 
@@ -81,7 +80,7 @@ func (p programs) running(names ...string) []int {
 	return pids
 }
 
-// kept lists the copies of a program that servers keep for sandboxes that sleep.
+// kept lists the copies of a program that servers keep for sleeping sandboxes.
 func (p programs) kept(name string) []os.FileInfo {
 	var files []os.FileInfo
 	paths, _ := filepath.Glob(filepath.Join(p.dir, "*", "server", "builds", "*", name))
@@ -117,8 +116,8 @@ type memory struct {
 	anon    float64 // resident memory that belongs to no file
 }
 
-// memoryOf counts memory that several of the processes share only once. The processes must not share memory with
-// others.
+// memoryOf returns the memory of processes. Memory that several of them share counts once. They must not share memory
+// with other processes.
 func memoryOf(pids []int) (memory, error) {
 	var m memory
 	if len(pids) == 0 {
@@ -140,9 +139,8 @@ func memoryOf(pids []int) (memory, error) {
 	return m, nil
 }
 
-// spaces leaves one process for each address space. The processes in which
-// gVisor runs the threads of a program have one together, and each shows all
-// of it as private.
+// spaces returns one process for each address space. The processes in which gVisor runs the threads of a program share
+// one address space, and each of them reports all of it as private.
 func spaces(pids []int) (one []int) {
 	for _, pid := range pids {
 		if !slices.ContainsFunc(one, func(other int) bool { return sameMemory(pid, other) }) {
@@ -174,8 +172,7 @@ func kilobytes(path string) (map[string]float64, error) {
 	return fields, nil
 }
 
-// tick is the unit of times in proc_pid_stat(5); Linux shows 100 a second
-// whatever its own tick is.
+// tick is the unit of times in proc_pid_stat(5). Linux reports 100 ticks a second there, whatever its own tick is.
 const tick = 10 * time.Millisecond
 
 // cpuOf returns the CPU time of processes and of their children that have ended.

@@ -13,8 +13,8 @@ import (
 )
 
 // questions measures the time that POST /execute adds to the time of a model: the baseline is the same request to the
-// model alone, which answers at once. The sandbox comes from the pool, or is that of a conversation. For a hundred
-// simultaneous questions, the pool does not have enough.
+// model alone, which answers at once. The sandbox comes from the pool, or is that of a conversation. The pool is too
+// small for a hundred simultaneous questions.
 func (l *lab) questions(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "to the model alone", "added, p50")
 	model := httptest.NewServer(messages.New(func(messages.Request) messages.Answer {

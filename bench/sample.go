@@ -36,7 +36,7 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[min(int(q*float64(len(d))), len(d)-1)]
 }
 
-// median is NaN without values.
+// median returns the median of v; NaN without values.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/hutchtest/plot"
 )
 
-// scale is how many sandboxes and callers there are in turn.
+// scale has the numbers of sandboxes and of callers to measure with.
 type scale struct {
 	sandboxes []int
 	callers   []int
@@ -96,7 +96,7 @@ func each(figures []float64) (cells []string) {
 	return cells
 }
 
-// callAll has callers call sandboxes in turn for a while.
+// callAll makes callers use the sandboxes in turn for a while.
 func (l *lab) callAll(ctx context.Context, callers []*mcpClient, ids []string) (rate, p99 float64, err error) {
 	var turn atomic.Int64
 	took := make([][]time.Duration, len(callers))

@@ -13,13 +13,13 @@ import (
 // forks is how many copies one fork is measured with.
 const forks = 10
 
-// warmed is the code that has run in the template before it is measured.
+// warmed is the code that runs in the template before the measurement.
 const warmed = "import pandas"
 
 // hasPandas reports whether this host's Python has pandas.
 func hasPandas() bool { return exec.Command("/usr/bin/python3", "-c", warmed).Run() == nil }
 
-// snapshots measures the cost of a snapshot for a live Python with 30 MB, and how long sandboxes that start from one
+// snapshots measures the cost of a snapshot for a live Python with 30 MB, and how long sandboxes that start from it
 // take to their first result, compared with a create.
 func (l *lab) snapshots(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× create")

@@ -67,7 +67,7 @@ func (l *lab) doorsOf(ctx context.Context, runtime string, t *table) (err error)
 // sshClient runs programs with a configuration of OpenSSH that hutch has written.
 type sshClient struct{ dir, hutch, url, host string }
 
-// setUp writes the configuration. Only ssh reads it by itself, so others get it by -F.
+// setUp writes the configuration. Only ssh finds it by itself; the other programs get it with -F.
 func (c sshClient) setUp(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(c.dir, "home"), 0o700); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (c sshClient) command(ctx context.Context, name string, args ...string) *ex
 
 func (c sshClient) run(ctx context.Context, name string, args ...string) error {
 	cmd := c.command(ctx, name, args...)
-	// A pipe would be held open by the connection that ssh keeps.
+	// A pipe would stay open as long as the connection that ssh keeps.
 	said, err := os.CreateTemp(c.dir, "said-")
 	if err != nil {
 		return err

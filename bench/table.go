@@ -19,12 +19,12 @@ func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) note(text string) { t.notes = append(t.notes, text) }
 
-// quantiles adds a row with the median's ratio to a baseline.
+// quantiles adds a row with the quantiles of s, and the ratio of its median to that of base.
 func (t *table) quantiles(name string, s, base series) {
 	t.row(name, number(s.at(0.5)), number(s.at(0.95)), number(s.at(0.99)), ratio(s.at(0.5), base.at(0.5)))
 }
 
-// String returns the table in Markdown, with its columns in line.
+// String returns the table in Markdown, with aligned columns.
 func (t table) String() string {
 	width := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {
@@ -61,7 +61,7 @@ func rule(width []int) string {
 	return line + "\n"
 }
 
-// number has three significant digits; an unmeasured value has none.
+// number returns v with three significant digits, or nothing for a value that was not measured.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -39,8 +39,8 @@ func (s starter) run(ctx context.Context, _ int) error {
 // systemPython is the system's own Python, without IPython.
 var systemPython = map[string]string{"PATH": "/usr/bin:/bin", "HUTCH_IPYTHON": "0"}
 
-// warm measures the first code in a sandbox of the pool, with and without an interpreter that waits there, compared
-// with a bare interpreter that runs it.
+// warm measures the first code in a sandbox of the pool, with and without a waiting interpreter. The baseline is a bare
+// interpreter that runs the same code.
 func (l *lab) warm(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× bare", "MiB before")
 	for _, s := range starters {
@@ -77,7 +77,7 @@ func (t *table) firsts(name string, took, bare series, size string) {
 	t.rows[last] = append(t.rows[last], size)
 }
 
-// firstRuns measures code in new sandboxes, and the memory that they use before.
+// firstRuns measures code in new sandboxes, and the memory that the sandboxes use before they run it.
 func (l *lab) firstRuns(ctx context.Context, runtime string, s starter, w []engine.Warm) (took series, size float64, err error) {
 	dir := filepath.Join(l.dir, "warm")
 	d, err := l.driver(dir, runtime)
@@ -122,8 +122,8 @@ func firstRun(ctx context.Context, e *engine.Engine, s starter) (took time.Durat
 	return took, sb.Resources.Memory, err
 }
 
-// filled waits until the pool has the wanted instances that start from a snapshot, or empty ones; if memory is short,
-// as many as its limits allow.
+// filled waits until the pool has all wanted instances that start from a snapshot, or empty ones. If memory is short,
+// it waits only until the pool is full.
 func filled(ctx context.Context, e *engine.Engine, snapshot string) error {
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		s := e.PoolState()

@@ -19,9 +19,9 @@ func (c *Client) RunAgent(ctx context.Context, req hutch.AgentRequest, session f
 	return beginAgents[hutch.AgentResult](ctx, c, filled("POST /agents").check(req.CheckOne()), req, pass, show)
 }
 
-// TryAgent gives the same prompt to req.Tries agents at once, each in its own copy of one sandbox, and waits for all.
-// session, if not nil, is called once for each agent, with the id of the tries (for [Client.FollowTries]) and the id of
-// the agent's session. show is called with the events of all agents.
+// TryAgent gives the same prompt to req.Tries agents at once, each in its own copy of one sandbox, and waits for all of
+// them. session, if not nil, is called once for each agent, with the id of the tries (for [Client.FollowTries]) and the
+// id of the agent's session. show is called with the events of all agents.
 func (c *Client) TryAgent(ctx context.Context, req hutch.AgentRequest, session func(tries string, try int, id string), show func(hutch.AgentEvent) error) (hutch.AgentTries, error) {
 	return beginAgents[hutch.AgentTries](ctx, c, filled("POST /agents/tries").check(req.CheckTries()), req, ofTries(session), show)
 }

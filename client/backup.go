@@ -47,7 +47,7 @@ func (s *Sandbox) Backup(ctx context.Context, req hutch.BackupRequest) (hutch.Ba
 	return s.client.Backup(ctx, s.ID, req)
 }
 
-// RestoreBackup replaces the content of dir with a backup. An empty dir means the folder that the backup was made of.
+// RestoreBackup replaces the content of dir with a backup. An empty dir means the folder that the backup was made from.
 func (s *Sandbox) RestoreBackup(ctx context.Context, backup, dir string) error {
 	return s.client.RestoreBackup(ctx, backup, hutch.RestoreBackupRequest{SandboxID: s.ID, Dir: dir})
 }

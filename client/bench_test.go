@@ -11,7 +11,7 @@ import (
 	"hutch/internal/fakeservice"
 )
 
-// The benchmarks compare both forms of Exec, with a command that costs nothing, with a plain HTTP call by the same kind of
+// The benchmarks compare both forms of Exec of a command that costs nothing with a plain HTTP call by the same kind of
 // client to the same server.
 
 func BenchmarkBareHTTP(b *testing.B) {

@@ -63,9 +63,9 @@ func (c *Client) DeleteBuild(ctx context.Context, build string) error {
 
 var errUnread = hutch.Errorf(hutch.Unavailable, "the server did not read the whole archive")
 
-// sendForm makes a request whose body is a form: the request in JSON and, unless it is nil, an archive in the part with
-// the given name. The answer has events. The caller calls end with the error of the call, when it has read the answer;
-// end returns what to report.
+// sendForm sends a form: req as JSON and, unless files is nil, the archive in the part with the given name. The answer
+// is a stream of events. After reading it, the caller calls end with the error of the call, and returns what end
+// returns.
 func (c *Client) sendForm(ctx context.Context, to endpoint, req any, name string, files io.Reader) (resp *http.Response, end func(error) error, err error) {
 	r, w := io.Pipe()
 	form := multipart.NewWriter(w)
@@ -78,7 +78,7 @@ func (c *Client) sendForm(ctx context.Context, to endpoint, req any, name string
 	end = func(err error) error {
 		r.CloseWithError(errUnread)
 		if failed := <-sent; failed != nil && failed != errUnread && !errors.Is(failed, io.ErrClosedPipe) && err != nil {
-			return failed // the error of reading the archive says why; if a server answers before it has read all, its error is more precise
+			return failed // says why the archive could not be read; if the server answered early, its own error is more precise
 		}
 		return err
 	}

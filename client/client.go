@@ -178,7 +178,7 @@ func (c *Client) read(ctx context.Context, resp *http.Response, v any) error {
 	return nil
 }
 
-// refusal reads an answer that says why not.
+// refusal reads the answer to a request that the server refused.
 func (c *Client) refusal(ctx context.Context, resp *http.Response) problem.Details {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *Client) speaksTLS() *hutch.Error {
 	return hutch.Errorf(hutch.Unavailable, "the server at %s speaks HTTPS: give the URL https:%s", c.url, strings.TrimPrefix(c.url, "http:"))
 }
 
-// wantsTLS matches what servers of HTTPS answer to plain HTTP: those in Go, nginx and Apache.
+// wantsTLS matches the answers of HTTPS servers (Go, nginx, Apache) to plain HTTP.
 var wantsTLS = regexp.MustCompile(`HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL`)
 
 // checkToken refuses a token that no header can hold. The error does not have the token.

@@ -201,7 +201,7 @@ func printer(piece, pieces int) execScript {
 func TestSlowOutputSlowsTheProgram(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
-	print := printer(64<<10, 1024) // 64 MiB, which no socket buffers
+	print := printer(64<<10, 1024) // 64 MiB, more than any socket buffers
 	sb := open(t, func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		defer close(done)
 		return print(ctx, sandbox, req, out)
@@ -359,7 +359,7 @@ func TestAURLWithTheWrongSchemeIsCorrected(t *testing.T) {
 			},
 		} {
 			err := call()
-			for range 10 { // a server that closes while a file is sent can be seen as gone before its answer is read
+			for range 10 { // if the server closes while a file is sent, the client can miss its answer
 				if strings.Contains(err.Error(), want) {
 					break
 				}

@@ -43,7 +43,7 @@ func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunReque
 	if err := cmp.Or(req.Check(), checkText(req.Code, req.Dir, req.Env)); err != nil {
 		return hutch.RunResult{}, err
 	}
-	if req.StreamOnly { // the server always keeps something
+	if req.StreamOnly { // 1 byte is the least: the server always keeps something
 		req.MaxOutput = 1
 		defer func() { res.Stdout, res.Stderr = nil, nil }()
 	}

@@ -17,8 +17,8 @@ import (
 // inputPiece is the most input that one call sends.
 const inputPiece = 256 << 10
 
-// Input implements hutch.ProcessControl. It makes one call for each piece that r gives, and the next call when the
-// program's side has taken it.
+// Input implements hutch.ProcessControl. It makes one call for each piece that r returns. A call ends when the
+// program's side has accepted the piece.
 func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error {
 	in := &pieces{r: r}
 	if r == nil {

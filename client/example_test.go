@@ -127,7 +127,7 @@ func ExampleContext_Stream() {
 	_, err = python.Stream(ctx, req, func(e hutch.RunEvent) error {
 		switch {
 		case e.Input != nil:
-			_, err := fmt.Fprintln(answer, "Ann") // who was asked e.Input.Prompt
+			_, err := fmt.Fprintln(answer, "Ann") // the answer to e.Input.Prompt
 			return err
 		case e.Result != nil:
 			fmt.Println(e.Result.Text())
@@ -151,8 +151,7 @@ func ExampleSandbox_Start() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Follow reads until the process ends; an error from the output function
-	// leaves it earlier.
+	// Follow reads until the process ends; an error from the output function ends it earlier.
 	enough := errors.New("enough")
 	_, err = p.Follow(ctx, 0, func(o hutch.Output) error {
 		fmt.Printf("%s", o.Data)
@@ -254,7 +253,7 @@ func ExampleProcess_Wait() {
 	// Output: true running
 }
 
-// A terminal is a process; viewers follow it, and all may type.
+// A terminal is a process; viewers follow it, and all can type.
 func ExampleProcess_Resize() {
 	ctx := context.Background()
 	c := client.New(server.URL, token)

@@ -27,7 +27,7 @@ func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest
 	if err := cmp.Or(req.Check(), checkText(req.Command, req.Dir, req.Env)); err != nil {
 		return hutch.ExecResult{}, err
 	}
-	if req.StreamOnly { // the server always keeps something
+	if req.StreamOnly { // 1 byte is the least: the server always keeps something
 		req.MaxOutput = 1
 		defer func() { res.Stdout, res.Stderr, res.Truncated = nil, nil, false }()
 	}
@@ -151,7 +151,7 @@ type attached struct {
 	conn   *websocket.Conn
 	out    func(hutch.Output) error
 	note   func(*attached, []byte) (ended bool, err error)
-	err    error                   // from the caller's function; it gets no more calls
+	err    error                   // from the caller's function, which is not called again
 	stop   context.CancelCauseFunc // kills the command; its argument says why
 	cursor int64
 	room   chan int64 // newest count of stdin bytes that the program has taken

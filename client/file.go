@@ -57,7 +57,7 @@ func object(values map[string]string) string {
 	if len(values) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(values) // strings always have a form
+	text, _ := json.Marshal(values) // strings can always be encoded
 	return string(text)
 }
 
@@ -145,7 +145,8 @@ func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadReq
 	return info, c.copyBody(ctx, w, resp)
 }
 
-// copyBody copies an answer to w. If the answer breaks off, the server ended it or the connection broke.
+// copyBody copies an answer to w. An answer that breaks off is an error: the server ended it, or the connection was
+// lost.
 func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response) error {
 	buf := make([]byte, 128<<10)
 	for {
@@ -206,7 +207,7 @@ func (c *Client) send(ctx context.Context, to endpoint, r io.Reader, answer any)
 	return c.read(ctx, resp, answer)
 }
 
-// body is a reader that remembers its error. HTTP may read it after the call.
+// body is a reader that remembers its error. HTTP can read it after the call.
 type body struct {
 	r io.Reader
 
@@ -298,7 +299,7 @@ func fileList[T any](ctx context.Context, c *Client, to endpoint, out func(T) er
 	return end
 }
 
-// members calls f at the value of each member of an object.
+// members calls f with the name of each member of an object. f must read the value.
 func members(dec *json.Decoder, f func(name string) error) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("%v instead of an object: %w", t, err)
@@ -366,7 +367,7 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 	}, answer)
 }
 
-// followAnswer does the same as followTo, for an answer that is being received.
+// followAnswer does the same as followTo, for the answer to a request that was already sent.
 func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
 	return c.followEvents(ctx, resp, map[string]func([]byte) error{name: out}, answer)
 }

@@ -82,8 +82,7 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return s.client.DialPort(ctx, s.ID, port)
 }
 
-// Transport makes HTTP requests of a server in the sandbox, whatever host
-// their URLs name:
+// Transport returns a transport that sends HTTP requests to a server in the sandbox, whatever host their URLs name:
 //
 //	web := http.Client{Transport: sb.Transport(8000)}
 //	resp, err := web.Get("http://sandbox/")

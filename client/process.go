@@ -75,7 +75,7 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 type logs struct {
 	cursor int64
 	out    func(hutch.Output) error
-	since  bool // output before the first piece was skipped
+	since  bool // the caller skips output before a time, so a gap before the first piece is not a loss
 	begun  bool
 	ended  bool
 }

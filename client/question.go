@@ -51,7 +51,7 @@ func executeRefusal(resp *http.Response) error {
 		err.Message = said.Error
 	}
 	if resp.StatusCode == http.StatusInternalServerError {
-		err.Kind = hutch.Unavailable // the key or the model
+		err.Kind = hutch.Unavailable // something is wrong with the key or the model
 	}
 	return err
 }

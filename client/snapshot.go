@@ -84,7 +84,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, req hutch.SnapshotRequest) (hutc
 
 // Fork makes n copies of the sandbox's present state, 1 to [hutch.MaxForks].
 func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
-	if n < 1 { // the server takes 0 as a missing number
+	if n < 1 { // to the server, 0 means that no number was given
 		return nil, hutch.Errorf(hutch.Invalid, "%d copies of a sandbox cannot be made: give 1 to %d", n, hutch.MaxForks)
 	}
 	list, err := s.client.Fork(ctx, s.ID, hutch.ForkRequest{Count: n})
@@ -101,7 +101,7 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 	return err
 }
 
-// Hibernate puts the sandbox to sleep until its next use, with its memory where the runtime can.
+// Hibernate puts the sandbox to sleep until its next use, with its memory if the runtime can keep it.
 func (s *Sandbox) Hibernate(ctx context.Context) error {
 	_, err := s.client.Hibernate(ctx, s.ID, hutch.HibernateRequest{})
 	return err

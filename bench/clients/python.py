@@ -1,4 +1,4 @@
-"""Runs commands with the Python SDK in the sandbox BOX: for each line on stdin, as many as it says. It prints how long each took, in ms."""
+"""Runs commands with the Python SDK in the sandbox BOX: each line on stdin is how many to run. It prints their times, in ms."""
 
 import json
 import os

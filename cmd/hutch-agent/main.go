@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// run chooses the sub-command, including those that build the instance around the agent before they become the agent.
+// run chooses the sub-command. Some of them build the instance around the agent before they become the agent.
 func run(args []string) error {
 	switch {
 	case len(args) == 0:

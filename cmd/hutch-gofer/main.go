@@ -34,8 +34,8 @@ func run(args []string) error {
 	return service.Run()
 }
 
-// unmount waits for a byte on the only file that gVisor passes. The sandbox sends it when it no longer has the right
-// to unmount itself.
+// unmount waits for a byte on the only file that gVisor passes. The sandbox sends the byte when it has lost its own
+// right to unmount.
 func unmount(path string) error {
 	if _, err := os.NewFile(3, "when").Read(make([]byte, 1)); err != nil {
 		return err

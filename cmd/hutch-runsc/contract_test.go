@@ -29,8 +29,8 @@ func TestCallsAreGVisors(t *testing.T) {
 	}
 }
 
-// A variable that is linked by name is silently a new one when gVisor has renamed
-// its own: the sentry then compiles its filters at every start again.
+// If gVisor renames a variable that is linked by name, the link silently makes a new variable. The sentry then compiles
+// its filters at every start again.
 func TestLinkedNamesAreGVisors(t *testing.T) {
 	const name = "made by this test"
 	filter.ListPrecompiled() // makes the map

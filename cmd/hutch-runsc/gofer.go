@@ -25,8 +25,8 @@ import (
 	"hutch/internal/driver/gvisor/gofer"
 )
 
-// openGofer opens hutch-gofer, a program in the same folder. If it is missing, the result is nil, and this program does
-// its work.
+// openGofer opens hutch-gofer, a program in the same folder. If hutch-gofer is missing, the result is nil, and this
+// program does the work of hutch-gofer.
 func openGofer() *os.File {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,14 +80,13 @@ func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.Gof
 	return extension.GoferPrepareResult{}, s.become(service)
 }
 
-// socketDirOptions limits what a sandbox can put into the folder of the agent's socket: a socket, and little else. The agent
-// makes a new socket after each save, and gVisor closes the files of deleted ones a hundred at a time.
+// socketDirOptions limits what a sandbox can put into the folder of the agent's socket: a socket, and little else. The
+// agent makes a new socket after each save, and gVisor closes the files of deleted sockets a hundred at a time.
 const socketDirOptions = "mode=0700,size=64k,nr_inodes=256"
 
-// boundWritable covers each writable bind of the bundle with a small file system in
-// memory. So no sandbox writes to a folder of the host, not even root inside. It is
-// mounted in this process's mount namespace only, where the daemon finds it by
-// /proc/PID/root, and ends with this process.
+// boundWritable covers each writable bind of the bundle with a small file system in memory. So no program in the
+// sandbox can write to a folder of the host, not even as root. The file system is mounted only in this process's mount
+// namespace, where the daemon finds it by /proc/PID/root, and ends with this process.
 func boundWritable(spec *specs.Spec) error {
 	for _, m := range spec.Mounts {
 		if m.Type != "bind" || specutils.IsReadonlyMount(m.Options) {
@@ -101,7 +100,7 @@ func boundWritable(spec *specs.Spec) error {
 	return nil
 }
 
-// service tells the sandbox where its mounts are, and returns the gofer's settings for serving them.
+// service reports to the sandbox where its mounts are, and returns the gofer's settings for serving them.
 func (s *successor) service(spec *specs.Spec, conf *config.Config) (gofer.Service, error) {
 	confs := s.flag("gofer-mount-confs").(*specutils.GoferMountConfFlags).GetArray()
 	mounts, err := sandboxsetup.ResolveMounts(conf, spec.Mounts, servedRoot, confs)
@@ -148,7 +147,8 @@ func served(readOnly bool, mounts []specs.Mount, confs []specutils.GoferMountCon
 // capabilities are those that gVisor leaves to its gofer.
 var capabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_SYS_CHROOT"}
 
-// become drops /proc and all other capabilities, and executes hutch-gofer, which it finds again among its open files.
+// become unmounts /proc, keeps only the capabilities above, and executes hutch-gofer, which it finds again among its
+// open files.
 func (s *successor) become(service gofer.Service) error {
 	arg, err := service.Encode()
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *successor) become(service gofer.Service) error {
 		return err
 	}
 	runtime.LockOSThread()
-	// A capability outside the bounding set ends with this program.
+	// CAP_SYS_ADMIN is for unmounting /proc. It is outside the bounding set, so hutch-gofer does not get it.
 	last := append(slices.Clone(capabilities), "CAP_SYS_ADMIN")
 	if err := sandboxsetup.ApplyCaps(&specs.LinuxCapabilities{
 		Bounding: capabilities, Inheritable: capabilities, Ambient: capabilities, Effective: last, Permitted: last,

@@ -49,7 +49,7 @@ func main() {
 
 var commands = map[util.SubCommand]string{
 	new(cmd.Create): "",
-	// The commands as which gVisor runs this program again, for each sandbox.
+	// gVisor runs this program again with these commands, for each sandbox.
 	new(cmd.Gofer):        "internal",
 	new(sentrycmd.Boot):   "internal",
 	new(sentrycmd.Umount): "internal",
@@ -80,8 +80,8 @@ func gate() {
 // messages, 10, would lose packets of programs that open a few connections at once.
 const queue = 500
 
-// makeNetwork makes the two ends in the sandbox's process, which keeps both, so that any later daemon finds its end
-// there.
+// makeNetwork makes the two ends of the network in the sandbox's process. The process keeps both, so that any later
+// daemon finds its end there.
 func makeNetwork() {
 	if _, err := unix.FcntlInt(contract.NetworkFD, unix.F_GETFD, 0); err == nil {
 		return // this process has executed itself again
@@ -135,8 +135,8 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
-// saveMemory makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they
-// are fast instead.
+// saveMemory keeps the two long-lived processes of each sandbox small, except at their start and after contract.Hurry:
+// then speed counts more.
 func saveMemory() {
 	hurries := make(chan os.Signal, 1)
 	signal.Notify(hurries, contract.Hurry)
@@ -159,5 +159,5 @@ func saveMemory() {
 	}()
 }
 
-// By how many percent the heap can grow before garbage is collected.
+// quick and small are by how many percent the heap can grow before garbage is collected.
 const quick, small = 400, 40

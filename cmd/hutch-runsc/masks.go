@@ -59,7 +59,8 @@ func hideLater(spec *specs.Spec) error {
 	return nil
 }
 
-// uncovered returns the masks that are not mounts themselves, by the mount that shows them, relative to it.
+// uncovered returns the masks that no mount covers, by the mount that shows them. Their paths are relative to this
+// mount.
 func uncovered(mounts []specs.Mount, masks []string) map[string][]string {
 	hidden := map[string][]string{}
 	for _, mask := range masks {
@@ -110,7 +111,7 @@ func overlay(bench mount.Tree, name, target string, hidden []string) error {
 	return replace(served, made, inner)
 }
 
-// replace mounts a tree over a path, and on it the mounts that were below the path.
+// replace mounts a tree over a path, and moves the mounts below the path onto it.
 func replace(path string, made mount.Tree, inner []string) error {
 	trees := make([]mount.Tree, len(inner))
 	for i, below := range inner {

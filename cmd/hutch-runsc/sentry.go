@@ -22,8 +22,8 @@ import (
 //go:linkname programs gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var programs map[string]precompiledseccomp.Program
 
-// pointsOnce guards the making of the list of all points where a sandbox can be
-// traced (runsc trace), which is not done here.
+// pointsOnce guards the making of the list of all points where a sandbox can be traced (runsc trace). Hutch does not
+// trace.
 //
 //go:linkname pointsOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var pointsOnce sync.Once
@@ -39,19 +39,19 @@ func skipStartWork() {
 	}
 }
 
-// helper stays open, because gVisor executes it by its number.
+// helper stays open, because gVisor executes it by the number of its file descriptor.
 var helper *os.File
 
-// The kernel's arguments about this process's capabilities, the lower 32 and the others. They must not move in
-// memory, as stack variables can.
+// header and sets are the kernel's arguments about this process's capabilities; sets has the lower 32 and the others.
+// They must not move in memory, as stack variables can.
 var (
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	sets   [2]unix.CapUserData
 )
 
-// dropCapabilities empties the bounding set of all threads, except for the capabilities that gVisor keeps. Each capability costs a
-// system call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor
-// knows that it has nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
+// dropCapabilities removes the capabilities that gVisor does not keep from the bounding set of all threads. Each costs
+// a system call in every thread, and gVisor would do the same later, with twice as many threads. Without CAP_SETPCAP,
+// gVisor does nothing. The program that unmounts /proc gets its capability from the inheritable set, which gVisor
 // empties.
 func dropCapabilities() {
 	if err := unix.Capget(&header, &sets[0]); err != nil {

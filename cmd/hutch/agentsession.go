@@ -27,7 +27,7 @@ func sessionOf(ctx context.Context, svc *client.Client, id string, file *string)
 
 const definitionUsage = "definition of the agent, if it is one of your own: the `FILE` that hutch agent run got"
 
-// onSession is a command about one session; file is its flag --definition, or nil.
+// onSession returns the RunE of a command about one session. file is the command's flag --definition, or nil.
 func onSession(h *home, file *string, run func(ctx context.Context, svc *client.Client, s *coding.Session, args []string) error) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		s, err := sessionOf(ctx, svc, args[0], file)

@@ -44,7 +44,7 @@ func (s *stage) show(e coding.Event) error {
 	return nil
 }
 
-// lines prints lines with a margin; at most this many, unless most is 0.
+// lines prints a text with a margin before each line: at most the given number of lines, or all for 0.
 func (s *stage) lines(margin, all string, most int) error {
 	list := strings.Split(strings.TrimRight(inert(all), "\n"), "\n")
 	more := 0

@@ -71,7 +71,7 @@ func (s banner) endWords() string {
 	return words
 }
 
-// sayToken prints a new token once, and only to a terminal: other output may be kept in logs.
+// sayToken prints a new token once, and only to a terminal: other output can end up in logs.
 func (s banner) sayToken() string {
 	switch secret, fresh := s.Token(); {
 	case fresh && showsTerminal(s.std.out):
@@ -82,8 +82,8 @@ func (s banner) sayToken() string {
 	return s.home.data().Token()
 }
 
-// try returns a command line that runs code in a sandbox of this server, from any folder: on the example's data if the
-// example exists.
+// try returns a command line that runs code in a sandbox of this server. It works in any folder, and uses the example's
+// data if they exist.
 func (s banner) try(url string) string {
 	self, err := os.Executable()
 	if err != nil {
@@ -105,7 +105,7 @@ func (s banner) try(url string) string {
 		settings, quote(self), quote(filepath.Join(data, "seattle.csv")), quote(filepath.Join(data, "summary.py")))
 }
 
-// quote writes a path for a shell.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%", r)

@@ -143,7 +143,7 @@ func (a *asker) request(args []string, stdin *os.File) (hutch.Question, error) {
 			return q, err
 		}
 	}
-	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's message is shorter
+	if strings.TrimSpace(q.Question) == "" && q.Code == "" && q.Command == "" { // the service's message for this is shorter
 		return q, hutch.Errorf(hutch.Invalid, "the question is empty: give one as an argument, such as \"How many days has 2028?\", or on the standard input")
 	}
 	if a.repairs >= 0 {
@@ -275,8 +275,8 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 	return exitCode(answer.ExitCode)
 }
 
-// saveFiles saves the files of an answer. A program chose their names: none leads out of the folder, also not through a link
-// in it.
+// saveFiles saves the files of an answer. A program chose their names, so no name can lead out of the folder, not even
+// through a link in it.
 func (a *asker) saveFiles(files []hutch.QuestionFile, std streams) error {
 	if a.save == "" {
 		if len(files) > 0 && !a.quiet && !a.asJSON {

@@ -70,7 +70,7 @@ like 2026-01-31T15:04:05Z. It needs a token with the scope admin.
 	return c
 }
 
-// instant reads a time, or an age.
+// instant reads a time, or how long ago it was.
 func instant(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -103,7 +103,7 @@ func showRecord(w io.Writer) func(client.AuditRecord) error {
 	}
 }
 
-// printable returns s, quoted if it has characters that are not printed as themselves.
+// printable returns s, in quotes and escaped if it has characters that cannot be printed.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.QuoteToASCII(s)

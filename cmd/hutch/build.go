@@ -161,7 +161,8 @@ func (f *buildFlags) target() (kind, dest string, err error) {
 	return kind, dest, nil
 }
 
-// write writes the image, or its files, to the target of --output. One archive is both Docker's and an OCI layout.
+// write writes the image, or its files, to the target of --output. An archive has both formats: Docker's and an OCI
+// layout.
 func (f *buildFlags) write(ctx context.Context, svc *client.Client, id string) error {
 	kind, dest, err := f.target()
 	if err != nil {

@@ -178,7 +178,7 @@ func (r *repl) show(e hutch.RunEvent) (err error) {
 	return err
 }
 
-// value shows a value in the best form that a terminal can take.
+// value shows a value in the best form that a terminal can show.
 func (r *repl) value(v hutch.CodeResult) error {
 	if done, err := r.table(v.Data["application/vnd.hutch.table+json"]); done {
 		return err
@@ -264,7 +264,7 @@ func (r *repl) image(data []byte, suffix string) error {
 	}
 }
 
-// kitty sends an image in the pieces that its protocol asks for.
+// kitty sends an image in the pieces that its protocol requires.
 func kitty(w io.Writer, data string) error {
 	const piece = 4096
 	for first := true; len(data) > 0; first = false {

@@ -168,7 +168,8 @@ func (h *home) settings(args []string) (file string, list []setting, err error) 
 	return fl.config, list, nil
 }
 
-// configFile returns the path of the file that the arguments name, or else the environment, or else the package.
+// configFile returns the path of the configuration file: from the arguments, or else from the environment, or else that
+// of the package.
 func configFile(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -185,7 +186,7 @@ func configFile(args []string) (string, error) {
 
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
 
-// explainOrigin adds to an error about flags where their values are from.
+// explainOrigin adds the sources of the values to an error about flags.
 func (fl *serveFlags) explainOrigin(err error) error {
 	var from []string
 	for _, m := range flagName.FindAllStringSubmatch(err.Error(), -1) {

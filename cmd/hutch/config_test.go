@@ -16,7 +16,8 @@ import (
 // reserved are variables that mean something else than the value of a flag.
 var reserved = []string{"HUTCH_URL", "HUTCH_TOKEN", "HUTCH_SECRET_KEY", "HUTCH_GIT_PASSWORD", "HUTCH_CONFIG", "HUTCH_SERVER"}
 
-// samples are a value other than the default of each type of flag: in the file, for the variable, and as the flag shows it.
+// samples has a value for each type of flag, other than its default: in the file, for the variable, and as the flag
+// shows it.
 var samples = map[string][3]string{
 	"bool": {"true", "true", "true"}, "int": {"7", "7", "7"}, "int64": {"7", "7", "7"}, "float64": {"0.5", "0.5", "0.5"},
 	"time": {"3d", "3d", "3d"}, "string": {"x.example", "x.example", "x.example"},
@@ -34,7 +35,7 @@ func serveCommandFlags(t *testing.T) *pflag.FlagSet {
 	return c.Flags()
 }
 
-// Every flag of hutch serve is a setting: by a key of the file that is its name, and by a variable of its own.
+// Every flag of hutch serve is a setting. The key in the file is the flag's name, and each flag has its own variable.
 func TestEveryFlagIsASetting(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
@@ -105,7 +106,7 @@ func sole(t *testing.T, name string, env map[string]string, file string) (string
 	return f.Lookup(name).Value.String(), origins[name]
 }
 
-// The example file in the documentation is one that the server takes.
+// The server accepts the example file in the documentation.
 func TestConfigurationOfDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operating.md")

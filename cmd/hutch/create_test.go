@@ -53,7 +53,7 @@ var createFields = map[string]struct{ args, why string }{
 	"tolerations":                   {args: "--toleration gpu=yes"},
 }
 
-// The command line takes every field of a create, or says why not.
+// The command line has a flag for every field of a create, or the table says why not.
 func TestCreateTakesEveryField(t *testing.T) {
 	t.Parallel()
 	known := fieldsOf("", reflect.TypeFor[hutch.CreateRequest]())
@@ -73,7 +73,8 @@ func TestCreateTakesEveryField(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the paths of the JSON fields of a struct. Of a field that is a struct, it has the fields.
+// fieldsOf returns the paths of the JSON fields of a struct. In place of a field that is a struct, it returns that
+// struct's fields.
 func fieldsOf(above string, of reflect.Type) (paths []string) {
 	for _, f := range reflect.VisibleFields(of) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -23,7 +23,7 @@ import (
 	"hutch/internal/volume"
 )
 
-// endTime is how long a server may take to end.
+// endTime is how long a server can take to end.
 const endTime = time.Minute
 
 func newDown(h *home, std streams) *cobra.Command {
@@ -110,7 +110,7 @@ func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	}
 }
 
-// emptyOut finds the sandboxes of an ended server, removes remains of others, and puts the sandboxes to sleep or
+// emptyOut finds the sandboxes of an ended server, removes what is left of others, and puts the sandboxes to sleep or
 // destroys them.
 func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog.Logger) (all []hutch.Sandbox, err error) {
 	st, err := store.Open(ctx, datadir.Database(dir))
@@ -128,7 +128,7 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeImages()) }()
-	volumes, err := volume.Open(datadir.Volumes(dir), volume.Options{Log: log}) // the sandboxes save to them
+	volumes, err := volume.Open(datadir.Volumes(dir), volume.Options{Log: log}) // the sandboxes save their volumes to it
 	if err != nil {
 		return nil, err
 	}

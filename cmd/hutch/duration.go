@@ -23,7 +23,7 @@ func positiveDurationVar(f *pflag.FlagSet, d *time.Duration, name, short string,
 	f.VarP(positiveDuration{(*duration)(d)}, name, short, usage)
 }
 
-// sleepAfter is the value of --sleep-after, whose "never" is another flag.
+// sleepAfter is the value of --sleep-after. Its error names the flag for a sandbox that never sleeps.
 type sleepAfter struct{ pflag.Value }
 
 func (s sleepAfter) Set(text string) error {
@@ -77,7 +77,7 @@ func (d *duration) String() string {
 
 var longUnits = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([dw])`)
 
-// parseDuration is time.ParseDuration with days and weeks before the hours.
+// parseDuration parses a duration as time.ParseDuration does, and also accepts weeks and days before the hours.
 func parseDuration(text string) (time.Duration, error) {
 	rest, sum, negative := text, time.Duration(0), false
 	rest, negative = strings.CutPrefix(rest, "-")

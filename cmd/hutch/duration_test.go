@@ -32,8 +32,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// TestTimesOfZeroMeanSomething looks at each flag for a time without a value of its own: its 0 is refused, or its help says what 0 means. A 0 that
-// silently means the default made `hutch expose --link 0s` print the public URL.
+// TestTimesOfZeroMeanSomething looks at each flag for a time whose default is empty. Either the flag refuses 0, or its
+// help says what 0 means. A 0 that silently meant the default made `hutch expose --link 0s` print the public URL.
 func TestTimesOfZeroMeanSomething(t *testing.T) {
 	t.Parallel()
 	explained := regexp.MustCompile(`\b0\b`)

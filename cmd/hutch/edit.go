@@ -76,7 +76,7 @@ func change(ctx context.Context, draft string, was []byte, std streams) ([]byte,
 		return nil, err
 	}
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
-	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, editor, draft) // the editor may have arguments
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, editor, draft) // the editor can have arguments
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("the editor %s: %w; nothing is written", editor, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every example that a command's help shows is one that the command takes.
+// Every command accepts the examples in its help.
 func TestExamplesOfHelp(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -31,7 +31,7 @@ func TestExamplesOfHelp(t *testing.T) {
 
 var shellBlock = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
 
-// Every example in the documentation is one, too.
+// The commands accept the examples in the documentation, too.
 func TestExamplesOfDocs(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -91,8 +91,7 @@ func checkExample(t *testing.T, where, line string) int {
 	return len(calls)
 }
 
-// shown makes bash print how it would call hutch. It finds no other program, accepts every file for reading, and
-// writes none.
+// shown makes bash print how it would call hutch. bash finds no other program, can read any file, and writes none.
 const shown = `PATH=; hutch() { printf '%s\0' "$@" >&3; printf '\1' >&3; }; . /dev/fd/4; wait`
 
 var (

@@ -169,7 +169,7 @@ func (p *stepPrinter) line(step string, b []byte) {
 	fmt.Fprintf(p.std.out, "%s | %s\n", step, text.Line(string(bytes.TrimRight(b, "\r\n"))))
 }
 
-// longLine is where a line of a step's output is broken.
+// longLine is the length in bytes at which a line of a step's output is broken.
 const longLine = 64 << 10
 
 func newFlowList(h *home, std streams) *cobra.Command {

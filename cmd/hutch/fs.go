@@ -110,7 +110,7 @@ func printFiles(ctx context.Context, svc *client.Client, id string, req hutch.Li
 	return namingLimit(err)
 }
 
-// namingLimit adds the flag that makes a list longer to the error of a list that was cut.
+// namingLimit adds the flag --limit to the error of a list that was cut.
 func namingLimit(err error) error {
 	if e, ok := errors.AsType[*hutch.Error](err); ok && (e.Limit() == "files" || e.Limit() == "matches") {
 		return fmt.Errorf("%w with `--limit N`", err)

@@ -83,7 +83,7 @@ no file, argument or environment.`,
 	return c
 }
 
-// password finds the password in a way that no process list shows.
+// password reads the password from the standard input or the environment, because a process list shows arguments.
 func password(fromStdin bool, stdin io.Reader) (string, error) {
 	if !fromStdin {
 		return os.Getenv("HUTCH_GIT_PASSWORD"), nil

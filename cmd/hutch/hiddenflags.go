@@ -70,7 +70,7 @@ func (h *hiddenFlags) read(ctx context.Context, std streams) error {
 	return nil
 }
 
-// readHidden reads one hidden value for each name. Several values are piped in as lines.
+// readHidden reads one hidden value for each name. If several values are piped in, each is on its own line.
 func readHidden(ctx context.Context, std streams, names []string) ([]string, error) {
 	if len(names) > 1 && !isTerminal(std.in) {
 		return readLines(std.in, names)

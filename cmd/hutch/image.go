@@ -367,8 +367,8 @@ func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest,
 	return err
 }
 
-// loadFirst sends the archive or the folder that the image of a new sandbox is, and puts the id of the image in its
-// place.
+// loadFirst sends the archive or folder that a new sandbox's request names as its image, and puts the id of the image
+// into the request.
 func loadFirst(ctx context.Context, images hutch.Images, req *hutch.CreateRequest, path string) error {
 	if path == "" || path == "-" {
 		return usageError{fmt.Errorf("--image %s names no file: write oci:FOLDER or docker-archive:FILE; an archive on the standard input is read by `hutch image load`", req.Image)}

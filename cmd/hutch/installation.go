@@ -128,7 +128,8 @@ func storeURL(flag string) (string, error) {
 	return url, checkStore(url)
 }
 
-// openDatabase opens the database of the server in a data folder for a backup; nil if there is none. Without the database, it need not answer.
+// openDatabase opens the database of the server in a data folder for a backup; nil if there is none. If the backup is
+// made without the database, a database that does not answer is not an error.
 func openDatabase(ctx context.Context, data datadir.Folder, flag string, opt installation.Options, errs io.Writer) (*store.Backup, error) {
 	member, known, shares, err := daemon.SharedStore(data.Path(datadir.Server))
 	if err != nil || !shares {
@@ -152,8 +153,8 @@ func openDatabase(ctx context.Context, data datadir.Folder, flag string, opt ins
 // errWritten ends the call that keeps the copies for a backup.
 var errWritten = errors.New("the backup is written")
 
-// writeWithCheckpoints writes a backup while the server of the data folder, if it runs, has copies of the sandboxes that are awake. It writes
-// to errs what the copies lack.
+// writeWithCheckpoints writes a backup. If the server of the data folder runs, it first copies the sandboxes that are
+// awake, and keeps the copies until the backup is written. What the copies lack is written to errs.
 func (h *home) writeWithCheckpoints(ctx context.Context, data datadir.Folder, opt installation.Options, errs io.Writer) (m installation.Manifest, err error) {
 	if a, runs := datadir.Running(data.Path(datadir.Server)); !runs || a.URL == "" {
 		return installation.Write(ctx, data, opt)
@@ -214,7 +215,7 @@ func keyFileVar(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "secret-key", "", "file with the installation's secret key, as of hutch serve (default $HUTCH_SECRET_KEY_FILE, $HUTCH_SECRET_KEY)")
 }
 
-// existing returns the data folder, which is not created.
+// existing returns the data folder without creating it.
 func (h *home) existing() (datadir.Folder, error) {
 	path, err := h.path()
 	if err == nil {
@@ -229,7 +230,7 @@ func (h *home) existing() (datadir.Folder, error) {
 	return datadir.Open(path)
 }
 
-// serverOf returns the folder of the server in a data folder, or that of `hutch conversation` if there is only that.
+// serverOf returns the folder of the server in a data folder, or that of `hutch conversation` if no other exists.
 func serverOf(data datadir.Folder) string {
 	if _, err := os.Stat(data.Path(datadir.Server)); err != nil {
 		return data.Path(datadir.Conversation)

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// interrupts are the signals that end the program. While a command handles Ctrl-C itself, it receives Ctrl-C.
+// interrupts handles the signals that end the program. A command can receive Ctrl-C itself for a while.
 type interrupts struct {
 	mu    sync.Mutex
-	taken chan<- struct{} // nil while Ctrl-C ends the program
+	taken chan<- struct{} // receives Ctrl-C; nil while Ctrl-C ends the program
 }
 
 // watch cancels a context at the first signal; the second one ends the program

@@ -28,5 +28,5 @@ func alwaysJSON(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// onPaths marks a command whose arguments are a sandbox and paths in it.
+// onPaths returns the result of a command whose arguments are a sandbox and paths in it.
 func onPaths(args []string) done { return done{"sandboxId": args[0], "paths": args[1:]} }

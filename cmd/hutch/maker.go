@@ -44,7 +44,7 @@ func (p *placement) flags(c *cobra.Command) {
 	f.StringToStringVar(&p.tolerations, "toleration", nil, "taint that the node of a new sandbox can have, in a fleet, `KEY=VALUE`; may be repeated")
 }
 
-// templateFlags are the flags that a template has too: all but those that choose a node.
+// templateFlags adds the flags that templates have, too: all except those that choose a node.
 func (p *placement) templateFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&p.image, "image", "", "image of a new sandbox, such as python:3.12-slim, or a file to send: oci:FOLDER, docker-archive:FILE (default host: the programs of the server's machine)")

@@ -16,8 +16,8 @@ import (
 // nameTime bounds the wait for the names to complete.
 const nameTime = 2 * time.Second
 
-// withNames completes the names of sandboxes and processes in the arguments of
-// a command and of those below it, and corrects those of sandboxes.
+// withNames completes the names of sandboxes and processes in the arguments of a command and its sub-commands. It also
+// suggests a similar name for a missing sandbox.
 func (h *home) withNames(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		h.withNames(sub)
@@ -96,7 +96,7 @@ func (h *home) correct(ctx context.Context, err error) error {
 	return fmt.Errorf("%w%s", err, similarName(id, ids))
 }
 
-// similarName asks whether a similar name was meant; "" if none is similar.
+// similarName returns a question that suggests the most similar name; "" if none is similar.
 func similarName(name string, names []string) string {
 	best, limit := "", 1+len(name)/3
 	for _, n := range slices.Sorted(slices.Values(names)) {

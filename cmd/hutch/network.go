@@ -37,7 +37,8 @@ func (n networkFlags) network() hutch.Network {
 	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: hutch.Rules(n.allow...)}
 }
 
-// reachFlags are the settings of the network of a sandbox beside its mode and rules, except those with hidden values.
+// reachFlags are the settings of the network of a sandbox in addition to its mode and rules, except those with hidden
+// values.
 type reachFlags struct {
 	block, link []string
 	limits      hutch.NetworkLimits
@@ -58,7 +59,7 @@ func (r *reachFlags) network(n hutch.Network) hutch.Network {
 	return n
 }
 
-// parse returns what network returns, or the error in its rules.
+// parse returns the network that the flags describe, or the error in its rules.
 func (n networkFlags) parse() (hutch.Network, error) {
 	if _, err := n.network().Canonical(); err != nil {
 		return hutch.Network{}, usageError{err}

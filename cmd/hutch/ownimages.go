@@ -13,8 +13,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// ownImages opens the images of the data folder for an engine of this process, and a function that closes them. Only
-// one process can have them open at a time.
+// ownImages opens the images of the data folder for an engine of this process. It returns them with a function that
+// closes them. Only one process can have them open at a time.
 func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.Images, func() error, error) {
 	dir, err := h.data().Make(datadir.OCI)
 	if err != nil {

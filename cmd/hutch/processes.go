@@ -181,7 +181,7 @@ the program of the sandbox's image.
 				return err
 			}
 			req.RestartPolicy = hutch.RestartPolicy(restart)
-			if err := req.Check(); err != nil { // before a sandbox is created for it
+			if err := req.Check(); err != nil { // before a sandbox is created for the process
 				return err
 			}
 			svc, err := h.dial()

@@ -144,7 +144,7 @@ func opensBlock(line string) bool {
 		strings.Count(line, `"""`)%2 == 1 || strings.HasSuffix(line, " do") || strings.HasSuffix(line, " then")
 }
 
-// interruptible runs code, which Ctrl-C interrupts.
+// interruptible runs code that Ctrl-C can interrupt.
 func (r *repl) interruptible(ctx context.Context, code string) error {
 	pressed, release := r.std.interrupts.take()
 	defer release()

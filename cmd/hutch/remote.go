@@ -60,7 +60,7 @@ fit a sandbox that exists: the command is refused when they do not.
 				return err
 			}
 			req.SessionID = session
-			if err := req.Check(); err != nil { // before a sandbox is created for it
+			if err := req.Check(); err != nil { // before a sandbox is created for the command
 				return err
 			}
 			j.unlimited = j.timeout == 0 && (isTerminal(std.in) || showsTerminal(std.out))
@@ -136,7 +136,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// writeList prints a list as JSON, or as a table with a head if it has one.
+// writeList prints a list as JSON or as a table, which has a head unless head is empty.
 func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(T) []any) error {
 	if asJSON {
 		return writeJSON(w, append([]T{}, list...)) // never null
@@ -249,7 +249,7 @@ func newRemove(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// forceHint replaces the server's word force by our flag.
+// forceHint adds our command with --force to a server's error that force would avoid.
 func forceHint(err error, id string) error {
 	if errors.Is(err, hutch.Conflict) || errors.Is(err, hutch.Exhausted) {
 		return fmt.Errorf("%w (`hutch rm --force %s`)", err, id)

@@ -128,7 +128,7 @@ func (m *embedded) Close() error {
 	return errors.Join(m.closeImages(), os.RemoveAll(m.dir), m.lock.Close())
 }
 
-// sweepEmbedded removes remains of killed processes, which it recognizes by their free locks.
+// sweepEmbedded removes what killed processes left: the folders whose locks are free.
 func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
 	entries, err := os.ReadDir(all)
 	if err != nil {

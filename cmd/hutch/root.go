@@ -153,7 +153,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// showServer adds to the help of client commands which server they talk to.
+// showServer makes the help of client commands name the server that they use.
 func (h *home) showServer(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -215,8 +215,8 @@ func (h *home) serverVersion(ctx context.Context) (*hutch.Version, string) {
 	return &v, t.url
 }
 
-// newLog writes to standard error: everything with verbose, otherwise only messages that no command's own error
-// contains.
+// newLog returns a log that is written to standard error: everything with verbose, otherwise only messages that no
+// command's own error contains.
 func newLog(std streams, verbose bool) *slog.Logger {
 	level := slog.LevelError
 	if verbose {
@@ -225,5 +225,5 @@ func newLog(std streams, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// oneLine is s for a line of a table: white space becomes one blank, and control characters are removed.
+// oneLine returns s for a line of a table: white space becomes one blank, and control characters are removed.
 func oneLine(s string) string { return text.Line(strings.Join(strings.Fields(s), " ")) }

@@ -47,7 +47,7 @@ type serveFlags struct {
 	oidcSecret    string // path of a file with the secret
 	libreChat     librechatFiles
 	ask           askFlags
-	anthropic     string // the only host that gets the key for Anthropic's API; "" gives it to sandboxes
+	anthropic     string // the only host to which the key for Anthropic's API is sent; "" gives the key to sandboxes
 	backupRoom    int64  // MiB
 	volumeRoom    int64  // MiB
 	talkRoom      int64  // MiB
@@ -226,7 +226,7 @@ func (fl *serveFlags) complete() (err error) {
 	return nil
 }
 
-// fromEnvironment applies the environment's settings. Conversations run code that anyone in a chat may have written: a
+// fromEnvironment applies the environment's settings. Conversations run code that anyone in a chat can have written: a
 // server with only conversations gives them no secrets.
 func (fl *serveFlags) fromEnvironment() {
 	fl.Version = thisVersion()
@@ -321,7 +321,7 @@ func checkMost(l hutch.Limits) error {
 	return nil
 }
 
-// maxPIDs returns the default of the most processes of a sandbox: at most an eighth of the machine's.
+// maxPIDs returns the default for the highest number of processes of a sandbox: at most an eighth of the machine's.
 func maxPIDs() int {
 	const most = 32768
 	if all := cgroup.MaxPIDs(); all > 0 {

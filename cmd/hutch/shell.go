@@ -267,8 +267,8 @@ func (t *terminal) read(typed *io.PipeWriter, leave context.CancelCauseFunc) {
 
 // escape finds ~ . at the beginning of a line.
 type escape struct {
-	within bool // a line
-	tilde  bool // held back
+	within bool // inside a line
+	tilde  bool // a tilde is held back
 }
 
 // filter returns the input for the program, and whether to leave it.

@@ -120,7 +120,7 @@ which answers SSH if it was started with --ssh.
 
 var sshSuffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// newSSHProxy returns the command that OpenSSH runs to connect: its host name becomes the choice of the sandbox.
+// newSSHProxy returns the command that OpenSSH runs to connect. The host name that OpenSSH passes chooses the sandbox.
 func newSSHProxy(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh-proxy ADDRESS NAME", Short: "Carry the connection of an SSH client (hutch ssh-config names this command)", Hidden: true, Args: cobra.ExactArgs(2),
@@ -247,7 +247,7 @@ func (s sshSetup) key() (string, error) {
 	return public, os.WriteFile(path+".pub", []byte(public), 0o600)
 }
 
-// alias returns the name under which the server's key is known: all sandboxes have the same.
+// alias returns the name under which the server's key is known. It is the same for all sandboxes.
 func (s sshSetup) alias() string { return "sandboxes." + s.domain }
 
 // block returns our part of OpenSSH's configuration.

@@ -34,8 +34,8 @@ func TestWhatAServerSays(t *testing.T) {
 	}
 }
 
-// TestWriteSSHConfig: what else is in a user's file stays, as does a link to it. It is never half written: the old one is
-// whole until the new one is.
+// TestWriteSSHConfig: other content of the user's file stays, and a link to the file stays a link. The file is never
+// half written: the old content is there until the new content is complete.
 func TestWriteSSHConfig(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -22,7 +22,8 @@ func checkStore(url string) error {
 	return nil
 }
 
-// keyOptions says where the key of secrets is, for commands that read the data folder: in a file, or in the environment as for the server.
+// keyOptions says where the key of secrets is, for commands that read the data folder: in a file, or in the environment
+// as for the server.
 func keyOptions(file string) (opt daemon.Secrets) {
 	if opt.KeyFile = file; file == "" {
 		opt.KeyFile = os.Getenv(serverSettings.Variable("secret-key"))

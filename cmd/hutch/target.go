@@ -126,8 +126,8 @@ func (h *home) localTarget(token string) (target, error) {
 	return t, nil
 }
 
-// own returns the server that runs with our data folder, and its token, if it listens on loopback. Its address is
-// read from the data folder, so that no other program gets the token.
+// own returns the server that runs with our data folder, and its token, if this server listens on loopback. Its address
+// is read from the data folder, so that no other program gets the token.
 func (h *home) own() (target, bool) {
 	dir, err := h.path()
 	if err != nil {

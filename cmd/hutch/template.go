@@ -130,7 +130,8 @@ func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {
 	return r, nil
 }
 
-// buildImage makes the image of a template of its Dockerfile. Its steps have the size of the template's sandboxes.
+// buildImage builds the image of a template from its Dockerfile. The build's steps have the size of the template's
+// sandboxes.
 func (fl *templateFlags) buildImage(ctx context.Context, svc *client.Client, std streams, req hutch.TemplateRequest) (string, error) {
 	name := "localhost/" + req.Name
 	fl.build.req.Name, fl.build.pull, fl.build.runtime, fl.build.limits = name, fl.pull, fl.runtime, fl.limits

@@ -36,7 +36,8 @@ func screen(v *topView, width, height int) string {
 	return b.String()
 }
 
-// Reports are added up: changes replace rows, what is destroyed goes, a full report replaces everything, and network traffic is a rate.
+// Reports are added up: changed rows are replaced, destroyed sandboxes disappear, a full report replaces everything,
+// and network traffic becomes a rate.
 func TestTopReports(t *testing.T) {
 	v := newTopView()
 	v.apply(statsAt(0, true, stat("a", 1), stat("b", 2), stat("c", 3)))
@@ -83,7 +84,7 @@ func TestTopSorts(t *testing.T) {
 	}
 }
 
-// Whatever the size of the terminal, no line is longer and there are no more lines; the sandbox and its CPU stay.
+// The screen fits into a terminal of any size, and the sandbox and its CPU are always shown.
 func TestTopFits(t *testing.T) {
 	v := newTopView()
 	var rows []hutch.Stats
@@ -137,7 +138,7 @@ func TestTopScrolls(t *testing.T) {
 	}
 }
 
-// Nothing that a server or a program says steers the terminal.
+// No text of a server or a program can control the terminal.
 func TestTopIsSteeredByNothing(t *testing.T) {
 	v := newTopView()
 	evil := "\x1b[2Jx\u202ey\r\n\x07"
@@ -184,7 +185,8 @@ func (b boxes) Processes(context.Context, string) ([]hutch.Process, error) {
 	return []hutch.Process{{ID: "own"}}, nil
 }
 
-// An administrator sees rows of others, whose sandboxes can be called as its own: their processes are not mixed up.
+// An administrator sees the rows of other owners, whose sandboxes can have the same ids as the administrator's own.
+// Their processes are not mixed up.
 func TestTopOfOtherOwners(t *testing.T) {
 	svc := boxes{hutch.Sandbox{ID: "web", Owner: "ada"}}
 	if list, err := processesOf(t.Context(), svc, topKey{"ada", "web"}); err != nil || len(list) != 1 {

@@ -95,7 +95,7 @@ func (t *topScreen) do(ctx context.Context, change func(*topView)) error {
 	}
 }
 
-// follow gets reports, also from a restarted server. first gets nil with the first report, or the error.
+// follow receives reports, also from a restarted server. first gets nil with the first report, or the error.
 func (t *topScreen) follow(ctx context.Context, req hutch.StatsRequest, first chan<- error) {
 	for began := false; ; {
 		err := t.svc.Stats(ctx, req, func(r hutch.StatsReport) error {
@@ -244,8 +244,9 @@ func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	}
 }
 
-// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but cannot use the
-// sandboxes of others in a call: an id can then mean a different sandbox than the row's, which counts as not found.
+// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but a call cannot name
+// the sandbox of another owner. If the row's id means a different sandbox in the call, the error is that of a missing
+// sandbox.
 func processesOf(ctx context.Context, svc interface {
 	Sandbox(ctx context.Context, id string) (hutch.Sandbox, error)
 	Processes(ctx context.Context, sandbox string) ([]hutch.Process, error)

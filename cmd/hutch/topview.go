@@ -83,7 +83,7 @@ var topColumns = []topColumn{
 
 func newTopView() *topView { return &topView{rows: map[topKey]*topRow{}} }
 
-// sortBy chooses the column of a name.
+// sortBy sorts by the column of a name, and reports whether it exists.
 func (v *topView) sortBy(name string) bool {
 	i := slices.IndexFunc(topColumns, func(c topColumn) bool { return c.name == name })
 	if i >= 0 {

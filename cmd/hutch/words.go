@@ -103,7 +103,7 @@ func flagProblem(err error) string {
 		fits = "NAME=VALUE"
 	case "stringSlice":
 		fits = "texts with commas between them, or the flag several times"
-	default: // a flag of Hutch, whose error says which values it takes
+	default: // a flag of Hutch, whose error says which values are allowed
 		return fmt.Sprintf("--%s: %v", f.Name, bad.Unwrap())
 	}
 	if errors.Is(err, strconv.ErrRange) {

@@ -114,8 +114,8 @@ func (w *claudeWorker) service(ctx context.Context, h *home) (hutch.Service, fun
 	return svc, func() error { svc.Close(); return nil }, nil
 }
 
-// takeKey reads a key of a service from a file, or from a variable, which it removes: no program that this process
-// starts gets it.
+// takeKey reads a key of a service from a file or a variable. It removes the variable, so that no program that this
+// process starts gets the key.
 func takeKey(variable, file string) (string, error) {
 	key := os.Getenv(variable)
 	os.Unsetenv(variable)
@@ -154,7 +154,7 @@ func cursorSecret(pool string) string {
 	return fmt.Sprintf("%s_%x", cursorKey, sum[:4])
 }
 
-// cursorLifetime bounds a worker whose process was killed before it could destroy the sandbox.
+// cursorLifetime limits the sandbox of a worker whose process was killed before it could destroy the sandbox.
 const cursorLifetime = longTime + time.Hour
 
 func newWorkerCursor(h *home, std streams) *cobra.Command {

@@ -50,7 +50,7 @@ func run(args []string) error {
 
 var importable = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~-]+)+$`)
 
-// check refuses what `go get` could not fetch.
+// check refuses a path that `go get` could not fetch.
 func check(path string) error {
 	if !importable.MatchString(path) {
 		return fmt.Errorf("%q cannot be fetched by go get: the path begins with a host name that has a dot, and continues with a slash, as example.com/you/hutch does", path)
