@@ -21,7 +21,7 @@ var moves = map[hutch.Status][]hutch.Status{
 	hutch.Failed:     {hutch.Running, hutch.Destroyed},
 }
 
-// move is the one place where a status changes. The caller holds mu.
+// move is the only function that changes the status. The caller holds mu.
 func (b *Box) move(to hutch.Status, reason string) {
 	from := b.rec.Sandbox.Status
 	if !slices.Contains(moves[from], to) {

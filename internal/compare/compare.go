@@ -34,31 +34,31 @@ import (
 	"hutch"
 )
 
-// Bounds of one comparison.
+// These are the bounds of one comparison.
 const (
 	maxFiles   = 500_000 // in one archive
 	maxChanges = 5_000   // in the answer
-	maxNames   = 4 << 20 // bytes of their paths and targets
+	maxNames   = 4 << 20 // bytes of the paths and targets in the answer
 	maxHeld    = 8 << 20 // bytes of texts that wait for their other half
 	maxPatches = 2 << 20 // bytes of patches in the answer
 )
 
-// aFile is about what the state of a file takes in memory, in bytes.
+// aFile is about the memory that the state of a file takes, in bytes.
 const aFile = 100
 
 // Archive is one side of a comparison.
 type Archive struct {
 	Name string // for errors, such as: the snapshot "before"
-	Most int64  // bytes of content that it can have
+	Most int64  // bytes of content that the archive can have
 	// Read calls read with the bytes of the archive. The first archive is read twice.
 	Read func(ctx context.Context, read func(io.Reader) error) error
 }
 
-// Options of a comparison.
+// Options configure a comparison.
 type Options struct {
 	Path string // a file or a folder, absolute; empty for everything
 	Text bool   // add patches
-	// Take reports whether that many more bytes can be held in memory.
+	// Take reserves n more bytes of memory. It returns false if the memory budget does not allow them.
 	Take func(n int) bool
 }
 
@@ -90,8 +90,8 @@ func keyOf(name string) (k key) {
 	return k
 }
 
-// state is what is compared of a file, in addition to its path. The digest is of its content, or of the target of a
-// symlink.
+// state is the part of a file that is compared, in addition to its path. digest is that of the content, or of the
+// target of a symlink.
 type state struct {
 	digest   [sha256.Size]byte
 	size     int64
@@ -100,7 +100,7 @@ type state struct {
 	kind     uint8
 }
 
-// The kinds of files, as states have them.
+// These are the kinds of files in states.
 const (
 	regular uint8 = iota
 	directory
@@ -112,7 +112,7 @@ var types = [...]hutch.FileType{hutch.RegularFile, hutch.Directory, hutch.Symlin
 
 type states map[key]state
 
-// comparison is the work on one answer.
+// comparison is the work for one answer.
 type comparison struct {
 	Options
 	before, after states
@@ -129,7 +129,7 @@ type change struct {
 	text content
 }
 
-// content is the text of a file, or why there is none.
+// content is the text of a file, or the reason why it has no text.
 type content struct {
 	text string
 	none hutch.PatchOmission
@@ -155,10 +155,10 @@ func (c *comparison) same() bool {
 	return true
 }
 
-// noteAfter keeps a file of the second archive if it differs from that of the first.
+// noteAfter keeps a file of the second archive if it differs from that file in the first archive.
 func (c *comparison) noteAfter(e *entry) {
 	was, there := c.before[e.key]
-	old := c.changes[e.key] // the archive can have a path twice: the last one counts, as it would when it is unpacked
+	old := c.changes[e.key] // the archive can have a path twice: the last entry counts, as in unpacking
 	if there && was == e.state {
 		if old != nil {
 			c.held -= len(old.text.text)
@@ -193,7 +193,7 @@ func (c *comparison) noteBefore(e *entry) {
 		return
 	}
 	x := c.changes[e.key]
-	if x == nil && there { // it did not fit into the memory budget
+	if x == nil && there { // the change did not fit into the memory budget
 		return
 	}
 	if x == nil {
@@ -235,7 +235,7 @@ func (c *comparison) compareTexts(x *change, before, after content) {
 	x.Patch = patch
 }
 
-// add adds a change to the answer; nil if it does not fit into the memory budget.
+// add adds a change to the answer. It returns nil if the change does not fit into the memory budget.
 func (c *comparison) add(e *entry) *change {
 	size := len(e.info.Path) + len(e.info.Target)
 	if len(c.changes) == maxChanges || c.names+size > maxNames || len(e.info.Path) > hutch.MaxPath || len(e.info.Target) > hutch.MaxPath {
@@ -273,8 +273,8 @@ func (c *comparison) result() hutch.SnapshotDiff {
 	return d
 }
 
-// scan reads an archive. It puts the states of its files into known, and calls note for each. Without known it is the third pass, which reads
-// only the texts that it needs.
+// scan reads an archive. It puts the states of its files into known, and calls note for each. If known is nil, this is
+// the third pass, which reads only the texts that it needs.
 func (c *comparison) scan(ctx context.Context, a Archive, known states, note func(*entry)) error {
 	return a.Read(ctx, func(r io.Reader) error {
 		s := scan{comparison: c, ctx: ctx, of: a, known: known, left: a.Most, buffer: make([]byte, 64<<10)}
@@ -283,7 +283,7 @@ func (c *comparison) scan(ctx context.Context, a Archive, known states, note fun
 		for {
 			h, err := s.in.Next()
 			if errors.Is(err, io.EOF) {
-				_, err = io.Copy(io.Discard, &s) // the writer is not cut off
+				_, err = io.Copy(io.Discard, &s) // reads the rest, so that the writer can finish
 				return s.explain(err)
 			}
 			if err != nil {
@@ -331,7 +331,7 @@ func (s *scan) explain(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the files of %s cannot be read: they are not a whole tar archive", s.of.Name).Because(err)
 }
 
-// entry reads one file; nil for one that is not compared.
+// entry reads one file; it returns nil for a file that is not compared.
 func (s *scan) entry(h *tar.Header) (*entry, error) {
 	name := path.Clean("/" + h.Name)
 	if h.Typeflag == tar.TypeXGlobalHeader || name == "/" || !s.within(name) {
@@ -360,7 +360,7 @@ func (s *scan) entry(h *tar.Header) (*entry, error) {
 	return e, s.remember(e)
 }
 
-// within reports whether a path is to be compared.
+// within reports whether a path must be compared.
 func (s *scan) within(name string) bool {
 	return s.Path == "" || s.Path == "/" || name == s.Path || strings.HasPrefix(name, s.Path+"/")
 }
@@ -380,7 +380,7 @@ func (s *scan) remember(e *entry) error {
 	return nil
 }
 
-// link gives a hard link the content and attributes of its target, which comes earlier in the archive.
+// link gives a hard link the content and attributes of its target, which must come earlier in the archive.
 func (s *scan) link(e *entry, h *tar.Header) error {
 	target := path.Clean("/" + h.Linkname)
 	e.content.none = hutch.LinkedFile

@@ -147,8 +147,8 @@ func snapshotSide(snap *snapshots.Snapshot) (side, error) {
 	return fileSide("the snapshot "+quoted(snap.Snapshot.ID), snap.Archive(), snap.Snapshot.Limits)
 }
 
-// ReadSnapshot calls read with a snapshot and with the files that were written in its sandbox over the image, as a tar
-// archive, whose bytes came from inside.
+// ReadSnapshot calls read with a snapshot and with the files that its sandbox had added to or changed in the image, as
+// a tar archive. The bytes of the archive came from inside the sandbox.
 func (c comparer) ReadSnapshot(ctx context.Context, id string, read func(hutch.Snapshot, io.Reader) error) error {
 	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {

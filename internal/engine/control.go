@@ -25,7 +25,7 @@ const (
 	languageTime = 30 * time.Second
 )
 
-// control makes a call that is about one process.
+// control makes a call to the agent about one process.
 func (c commands) control(ctx context.Context, id, process string, call func(*wire.Client) error) error {
 	if _, err := c.Process(ctx, id, process); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c commands) Resize(ctx context.Context, id, process string, size hutch.Siz
 
 // CleanProcesses implements hutch.ProcessControl.
 func (c commands) CleanProcesses(ctx context.Context, id string) (n int, err error) {
-	c.Processes(ctx, id) // those that have ended go on the timeline
+	c.Processes(ctx, id) // puts ended processes on the timeline
 	err = c.life.ask(ctx, id, func(agent *wire.Client) (err error) {
 		n, err = agent.Clean(ctx)
 		return err
@@ -135,7 +135,7 @@ func (c commands) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regex
 	return limit, pattern, err
 }
 
-// maxProgram limits the steps of a pattern for each byte.
+// maxProgram limits the steps that matching a pattern can take for each byte.
 const maxProgram = 1000
 
 // compile compiles a pattern; nil for an empty one.

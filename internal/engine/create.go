@@ -119,7 +119,7 @@ func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 	s.Abandon(cause)
 }
 
-// startPlan says how to start a sandbox.
+// startPlan describes how to start a sandbox.
 type startPlan struct {
 	instance.Plan
 	reason   *string // the reason for its record; can be nil
@@ -172,8 +172,8 @@ func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance,
 	return nil
 }
 
-// claim returns an instance of the pool for a new sandbox, or nil if none is ready. The caller holds the lifecycle
-// lock.
+// claim returns an instance of the pool for a new sandbox, or nil if none is ready there. The caller holds the
+// lifecycle lock.
 func (e *lifecycle) claim(s *sandbox, k pool.Kind) *instance.Spare {
 	spare := e.instances.Take(k)
 	if spare != nil {

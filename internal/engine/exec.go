@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// killedCode is the exit code of a program that signal 9 ended, and of a shell whose last command ended in that
-	// way.
+	// killedCode is the exit code of a program that signal 9 ended, or of a shell whose last command was ended by
+	// it.
 	killedCode = 128 + 9
 	noExit     = -1 // exit code of a command that an error ended: no caller takes it for a success
 )
@@ -85,7 +85,7 @@ func (c commands) execAttached(ctx context.Context, id string, req hutch.ExecReq
 	return result, nil
 }
 
-// execTime returns the time limit of a command or a run of code that asks for one.
+// execTime returns the time limit of a command or a run of code that requests asked; 0 requests the default.
 func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/engine"
 )
 
-// ends are the ends of processes that an engine reports, by the ids of the processes.
+// ends collects the ends of processes that an engine reports, by the ids of the processes.
 type ends struct {
 	mu  sync.Mutex
 	all map[string]hutch.TimelineEntry

@@ -9,11 +9,11 @@ import (
 )
 
 // hiddenNetworks keep the hidden values of networks, encrypted, in the records of sandboxes: the values of header
-// rules, and the passwords of proxies. Everyone who can see a sandbox can read the network in its record, which lacks
-// these values. So the values live exactly as long as the record, and cannot be decrypted in the record of another
-// sandbox.
+// rules, and the passwords of proxies. Everyone who can see a sandbox can read the network in its record, so that
+// network lacks these values. The values live exactly as long as the record, and cannot be decrypted in the record of
+// another sandbox.
 type hiddenNetworks struct {
-	sealer *store.Sealer // nil where no values can be kept
+	sealer *store.Sealer // nil if this server cannot keep hidden values
 }
 
 // keep stores a network in a record.

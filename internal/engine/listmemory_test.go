@@ -49,7 +49,8 @@ func listOf(ctx context.Context, agent *wire.Client) ([]hutch.Process, error) {
 	return processes(ctx, "a", all)
 }
 
-// A list that no honest agent makes costs the timeline no more than an honest one, and the newest ends are on it.
+// A list that no honest agent makes costs the timeline no more than an honest one, and the newest ends are on the
+// timeline.
 func TestLastEnded(t *testing.T) {
 	t.Parallel()
 	var all []wire.Process

@@ -12,8 +12,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// earlier speaks as the agent of an earlier version does: it wants the token in the
-// hello, which this version never sends.
+// earlier is an agent of an earlier version: it wants the token in the hello, which this version never sends.
 func earlier(_ string, c net.Conn) {
 	defer c.Close()
 	if _, _, err := wire.NewReader(c, wire.MaxRequest).Next(); err == nil {
@@ -61,7 +60,7 @@ func TestUpgradeThatCannotKeepFilesRemovesNothing(t *testing.T) {
 	}
 }
 
-// untimed is a connection to an agent that keeps no times of output, as those of earlier versions.
+// untimed is a connection to an agent that keeps no times of output, like those of earlier versions.
 type untimed struct {
 	net.Conn
 	frames *wire.Reader

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// ports are the verbs of the servers in sandboxes.
+// ports are the verbs of servers in sandboxes.
 type ports struct{ life *lifecycle }
 
 // Preview implements hutch.Previews.
@@ -51,8 +51,7 @@ func (ps ports) Unexpose(ctx context.Context, id string, port int) error {
 	return ps.life.hold(ctx, id, func(s *sandbox) error { return ps.life.exposed.Unexpose(s.portHolder(ctx), port) })
 }
 
-// portHolder shows a sandbox, whose lifecycle lock is held, to the table of exposed
-// ports.
+// portHolder describes a sandbox to the table of exposed ports. The caller holds the lifecycle lock of the sandbox.
 func (s *sandbox) portHolder(ctx context.Context) exposure.Holder {
 	return exposure.Holder{
 		Owner: s.Owner(), Sandbox: s.ID(), Ports: s.Record().Ports,
@@ -134,8 +133,8 @@ const (
 	direct     = 500 * time.Millisecond // time limit of a connection without the agent's help
 )
 
-// dial connects to a server in the sandbox. Where the runtime can, the connection bypasses the agent, which saves two
-// copies of each byte.
+// dial connects to a server in the sandbox. If the runtime supports it, the connection bypasses the agent, which
+// saves two copies of each byte.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
 	if connector, ok := driver.As[driver.Connector](s.Instance()); ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)
@@ -167,8 +166,8 @@ func (c *portConn) Close() error {
 	return c.PortConn.Close()
 }
 
-// lookEvery is how often the engine asks which ports have servers, while a client
-// follows them.
+// lookEvery is how often the engine asks which ports have servers, while a client watches the
+// ports.
 const lookEvery = 500 * time.Millisecond
 
 // WatchPorts implements hutch.Ports.

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// lookTime limits how long a record waits for a sandbox's own data.
+// lookTime limits how long a record waits for data from inside the sandbox.
 const lookTime = 2 * time.Second
 
 // Sandbox implements hutch.Service.
@@ -50,7 +50,7 @@ func recordsOf(all []*sandbox) []hutch.Sandbox {
 	return list
 }
 
-// visit calls do for several sandboxes at once. Those that do not answer do not delay the rest.
+// visit calls do for several sandboxes at once. Sandboxes that do not answer do not delay the others.
 func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
 	slots := make(slots, 16)
@@ -82,7 +82,7 @@ func (s slots) take(slow time.Duration) (end func()) {
 	}
 }
 
-// look returns the record of a sandbox with the data of its instance and its agent.
+// look returns the record of a sandbox, with data from its instance and its agent.
 func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -189,8 +189,8 @@ func costOf(all []wire.Process) int {
 	return cost
 }
 
-// process returns the agent's record of a process as we show it. The agent is not believed: text is bounded and valid,
-// numbers are in range.
+// process returns the agent's record of a process as callers see it. The agent is not trusted: texts are made valid and
+// cut to a maximum length, and numbers are brought into range.
 func process(id string, p wire.Process) hutch.Process {
 	v := hutch.Process{
 		ID: clean(p.ID, hutch.MaxID), SandboxID: id, Name: clean(p.Name, hutch.MaxID), Command: clean(p.Command, 4096),
