@@ -48,7 +48,7 @@ func memoryInUse(m container.MemoryStats) int64 {
 	return int64(m.Usage - min(m.Usage, cached))
 }
 
-// disk returns the size of the written files. Its paths are our mount points, which no program inside can move.
+// disk returns the size of the written files. It measures at our mount points, which no program inside can move.
 func (i *instance) disk(ctx context.Context) (sum int64) {
 	p, err := i.process(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Users makes a user namespace that is a child of this process's own, with the same ids for users and groups, and
-// returns a descriptor of it. It belongs to the effective user of this process. The caller needs CAP_SETUID and
-// CAP_SETGID, and for the id 0 CAP_SETFCAP.
+// returns a descriptor of it. The namespace belongs to the effective user of this process. The caller needs
+// CAP_SETUID and CAP_SETGID, and for the id 0 CAP_SETFCAP.
 //
 // A child process makes the namespace and is killed before Users returns. This process cannot make it: it would have to
 // enter the new namespace, which the kernel refuses to a process with threads.
@@ -49,8 +49,8 @@ func UsersBy(give func(pid int) error) (fd int, err error) {
 	return fd, os.NewSyscallError("open a user namespace", err)
 }
 
-// forkPaused makes a child with a copy of our memory, which waits until it is killed, or until this thread or process,
-// its parent, has ended: see forkExec.
+// forkPaused makes a child with a copy of our memory. The child waits until it is killed, or until its parent, which is
+// this thread, or the whole process has ended: see forkExec.
 //
 //go:noinline
 //go:norace
