@@ -47,12 +47,12 @@ func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root)
 	return name, d.importImage(ctx, api, name, root.Dir, func(w io.Writer) error { return writeSkeleton(w, root.Dir) })
 }
 
-// imageName returns a name for the Docker image that contains the skeleton's folder. A skeleton never changes: when the
-// host changes, a new skeleton is made in another folder. So drivers with different state folders share the Docker
-// image.
+// imageName returns the name of the Docker image, which is derived from the skeleton's folder. A skeleton never
+// changes: when the host changes, a new skeleton is made in another folder. So drivers with different state folders
+// share the Docker image.
 //
-// For other images, the name contains that of the EROFS file, which never changes either, and the files that a sandbox
-// has over it: see [over].
+// For other images, the name is derived from the EROFS file, which never changes either, and from the files that a
+// sandbox has over it: see [over].
 func imageName(root image.Root) string {
 	if root.EROFS != "" {
 		over, _ := json.Marshal(root.Files) // text and numbers can always be encoded

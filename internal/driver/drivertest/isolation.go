@@ -36,7 +36,7 @@ func ordinaryUser(t *testing.T, s *suite) {
 		p.want(t, "cd "+dir+" && echo x > file && mkdir dir && mv file dir/ && cat dir/file && rm -r dir", "x")
 	}
 	sets, noNew := "Inh|Prm|Eff|Bnd|Amb", "1"
-	if can, _ := s.driver.Defaults().CanBeRoot(); can && s.Root.EROFS != "" { // then the setuid programs of the image work
+	if can, _ := s.driver.Defaults().CanBeRoot(); can && s.Root.EROFS != "" { // then setuid programs of the image work
 		sets, noNew = "Inh|Prm|Eff|Amb", "0"
 	}
 	p.want(t, "grep -E 'Cap("+sets+")' /proc/self/status | tr -d '\\t' | sort -u | cut -d: -f2 | sort -u", "0000000000000000")

@@ -59,7 +59,7 @@ func (d *Driver) checkCluster(ctx context.Context) driver.Finding {
 	return f
 }
 
-// checkClass warns of pods that share the kernel of their machine.
+// checkClass warns if pods share the kernel of their machine.
 func (d *Driver) checkClass() driver.Finding {
 	f := driver.Finding{Name: "runtime class", Level: driver.Good}
 	if class := d.template.Spec.RuntimeClassName; class != nil && *class != "" {
@@ -71,7 +71,7 @@ func (d *Driver) checkClass() driver.Finding {
 	return f
 }
 
-// fresh is how long a successful trial counts. Readiness probes check often, and wait for a second.
+// fresh is how long the result of a successful trial is valid. Readiness probes check often, and wait only a second.
 const fresh = 10 * time.Minute
 
 // trials are the results of trials. Only one trial runs at a time, and it outlives the caller that began it.

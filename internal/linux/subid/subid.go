@@ -172,7 +172,7 @@ func give(helper string, pid int, ids []clone.ID) error {
 	ctx, cancel := context.WithTimeout(context.Background(), helperTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, helper, args...)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // the helper gets no variables of ours
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // without our variables
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
