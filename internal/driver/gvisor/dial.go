@@ -46,7 +46,7 @@ func (i *instance) openInSocketDir(name string) (int, error) {
 	}
 	defer unix.Close(root)
 	if started, err := pidfd.Started(gofer.PID); err != nil || started != gofer.Started {
-		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has the number by now
+		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has its number now
 	}
 	path = socketDir[1:] + "/" + name
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{

@@ -181,7 +181,7 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	}
 	files = append(files, inside.File{Path: image.AgentPath, Mode: 0o755})
 	for _, path := range []string{"/tmp", "/var/tmp"} {
-		folder(path, 0o777|fs.ModeSticky, image.UID) // because tar sets the times of folders when it restores their content
+		folder(path, 0o777|fs.ModeSticky, image.UID) // tar sets its times when it restores its content
 	}
 	for _, path := range []string{image.Workspace, image.Data, image.Home} {
 		folder(path, 0o755, image.UID)

@@ -118,7 +118,7 @@ func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
 }
 
 // freeMemory ends programs until the usage is below the limit again, or no longer grows and is below the hard limit. In
-// the second case, memory that belongs to no program cannot be freed.
+// the second case, the rest belongs to no program, so it cannot be freed.
 func (g *guard) freeMemory(ctx context.Context) error {
 	m, err := g.memory.Read()
 	if err != nil {
