@@ -205,7 +205,7 @@ func TestForkBombIsContained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	p.agent.Run(ctx, wire.Start{ID: "bomb", Command: "f() { f | f & }; f; sleep 60"}, nil, nil)
-	// The agent is perhaps killing it at this moment.
+	// The agent is perhaps still killing the fork bomb.
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		exit, err := p.agent.Run(t.Context(), wire.Start{ID: "after", Command: "true"}, nil, nil)
 		if err == nil && exit.Code == 0 {

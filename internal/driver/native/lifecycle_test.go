@@ -236,7 +236,7 @@ func TestSweepAfterKill(t *testing.T) {
 		dir := t.TempDir()
 		daemon, lines := startDaemon(t, dir)
 		made(t, lines)
-		time.Sleep(delay) // kills it in the middle of the next create
+		time.Sleep(delay) // so that the kill is in the middle of the next create
 		daemon.Process.Kill()
 		daemon.Wait()
 

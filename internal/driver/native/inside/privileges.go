@@ -188,7 +188,7 @@ func clearInheritable() error {
 		return nil
 	}
 	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
-	if apart := os.Geteuid() == wire.AgentID; apart { // in the commands' namespace, inherited capabilities are lost anyway
+	if apart := os.Geteuid() == wire.AgentID; apart { // in their namespace, commands lose inherited capabilities anyway
 		data[0].Inheritable = 0 // this removes the ambient capabilities, too
 		if err := keepOnReturn(); err != nil {
 			return err
