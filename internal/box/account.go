@@ -129,8 +129,8 @@ func (b *Box) noteSecrets() {
 	b.secrets.Store(&names)
 }
 
-// SecretNames returns the names of the secrets that programs of the box got. It takes
-// no lock, because gateways call it at any time. The list is replaced, never changed.
+// SecretNames returns the names of the secrets that programs of the box have received. It takes no
+// lock, because gateways call it at any time. The list is replaced, never changed.
 func (b *Box) SecretNames() []string {
 	if names := b.secrets.Load(); names != nil {
 		return *names

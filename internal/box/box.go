@@ -53,7 +53,7 @@ type Box struct {
 	waking     atomic.Bool              // the box counts as running already
 	secrets    atomic.Pointer[[]string] // see SecretNames
 	saving     sync.Mutex
-	connecting sync.Mutex // held while the gateway is made
+	connecting sync.Mutex // held while the gateway is being made
 
 	mu           sync.Mutex         // guards all below
 	rec          store.Record       // LastUsedAt and ExpiresAt have monotonic readings, which Time.UTC would remove
@@ -63,7 +63,7 @@ type Box struct {
 	since        time.Time          // when the box last began to run
 	uses         int                // uses in progress
 	gone         bool               // destroyed, or never created
-	salvaging    bool               // detached, because it has no memory left
+	salvaging    bool               // detached, because the instance has no memory left
 	lossReported bool               // a caller has been told that the box is lost
 	fault        error              // why the box could not be created
 	alarm        alarm              // at the time of the next deadline
@@ -74,7 +74,7 @@ type Box struct {
 	giveWayToEnd context.CancelFunc // the same, for callers in LockToEnd only
 	health       hutch.Health
 	usage        reading
-	spent        hutch.Usage // the use that Spent has received so far, or that the record had at first
+	spent        hutch.Usage // the usage that Spent has received so far; at first, that of the record
 	spentAt      time.Time
 
 	gateway   Gateway // nil until OpenGateway
@@ -176,7 +176,7 @@ func (b *Box) InUse() bool { return read(b, func() bool { return b.uses > 0 || b
 // Gone reports whether the box was destroyed or never created.
 func (b *Box) Gone() bool { return read(b, func() bool { return b.gone }) }
 
-// Fault is why the box could not be created.
+// Fault returns the error because of which the box could not be created.
 func (b *Box) Fault() error { return read(b, func() error { return b.fault }) }
 
 // Leaving reports whether the box was destroyed or is being destroyed. It is also true

@@ -121,8 +121,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// The record of a box that is gone is not written again, and a box is not gone when
-// its record could not be removed.
+// The record of a destroyed box is not written again. If its record cannot be removed, the box is not destroyed.
 func TestGoneIsNotWritten(t *testing.T) {
 	b := run(t, hutch.Sandbox{})
 	broken := errors.New("the disk is broken")
@@ -213,7 +212,7 @@ func TestAlarm(t *testing.T) {
 	})
 }
 
-// gateway counts what went through it.
+// gateway counts the traffic through it.
 type gateway struct {
 	box.Gateway
 	closed bool

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// BeginUse counts a use and returns the agent; nil when the box is not attached.
+// BeginUse counts a use and returns the agent; nil if the box is not attached.
 func (b *Box) BeginUse() (agent *wire.Client) {
 	b.locked(func() {
 		if b.agent == nil || b.gone {
@@ -66,7 +66,7 @@ func (b *Box) LastUse() (inst driver.Instance, agent *wire.Client, since time.Ti
 }
 
 // Detach takes a running box out of use: uses wait for the lifecycle lock from now on. listing is shown until the box
-// runs again. If the box is in use, or was used since, Detach returns false and changes nothing.
+// runs again. If the box is in use, or was used after since, Detach returns false and changes nothing.
 func (b *Box) Detach(listing *store.Listing, since time.Time) (ok bool) {
 	b.locked(func() {
 		if b.uses > 0 || b.rec.Sandbox.Status != hutch.Running || !b.rec.Sandbox.LastUsedAt.Equal(since) {

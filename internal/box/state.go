@@ -84,8 +84,8 @@ func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.C
 	})
 }
 
-// Recover records that a box of an earlier daemon still runs. The instance of a paused
-// box has been frozen again.
+// Recover records that a box of an earlier daemon still runs. If the box is paused, its instance
+// must be frozen again already.
 func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Health, paused bool) {
 	b.locked(func() {
 		listing := b.rec.Listing

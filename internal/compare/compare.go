@@ -8,14 +8,14 @@
 //
 //  1. the first archive: for each path its [state], which is its size, mode, owner and the digest of its content
 //  2. the second archive: its states too, and of each file that differs the name and, if it is a short text, the text
-//  3. the first archive again: the other half of each file that differs, and the names of those that are missing in the second
+//  3. the first archive again: the other half of each file that differs, and the names of files that are missing in the second
 //
-// So memory holds some 100 bytes for each file, and names and texts only of those that differ. The second archive is read once, because a
-// running sandbox can be packing it at that moment.
+// So memory holds some 100 bytes for each file, and names and texts only of files that differ. The second archive is
+// read once, because a running sandbox can be packing it at that moment.
 //
-// Everything is bounded: the number of files, the bytes that are read (holes of sparse files count), the changes, names and texts that are
-// kept, and the length of a path in the answer. Reading ends with the context. The difference of two texts takes time in proportion to their
-// number of lines, whatever they are.
+// Everything is bounded: the number of files, the bytes that are read (holes of sparse files count), the changes, names
+// and texts that are kept, and the length of a path in the answer. Reading ends with the context. The difference of two
+// texts takes time in proportion to their number of lines, whatever the lines contain.
 package compare
 
 import (
@@ -39,7 +39,7 @@ const (
 	maxFiles   = 500_000 // in one archive
 	maxChanges = 5_000   // in the answer
 	maxNames   = 4 << 20 // bytes of the paths and targets in the answer
-	maxHeld    = 8 << 20 // bytes of texts that wait for their other half
+	maxHeld    = 8 << 20 // bytes of texts that wait for the texts of the first archive
 	maxPatches = 2 << 20 // bytes of patches in the answer
 )
 
@@ -123,7 +123,8 @@ type comparison struct {
 	patches       int // bytes of patches in the answer
 }
 
-// change is a change in the answer. text is the content in the second archive, until the first archive is read a second time.
+// change is a change in the answer. text is the content in the second archive, kept until the first archive is read a
+// second time.
 type change struct {
 	hutch.FileChange
 	text content
@@ -185,7 +186,7 @@ func (c *comparison) noteAfter(e *entry) {
 	c.held += len(old.text.text)
 }
 
-// noteBefore adds the first archive's half of a change.
+// noteBefore adds the data of the first archive to a change.
 func (c *comparison) noteBefore(e *entry) {
 	was := c.before[e.key] // the first pass has computed the digest, so this pass need not
 	now, there := c.after[e.key]
@@ -300,7 +301,7 @@ func (c *comparison) scan(ctx context.Context, a Archive, known states, note fun
 	})
 }
 
-// scan is the reading of one archive.
+// scan is the state of reading one archive.
 type scan struct {
 	*comparison
 	ctx    context.Context
@@ -308,7 +309,7 @@ type scan struct {
 	known  states
 	raw    io.Reader
 	in     *tar.Reader
-	left   int64 // bytes of content that can follow
+	left   int64 // bytes of content that are still allowed
 	buffer []byte
 }
 
@@ -320,7 +321,7 @@ func (s *scan) Read(p []byte) (int, error) {
 	return s.raw.Read(p)
 }
 
-// explain returns the error of a reader for the caller.
+// explain turns an error of a reader into one for the caller.
 func (s *scan) explain(err error) error {
 	if err == nil || s.ctx.Err() != nil {
 		return cmp.Or(context.Cause(s.ctx), err)
@@ -393,7 +394,7 @@ func (s *scan) link(e *entry, h *tar.Header) error {
 		return hutch.Errorf(hutch.Conflict, "%.200q in %s is another name of %.200q, which is not below %.200q: compare without path", e.info.Path, s.of.Name, target, s.Path)
 	}
 	first, ok := s.known[keyOf(target)]
-	if !ok { // no program that packs files writes this
+	if !ok { // no program that packs files writes such a link
 		first = e.state
 		first.digest = sha256.Sum256([]byte(target))
 	}
@@ -417,7 +418,7 @@ func (s *scan) content(e *entry, h *tar.Header) error {
 		e.content.none = hutch.LargeFile
 	}
 	for {
-		if err := context.Cause(s.ctx); err != nil { // reading a hole reads no source, whose end would stop the loop
+		if err := context.Cause(s.ctx); err != nil { // in a hole, no read of the source ends the loop
 			return err
 		}
 		n, err := s.in.Read(s.buffer)

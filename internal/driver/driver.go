@@ -36,8 +36,8 @@ type Driver interface {
 	// nothing is left. The instance outlives ctx and the daemon.
 	Create(ctx context.Context, spec Spec) (Instance, error)
 
-	// Recover finds an instance after a restart of the daemon. The error is hutch.NotFound if the instance no longer
-	// runs; then Recover has removed its remains.
+	// Recover finds an instance after a restart of the daemon. If the instance no longer runs, Recover removes its
+	// remains and returns hutch.NotFound.
 	Recover(ctx context.Context, id string, h Handle) (Instance, error)
 
 	// Sweep removes from the host the remains of instances for which keep returns false, such as those of a daemon that
@@ -260,8 +260,8 @@ type Renamer interface {
 	Rename(hostname string) error
 }
 
-// Guarded is an instance whose memory limit the daemon enforces: it ends programs inside before the kernel would have to
-// end the whole instance.
+// Guarded is an instance whose memory limit the daemon enforces: the daemon ends programs inside before the kernel
+// would have to end the whole instance.
 type Guarded interface {
 	Instance
 
@@ -287,7 +287,7 @@ type Archiver interface {
 	Instance
 
 	// Archive stops everything inside, and writes the folders of the user to w as a tar archive with paths relative to
-	// the root. On success the caller must destroy the instance. On error the instance continues, if it can.
+	// the root. After success, the caller must destroy the instance. After an error, the instance continues if it can.
 	Archive(ctx context.Context, w io.Writer) error
 }
 
@@ -313,7 +313,7 @@ type Finding struct {
 	Name   string `json:"name"` // "user namespaces"
 	Level  Level  `json:"level"`
 	Detail string `json:"detail"`        // the result
-	Fix    string `json:"fix,omitempty"` // how to fix it, as a command if there is one; empty when OK
+	Fix    string `json:"fix,omitempty"` // how to fix it, as a command if there is one; empty if nothing is wrong
 }
 
 // Level of a finding.

@@ -155,7 +155,7 @@ func TestArrivalWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// retainer is a fake driver that keeps the programs of builds. The build of a folder is its name.
+// retainer is a fake driver that keeps the programs of builds. The name of a build is that of its folder.
 type retainer struct {
 	*fake.Driver
 	needs chan func(build string) bool

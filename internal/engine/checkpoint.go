@@ -17,11 +17,11 @@ import (
 	"hutch/internal/wire"
 )
 
-// A checkpoint is an image of a sandbox that keeps running. Making one is not a use: it does not keep a sandbox awake,
-// and calls wait only while the memory is copied to the disk, not while the copy is sent.
+// A checkpoint is an image of a sandbox that keeps running. Making a checkpoint is not a use: it does not keep a
+// sandbox awake, and calls wait only while the memory is copied to the disk, not while the copy is sent.
 
-// A sandbox without running programs uses no more CPU than this: for the health checks of the server, and once after a
-// checkpoint.
+// These are the most CPU that a sandbox without running programs uses: idleShare for the health checks of the server,
+// and idleCPU once after a checkpoint.
 const (
 	idleShare = 0.005
 	idleCPU   = 0.1 // seconds
@@ -89,7 +89,7 @@ func (m mover) copyAwake(ctx context.Context, s *sandbox, before travel.Activity
 }
 
 // copyDetached detaches the sandbox, so that its calls wait, calls do, and returns when the detaching began. The copy
-// does not count as a use: the time of the last use stays since. The caller holds the lifecycle lock.
+// does not count as a use: the sandbox keeps since as the time of its last use. The caller holds the lifecycle lock.
 func (e *lifecycle) copyDetached(s *sandbox, listing *store.Listing, since time.Time, do func() error) (began time.Time, err error) {
 	inst, agent, _ := s.LastUse()
 	if !s.Detach(listing, since) {

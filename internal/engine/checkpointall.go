@@ -115,7 +115,7 @@ type checkpointQueue struct {
 	mu     sync.Mutex
 	owners []string                 // in order
 	names  map[string][]box.Name    // sandboxes that are not copied yet, by owner
-	took   map[string]time.Duration // time of an owner's copies; a copy in progress counts as the longest
+	took   map[string]time.Duration // time of an owner's copies; a copy in progress counts as taking the longest
 }
 
 func newCheckpointQueue(names []box.Name) *checkpointQueue {
@@ -147,7 +147,7 @@ func (q *checkpointQueue) next() (name box.Name, done func()) {
 	}
 }
 
-// checkpointOne copies a sandbox. It returns false if the sandbox is gone or asleep by now.
+// checkpointOne copies a sandbox. It returns false if the sandbox is gone or asleep by then.
 func (cp checkpointer) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
 	defer cancel()
@@ -246,7 +246,7 @@ func (cp checkpointer) checkpointPaused(ctx context.Context, s *sandbox, inst dr
 	return true, cp.life.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 }
 
-// checkpointFiles copies the files of a sandbox, which is a use of it.
+// checkpointFiles copies the files of a sandbox. This counts as a use of the sandbox.
 func (cp checkpointer) checkpointFiles(ctx context.Context, id string) error {
 	s, err := cp.life.find(ctx, id)
 	if err != nil {

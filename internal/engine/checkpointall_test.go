@@ -80,7 +80,7 @@ func TestCheckpointAll(t *testing.T) {
 	}
 	b.run(t, "awake", "echo later > file")
 
-	// The machine is lost, and the backup restored on another one.
+	// The machine is lost, and the backup is restored on another machine.
 	b.end(t)
 	b.driver.Kill("awake")
 	list, err := os.ReadDir(kept)

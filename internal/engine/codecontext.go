@@ -99,7 +99,7 @@ func (c contexts) DeleteContext(ctx context.Context, id, contextID string) error
 	return agent.DeleteContext(ctx, contextID)
 }
 
-// withContexts wakes a sandbox that may have contexts and returns its agent. The agent is nil if the sandbox does not
+// withContexts wakes a sandbox that can have contexts and returns its agent. The agent is nil if the sandbox does not
 // run and so has no contexts.
 func (c contexts) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
 	s, err := c.life.find(ctx, id)
@@ -281,7 +281,7 @@ func (c commands) execIn(ctx context.Context, id string, req hutch.ExecRequest, 
 	return result, err
 }
 
-// languageOf returns the language of a context; empty when the context does not exist.
+// languageOf returns the language of a context; "" if the context does not exist.
 func (c contexts) languageOf(ctx context.Context, id, contextID string) (string, error) {
 	agent, done, err := c.withContexts(ctx, id)
 	if agent == nil {

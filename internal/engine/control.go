@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	waitTime = 30 * time.Second // time limit of a wait that sets none
-	// languageTime bounds the check of which languages a sandbox has: some of their
-	// programs start a virtual machine to print a version.
+	waitTime = 30 * time.Second // time limit of a wait that sets no limit
+	// languageTime limits the check of which languages a sandbox has, because some of their programs start a virtual
+	// machine to print a version.
 	languageTime = 30 * time.Second
 )
 
@@ -63,7 +63,7 @@ func (c commands) CleanProcesses(ctx context.Context, id string) (n int, err err
 	return n, err
 }
 
-// errWaited ends a wait that reached its time limit.
+// errWaited is the cause that ends a wait at its time limit.
 var errWaited = errors.New("the time is up")
 
 // Wait implements hutch.ProcessControl.
@@ -118,7 +118,7 @@ func await(ctx context.Context, agent *wire.Client, process string, req hutch.Wa
 	return res, err
 }
 
-// checkWait checks a request, and returns its time and its pattern.
+// checkWait checks a request, and returns its time limit and its pattern.
 func (c commands) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
 	longest := hutch.InSeconds(c.life.opt.MaxTimeout)
 	if err := req.Check(); err != nil {

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/store"
 )
 
-// drafter turns requests into the records of new sandboxes. It makes nothing and starts nothing.
+// drafter turns requests into the records of new sandboxes. It only makes records; it starts nothing.
 type drafter struct {
 	opt     Options
 	drivers *instance.Maker
@@ -124,7 +124,7 @@ func (dr drafter) draftFrom(ctx context.Context, snap *snapshots.Snapshot, shown
 	env := maps.Clone(was.Env)
 	maps.Copy(env, req.Env)
 	req.Env = env
-	if v.Owner == nameOf(ctx, "").Owner { // another owner gets neither the secrets nor the network
+	if v.Owner == nameOf(ctx, "").Owner { // another owner's snapshot brings neither its secrets nor its network
 		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
 		req.Network = dr.inherited(ctx, req.Network, was.Sandbox.Network)
 	}

@@ -19,7 +19,7 @@ import (
 type stuckVolumes struct{ *volume.Store }
 
 func (stuckVolumes) Save(ctx context.Context, _, _ string, _ func(io.Writer) error) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= 2*time.Minute { // the last save has less time than others
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= 2*time.Minute { // only the last save has so little time
 		return nil
 	}
 	<-ctx.Done()
@@ -49,7 +49,7 @@ func (b *bench) delay(t *testing.T, id string) (wait func()) {
 					t.Errorf("it was put to sleep: %s", v.Status)
 				}
 			} else {
-				b.Destroy(t.Context(), id, false) // the last one finds no sandbox
+				b.Destroy(t.Context(), id, false) // the last of these calls finds no sandbox
 			}
 		})
 	}

@@ -58,7 +58,7 @@ type Options struct {
 	NodeLabels   map[string]string    // labels of this machine, which node selectors must match
 	MaxSandboxes int                  // default 100
 	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 means no ceiling
-	ExecTimeout  time.Duration        // time limit of a command without its own; default 30 s
+	ExecTimeout  time.Duration        // time limit of a command that requests none; default 30 s
 	MaxTimeout   time.Duration        // longest time limit that a command can request; default 24 h
 	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration        // default 10 min
@@ -76,15 +76,15 @@ type Options struct {
 	// Gateway makes the gateway through which a sandbox reaches the network. If it is
 	// nil, sandboxes have no network.
 	Gateway func(Exit) (Gateway, error)
-	// Network is the network of sandboxes whose requests have none.
+	// Network is the network of sandboxes whose requests do not have one.
 	Network hutch.Network
 	// Sealer encrypts the values of header rules in records; nil refuses such rules.
 	Sealer *store.Sealer
 	// Happened gets the events of a sandbox, for its timeline; nil for none. If a caller caused the event, ctx has that
 	// caller.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
-	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. Done is called when the sandbox is awake, or when
-	// it could not wake. Waking can be nil.
+	// Waking is called before a sandbox wakes, with its lifecycle lock held. An error keeps the sandbox asleep. done is
+	// called when the sandbox is awake, or when it could not wake. Waking can be nil.
 	Waking func(ctx context.Context, owner, id string) (done func(), err error)
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
@@ -122,7 +122,7 @@ type lifecycle struct {
 	log    *slog.Logger
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
-	calls  context.Context // done before ctx: when SleepAll ends the commands that outlive their callers
+	calls  context.Context // done before ctx: SleepAll ends the commands that outlive their callers
 	endAll context.CancelFunc
 	tasks  sync.WaitGroup
 	uses   atomic.Int32 // uses of sandboxes in progress

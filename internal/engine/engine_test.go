@@ -62,7 +62,7 @@ func start(t *testing.T, change func(*engine.Options)) *bench {
 
 func noImage(context.Context, string) (image.Root, error) { return image.Root{}, nil }
 
-// boot starts an engine on the store and folder of the last one.
+// boot starts an engine on the store and folder of the previous engine.
 func (b *bench) boot(t *testing.T) {
 	t.Helper()
 	b.Engine = engine.New(b.opt)

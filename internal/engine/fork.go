@@ -141,7 +141,7 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 			how.Plan = instance.FromMemory(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
 				return e.instances.Restore(ctx, r, rec.Sandbox, spec, dir)
 			})
-		case sp != nil: // for use only if the spare instance cannot be used
+		case sp != nil: // this plan is only used if the spare instance cannot be used
 			how.Plan = e.instances.OwnFiles(ctx, snap, d)
 		default:
 			how.Plan = e.instances.SharedFiles(ctx, snap, d)

@@ -144,7 +144,7 @@ func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 	return line, nil
 }
 
-// output returns the output of a command. Any exit code but 0 is an error.
+// output returns the output of a command. Any exit code other than 0 is an error.
 func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
 	end, err := g.run(ctx, cmd)
 	if err == nil {
@@ -179,7 +179,7 @@ var (
 
 const (
 	undoTime  = 30 * time.Second
-	maxErrors = 64 << 10 // of the kept standard error, in bytes
+	maxErrors = 64 << 10 // most bytes of standard error that are kept
 )
 
 // run runs a command. An exit code other than 0 is not an error. If something else ended the program, that is an error,

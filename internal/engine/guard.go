@@ -14,7 +14,7 @@ import (
 // The daemon enforces the memory limit of a guarded instance: the agent ends the programs that use the most memory. If
 // that does not help in time, the daemon stops the sandbox and keeps its files. The next use starts the sandbox again.
 
-// errAsleep means that no agent can end programs of the sandbox now.
+// errAsleep means that the agent cannot end programs of the sandbox at the moment.
 var errAsleep = errors.New("the sandbox is being saved, or is paused")
 
 // guard enforces the memory limit of the instance of s, until the instance dies or

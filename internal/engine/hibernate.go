@@ -20,8 +20,8 @@ import (
 // instance is removed, and the folder is removed after the record says that the sandbox runs again. The instance is
 // frozen until it is removed; a recovered instance continues.
 
-// hibernate saves an idle sandbox with its memory. With busy it also saves a sandbox
-// whose processes are at work. The caller holds the lifecycle lock.
+// hibernate saves an idle sandbox with its memory. If busy is set, it also saves a sandbox whose
+// processes are at work. The caller holds the lifecycle lock.
 func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	listing, err := e.readListing(ctx, s, agent)
 	if err != nil {

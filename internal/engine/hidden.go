@@ -54,8 +54,8 @@ func (h hiddenNetworks) whole(rec store.Record) (hutch.Network, error) {
 
 var errHiddenKey = hutch.Errorf(hutch.Denied, "the hidden values of the sandbox's network were encrypted with another key: start the server with the key of that time (--secret-key), or create the sandbox again")
 
-// sealName names a sandbox by data that never change. The key of its record changes when it gets an instance of the
-// pool, and the time of its creation changes when the clock was set back.
+// sealName identifies a sandbox by data that never change. It does not use the key of the record, which changes when
+// the sandbox gets an instance of the pool, or the time of creation, which changes when the clock was set back.
 func sealName(rec store.Record) string {
 	return fmt.Sprintf("network of %q of %q", rec.Sandbox.ID, rec.Sandbox.Owner)
 }

@@ -176,7 +176,7 @@ func TestHeaderRulesOfCopies(t *testing.T) {
 	}
 }
 
-// noTrace fails if a file below a folder has one of some texts.
+// noTrace fails if a file below a folder contains one of the texts.
 func noTrace(t *testing.T, dir string, texts ...string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -218,7 +218,7 @@ func TestHeaderRulesOverSleep(t *testing.T) {
 	}
 }
 
-// Where no values can be kept, rules are refused and nothing is made.
+// If no hidden values can be kept, rules are refused and nothing is made.
 func TestHeaderRulesWithoutAKey(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Sealer = nil })
 	b.create(t, hutch.CreateRequest{ID: "box"})

@@ -13,7 +13,7 @@ func withPreviews(opt *engine.Options) {
 	opt.PreviewURL = func(label string) string { return "http://" + label + ".localhost" }
 }
 
-// expose makes a sandbox of an owner and exposes port 8000 of it.
+// expose makes a sandbox of an owner, and exposes its port 8000.
 func (b *bench) expose(t *testing.T, owner, id, token string) (string, error) {
 	t.Helper()
 	if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: id}); err != nil {

@@ -220,7 +220,7 @@ func (e *lifecycle) due(s *sandbox) {
 	s.Rearm(now, err != nil)
 }
 
-// lockDue waits for the lifecycle lock of a sandbox that has reached a deadline. From the end of the lifetime on, no work
+// lockDue waits for the lifecycle lock of a sandbox that has reached a deadline. After the end of the lifetime, no work
 // of callers delays it.
 func (e *lifecycle) lockDue(s *sandbox) error {
 	for {
@@ -279,7 +279,7 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 		return err
 	}
 	s.account(ctx, inst)
-	e.noteEnds(ctx, s, agent) // also what endProcesses has just ended
+	e.noteEnds(ctx, s, agent) // also the processes that endProcesses has just ended
 	if !s.Detach(nil, since) {
 		return e.saved.RemoveArchive(v.Key) // the sandbox was used meanwhile, so the saved files are outdated
 	}
@@ -345,7 +345,7 @@ func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
 	e.died(s, inst)
 }
 
-// died marks a sandbox whose instance has died, unless the engine ended it.
+// died marks a sandbox as failed when its instance has died, unless the engine ended the instance.
 func (e *lifecycle) died(s *sandbox, inst driver.Instance) {
 	if !s.RunsIn(inst) {
 		return

@@ -29,8 +29,8 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// A type gives the limits that the request leaves out. The server's ceilings apply to it too. The record names the
-// type, also in a copy of the sandbox.
+// An instance type sets the limits that a request leaves out. The server's ceilings apply to these limits too. The
+// record names the type, also in a copy of the sandbox.
 func TestInstanceTypes(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.MaxLimits = hutch.Limits{Memory: 1 << 10, Disk: 1 << 20, PIDs: 100}

@@ -120,7 +120,7 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	return state, err
 }
 
-// set changes what a sandbox can reach, on disk first.
+// set changes what a sandbox can reach, first in the record on disk.
 func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
 	g, err := n.gateway(s)
 	if err != nil {

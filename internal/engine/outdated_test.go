@@ -80,8 +80,8 @@ func (u *untimed) Read(b []byte) (int, error) {
 	return u.rest.Read(b)
 }
 
-// A process that an earlier version started has no times of its output: a request for them is refused, and says what to
-// do. The output itself can be read.
+// A process that an earlier version started has no times of its output: a request for them is refused, and the error
+// says what to do. The output itself can be read.
 func TestNoTimesOfAnEarlierAgent(t *testing.T) {
 	b := start(t, nil)
 	b.driver.Break(fake.Faults{Through: func(_ string, c net.Conn) net.Conn {

@@ -177,7 +177,7 @@ func TestSnapshotsOfAnOwner(t *testing.T) {
 	}
 }
 
-// A brief list asks no agent, so it does not contain what runs inside.
+// A brief list asks no agent, so it does not contain data from inside the sandboxes.
 func TestBriefListAsksNoAgent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "busy"})

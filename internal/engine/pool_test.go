@@ -145,7 +145,7 @@ func TestPoolFillsBesideCopies(t *testing.T) {
 	}
 }
 
-// While a create is under way, the pool is not filled.
+// While a create is in progress, the pool is not filled.
 func TestPoolMakesWay(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2})
 	var slow atomic.Bool
@@ -266,7 +266,7 @@ func changing(stale *atomic.Bool) func(context.Context, string) (image.Root, err
 }
 
 // template makes a sandbox with a file, and a snapshot of it from which other sandboxes start. It creates two sandboxes
-// from the snapshot, so that the pool makes as many copies ready.
+// from the snapshot, so that the pool keeps two copies ready.
 func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRequest) hutch.Snapshot {
 	t.Helper()
 	sb, err := b.Create(ctx, hutch.CreateRequest{Limits: hutch.Limits{Memory: 700}}) // not from the pool, which has no tar here
@@ -372,7 +372,7 @@ func TestPoolOfTemplatesIsBounded(t *testing.T) {
 	b.ready(t, 0)
 }
 
-// Many creates of one kind leave space in the pool for the usual kind, and a kind that cannot be made delays no caller.
+// Many creates of one kind leave slots in the pool for the usual kind. A kind that cannot be made delays no caller.
 func TestPoolIsShared(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	for range 6 {

@@ -129,7 +129,7 @@ func (ps ports) DialPort(ctx context.Context, id string, port int) (net.Conn, er
 }
 
 const (
-	maxServers = 512                    // connections with the servers of a sandbox
+	maxServers = 512                    // most connections with the servers of a sandbox
 	direct     = 500 * time.Millisecond // time limit of a connection without the agent's help
 )
 
@@ -146,7 +146,7 @@ func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire
 	return agent.Dial(ctx, port)
 }
 
-// dialError says why a connection could not be made.
+// dialError returns the error that explains why a connection could not be made.
 func (ps ports) dialError(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
 	if !errors.Is(err, hutch.NotFound) {
 		return ps.life.diagnose(ctx, s, agent, err)
@@ -155,7 +155,7 @@ func (ps ports) dialError(ctx context.Context, s *sandbox, agent *wire.Client, p
 		Because(err).Naming(hutch.AboutSandbox, s.ID()).Naming(hutch.AboutPort, port)
 }
 
-// portConn is a connection that is a use of its sandbox.
+// portConn is a connection that counts as a use of its sandbox.
 type portConn struct {
 	*wire.PortConn
 	done func()
@@ -196,7 +196,7 @@ func (ps ports) WatchPorts(ctx context.Context, id string, out func(hutch.PortEv
 	}
 }
 
-// reportPorts reports the ports that opened and closed between two looks.
+// reportPorts reports the ports that opened and closed between two checks.
 func (ps ports) reportPorts(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
 	for _, p := range before {
 		if !slices.Contains(now, p) {

@@ -64,11 +64,11 @@ func visit[T any](all []T, do func(i int, one T)) {
 	round.Wait()
 }
 
-// slowVisit is how long a visit takes at most if it does not wait for an agent.
+// slowVisit is the longest time of a visit that does not wait for an agent.
 const slowVisit = 250 * time.Millisecond
 
-// slots limit how many tasks work at once. A slow task does not count: it does not work but waits for a sandbox, which
-// can be hostile.
+// slots limit how many tasks work at once. A slow task does not count, because it only waits for a sandbox, which can
+// be hostile.
 type slots chan struct{}
 
 // take waits for a slot. The caller calls end after its task.
@@ -149,7 +149,8 @@ func entries[T any](ctx context.Context, e *lifecycle, id string, asleep func(*s
 	return awake(ctx, s, agent)
 }
 
-// listProcesses lists the background processes of a sandbox that is awake, and reports those that have ended to its timeline.
+// listProcesses lists the background processes of a sandbox that is awake, and reports ended processes to the timeline
+// of the sandbox.
 func (e *lifecycle) listProcesses(ctx context.Context, s *sandbox, agent *wire.Client) ([]hutch.Process, error) {
 	all, err := agent.List(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func processes(ctx context.Context, id string, all []wire.Process) ([]hutch.Proc
 	return ps, nil
 }
 
-// smallList is how many bytes of processes are not counted as memory of the caller.
+// smallList is the size of a process list, in bytes, up to which it does not count as memory of the caller.
 const smallList = 128 << 10
 
 // costOf returns the memory that processes take, in bytes. An agent chooses their number and texts.

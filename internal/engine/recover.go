@@ -250,9 +250,9 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 // rejoinTime is how long a start waits for the agents of the sandboxes it finds.
 const rejoinTime = 5 * time.Second
 
-// sweep removes state that belongs to no sandbox.
+// sweep removes state and instances that belong to no sandbox.
 func (e *lifecycle) sweep(ctx context.Context, byKey map[string]*sandbox) error {
-	runtimes := map[string]string{} // of living instances, by their ids
+	runtimes := map[string]string{} // runtimes of living instances, by the ids of the instances
 	for _, s := range byKey {
 		if inst := s.Instance(); inst != nil {
 			runtimes[inst.ID()] = s.Record().Sandbox.Runtime

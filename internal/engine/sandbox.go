@@ -21,7 +21,7 @@ func nameOf(ctx context.Context, id string) box.Name {
 type sandbox struct {
 	*box.Box
 	execs    resumable.Table
-	servers  atomic.Int32         // connections with servers inside
+	servers  atomic.Int32         // open connections with servers inside
 	measured atomic.Pointer[seen] // set while the engine measures whether the sandbox is at work
 
 	// These fields are about saves of the sandbox's volumes; only keepSaved uses them.

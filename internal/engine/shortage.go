@@ -53,8 +53,8 @@ type memoryUse struct {
 	memory int64
 }
 
-// largestFirst lists the sandboxes that run, by their memory. A paused sandbox is not among them: its programs do not run,
-// so they do not wait for memory.
+// largestFirst lists the running sandboxes, those with the largest memory first. A paused sandbox is not among them:
+// its programs do not run, so they do not wait for memory.
 func (e *Engine) largestFirst() []memoryUse {
 	var mu sync.Mutex
 	var all []memoryUse

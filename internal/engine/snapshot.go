@@ -88,7 +88,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 	return v
 }
 
-// parts are the parts that a snapshot should have. It has memory only if the runtime can save memory.
+// parts selects what a snapshot contains. It gets memory only if the runtime can save memory.
 type parts struct{ files, memory bool }
 
 // capture writes a snapshot to a folder that has no name yet.
@@ -116,7 +116,7 @@ func (c captures) captureFiles(ctx context.Context, id string, snap *snapshots.S
 	snap.Record = s.Record()
 	_, saves := driver.As[driver.Saver](s.Instance())
 	snap.Record.Handle, snap.Record.Listing = nil, nil
-	snap.Record.Sandbox.Network.Headers, snap.Record.HiddenNetwork = nil, nil // snapshots outlive their sandboxes, so they keep no hidden values
+	snap.Record.Sandbox.Network.Headers, snap.Record.HiddenNetwork = nil, nil // a snapshot outlives its sandbox, so it keeps no hidden values
 	if what.memory && saves && !what.files {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (c captures) TagSnapshot(ctx context.Context, id string, req hutch.Snapshot
 	return c.life.snaps.Record(snap), nil
 }
 
-// ownSnapshot finds a snapshot that the caller can change.
+// ownSnapshot returns a snapshot, if the caller can change it.
 func (c captures) ownSnapshot(ctx context.Context, id string) (*snapshots.Snapshot, error) {
 	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {

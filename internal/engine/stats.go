@@ -25,7 +25,8 @@ import (
 
 const (
 	statsShare = 1.0 / 50
-	// A sandbox whose counters cannot be read at once counts as this much work at most: it waits, and uses no CPU.
+	// mostRead is the most work that reading a sandbox counts as, because reading counters slowly is waiting, which
+	// uses no CPU.
 	mostRead = 5 * time.Millisecond
 	// leastUptime is the shortest time over which the first reading of an instance is averaged, because the start of
 	// the instance used CPU before the sandbox began to run.

@@ -27,7 +27,7 @@ type table struct {
 
 	mu        sync.Mutex
 	sandboxes map[box.Name]*sandbox
-	retired   map[string]hutch.Usage // use of destroyed sandboxes, by owner
+	retired   map[string]hutch.Usage // usage of destroyed sandboxes, by owner
 	closed    bool
 }
 
@@ -285,7 +285,7 @@ func (t *table) claimVolumesLocked(v hutch.Sandbox) error {
 	return nil
 }
 
-// writer returns the sandbox that writes to an owner's volume; nil for none.
+// writer returns the sandbox that can write to an owner's volume, or nil.
 func (t *table) writer(owner, volume string) *sandbox {
 	t.mu.Lock()
 	defer t.mu.Unlock()

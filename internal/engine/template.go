@@ -58,7 +58,7 @@ func (ts templates) CreateTemplate(ctx context.Context, req hutch.TemplateReques
 	return ts.e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
 }
 
-// checkTemplate refuses a request that cannot become a template, before anything is made.
+// checkTemplate refuses a request that cannot become a template. It is called before anything is made.
 func (ts templates) checkTemplate(req hutch.TemplateRequest) error {
 	if err := req.Check(); err != nil {
 		return err

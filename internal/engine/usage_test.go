@@ -103,8 +103,8 @@ func TestUsageHistory(t *testing.T) {
 	check("destroyed, after a restart")
 }
 
-// TestUsageIsKeptAtEachHealthCheck: every health check writes the use so far to the store, so
-// a kill -9 loses only the usage since the last check.
+// TestUsageIsKeptAtEachHealthCheck: every health check writes the usage so far to the store, so a
+// kill -9 loses only the usage since the last check.
 func TestUsageIsKeptAtEachHealthCheck(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "box"})

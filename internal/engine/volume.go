@@ -26,12 +26,13 @@ type Volumes interface {
 	mount.Content
 	// Find returns the record of an owner's volume.
 	Find(owner, name string) (hutch.Volume, error)
-	// Sync exchanges changes with the bucket of a volume, if it has one. An error of free leaves the content unchanged.
+	// Sync exchanges changes with the bucket of a volume, if it has one. If free returns an error, the content does not
+	// change.
 	Sync(ctx context.Context, owner, name string, free func() error) error
 }
 
 const (
-	// saveShare limits the saves of a running sandbox: they take at most one part in saveShare of the time.
+	// saveShare limits the saves of a running sandbox: they take at most 1/saveShare of the time.
 	saveShare = 20
 	// packVolumeTime bounds the transfer of a volume.
 	packVolumeTime = 10 * time.Minute
@@ -76,7 +77,7 @@ func (s *sandbox) writesTo(volume string) bool {
 	return false
 }
 
-// VolumeUses lists the sandboxes of an owner that have volumes, by the volume's name.
+// VolumeUses lists the sandboxes of an owner that have volumes, by the names of the volumes.
 func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
 	uses := map[string][]hutch.VolumeUse{}
 	for _, s := range e.table.oldestFirst() {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	linkTime    = time.Hour // link time of a link that names no other lifetime
+	linkTime    = time.Hour // lifetime of a link whose request has none
 	maxLinkTime = 30 * 24 * time.Hour
 )
 

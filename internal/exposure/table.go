@@ -129,7 +129,7 @@ func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	return t.Port(x), nil
 }
 
-// Unexpose removes the URL of a port, first from the record. It succeeds for a port that is not exposed.
+// Unexpose removes the URL of a port, first from the record. If the port is not exposed, it does nothing.
 func (t *Table) Unexpose(h Holder, port int) error {
 	x, ok := Find(h.Ports, port)
 	if !ok {

@@ -19,7 +19,7 @@ func newTable(t *testing.T) *exposure.Table {
 	return exposure.New(t.Context(), func(label string) string { return "http://" + label + ".localhost" }, slog.New(slog.DiscardHandler))
 }
 
-// box is a sandbox whose record is in memory, or cannot be written.
+// box is a sandbox with its record in memory. The record can be made unwritable.
 type box struct {
 	*exposure.Table
 	owner, id string

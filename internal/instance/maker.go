@@ -47,7 +47,7 @@ type Maker struct {
 	pool      *pool.Pool[*Spare]
 	snaps     *snapshots.Catalog
 	starts    *fairqueue.Queue
-	beginning atomic.Int32 // sandboxes that are being made: the pool waits until there are none
+	beginning atomic.Int32 // sandboxes that are being made: while there are any, the pool waits
 
 	memory sync.Mutex // guards looked and scarce
 	looked time.Time  // when the memory was last checked

@@ -245,7 +245,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	return s, nil
 }
 
-// tryOut makes a trial adoption of an instance, and prepares it for the real one.
+// tryOut makes a trial adoption of an instance, and prepares the instance for the real adoption.
 func (m *Maker) tryOut(s *Spare) error {
 	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], Environ(m.opt.Env)...)
 	if err := s.adopt(m.ctx, wire.Identity{Hostname: "spare", Env: env}); err != nil {
@@ -286,8 +286,8 @@ func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan,
 	return m.SharedFiles(m.ctx, snap, d), nil
 }
 
-// warm starts the waiting interpreters in an instance for the pool. If one fails, only the first context of its
-// language is slower.
+// warm starts the waiting interpreters in an instance for the pool. If an interpreter fails, only the first
+// context of its language is slower.
 func (m *Maker) warm(s *Spare) {
 	if s.kind.Memory {
 		return

@@ -80,7 +80,7 @@ func explain(m hutch.VolumeMount, err error) error {
 	return err
 }
 
-// withoutWrites returns the archive that r reads, without write permissions. stop ends the work on it.
+// withoutWrites returns a reader of the archive that r reads, without write permissions. stop ends the conversion.
 func withoutWrites(r io.Reader) (locked io.Reader, stop func()) {
 	out, in := io.Pipe()
 	go func() { in.CloseWithError(lockEntries(r, in)) }()
@@ -109,7 +109,7 @@ func lockEntries(r io.Reader, w io.Writer) error {
 	}
 }
 
-// packTries is how many times a volume is packed if files become shorter during the packing.
+// packTries is how many times a volume is packed if files shrink during the packing.
 const packTries = 3
 
 // Save saves the files of a volume from the sandbox of agent, where m names their folder.

@@ -67,7 +67,7 @@ type Pool[I Instance] struct {
 	hits, misses int64
 }
 
-// maxKinds limits the kinds that the pool remembers, in addition to those with ready instances.
+// maxKinds limits the kinds that the pool remembers, in addition to the kinds with ready instances.
 const maxKinds = 128
 
 // New returns an empty pool. least has the number of instances of a kind to keep ready even without demand; other kinds
@@ -86,7 +86,7 @@ func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 // Changed returns a channel that has a value when the keeper should check the pool.
 func (p *Pool[I]) Changed() <-chan struct{} { return p.changed }
 
-// Take hands out an instance of a kind; ok is false when none is ready.
+// Take returns an instance of a kind; ok is false if no instance is ready.
 func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	if p.opt.Max == 0 {
 		return taken, false
@@ -275,8 +275,8 @@ func (p *Pool[I]) Images() []string {
 	return names
 }
 
-// Surplus removes the instances that are dead, outdated, no longer wanted or withdrawn, and forgets kinds without
-// requests.
+// Surplus removes and returns the instances that are dead, outdated, no longer wanted or withdrawn. It also forgets
+// kinds without requests.
 func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	short := p.short()
 	p.mu.Lock()
@@ -315,7 +315,7 @@ func (p *Pool[I]) hasCopiesLocked() bool {
 	return false
 }
 
-// Withdraw makes the instances of a deleted snapshot unavailable to callers. Withdrawn and Surplus return them to the
+// Withdraw makes the instances of a deleted snapshot unavailable to callers. Withdrawn and Surplus pass them to the
 // keeper.
 func (p *Pool[I]) Withdraw(snapshot string) {
 	p.mu.Lock()
@@ -329,7 +329,7 @@ func (p *Pool[I]) Withdraw(snapshot string) {
 	p.wakeLocked()
 }
 
-// Withdrawn removes the instances that Withdraw withdrew.
+// Withdrawn removes and returns the withdrawn instances.
 func (p *Pool[I]) Withdrawn() []I {
 	p.mu.Lock()
 	defer p.mu.Unlock()

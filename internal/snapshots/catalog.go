@@ -26,7 +26,7 @@ type Catalog struct {
 	log *slog.Logger
 
 	naming sync.Mutex // held while names change, before mu
-	given  int        // the highest number of a name
+	given  int        // the highest number that a name has
 
 	mu     sync.Mutex
 	all    map[string]*Snapshot // mu also guards the names of snapshots
@@ -240,7 +240,7 @@ func (c *Catalog) listLocked(v Viewer) []*Snapshot {
 	return list
 }
 
-// Find returns a snapshot by id or name: the viewer's own before a shared one.
+// Find returns a snapshot by id or name. It prefers the viewer's own snapshot to a shared one.
 func (c *Catalog) Find(v Viewer, id string) (*Snapshot, error) {
 	if err := hutch.CheckTemplateName(id); err != nil {
 		return nil, err

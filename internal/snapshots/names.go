@@ -106,7 +106,7 @@ func (c *Catalog) Tag(s *Snapshot, name string, move bool) (lost *Snapshot, err 
 	return lost, err
 }
 
-// Untag removes a name of a snapshot. If it was the last one, the snapshot is forgotten, and the caller removes it.
+// Untag removes a name of a snapshot. If that was its last name, the snapshot is forgotten, and the caller removes it.
 func (c *Catalog) Untag(s *Snapshot, name string) (last bool, err error) {
 	c.naming.Lock()
 	defer c.naming.Unlock()

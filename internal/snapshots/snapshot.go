@@ -60,7 +60,7 @@ type Snapshot struct {
 	// Base is the layer that sandboxes of the snapshot share.
 	Base Base
 
-	names map[string]int // each with its number; never changed in place, and guarded by the catalog
+	names map[string]int // names with their numbers; never changed in place; guarded by the catalog
 	uses  sync.RWMutex   // held for reading while a sandbox is made from the snapshot
 
 	mu   sync.Mutex

@@ -55,7 +55,7 @@ const ownSchema = "hutch"
 type Content struct {
 	Format       int            `json:"format"` // the number of migrations that were applied to the tables
 	Installation string         `json:"installation"`
-	Version      int64          `json:"version"` // the highest version of a document
+	Version      int64          `json:"version"` // the highest version among the documents
 	Tables       []TableContent `json:"tables"`
 	// Sandboxes are the numbers of sandboxes on each node.
 	Sandboxes map[string]int64 `json:"sandboxes"`
@@ -97,7 +97,7 @@ func connect(ctx context.Context, opt Options, more []Part) (*connection, error)
 		return nil, err
 	}
 	c.parts = append([]Part{{Schema: ownSchema, Tables: ownTables}}, more...)
-	// The text of values must not depend on the settings of a database or a user.
+	// These settings make the text of values independent of the settings of a database or a user.
 	const same = `set idle_in_transaction_session_timeout = 0; set statement_timeout = 0; set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres';
 		set timezone = 'UTC'; set bytea_output = 'hex'; set extra_float_digits = 1; set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`
 	config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error { return c.Exec(ctx, same).Close() }
@@ -170,7 +170,7 @@ func (c *connection) checkInstallation(ctx context.Context, tx pgx.Tx) (string, 
 // Backup reads a shared store for a backup, while servers use it.
 type Backup struct {
 	*connection
-	tx pgx.Tx // sees the database as it was at one moment
+	tx pgx.Tx // sees the database at one moment
 }
 
 // OpenBackup connects to a shared store. Of the options it needs URL, Key and Installation. It creates and locks
@@ -391,7 +391,7 @@ func (r *Restore) begin(ctx context.Context, id string) (err error) {
 		return err
 	}
 	var mine, used, there, restored bool
-	// A server that starts waits for this lock.
+	// A starting server waits for this lock.
 	if err := r.tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(hashtextextended('hutch migration', 0))`).Scan(&mine); err != nil {
 		return err
 	}

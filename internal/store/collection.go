@@ -44,7 +44,7 @@ func (s *Collection) Delete(ctx context.Context, key string) error {
 	return s.Change(ctx, func(d *Draft) error { d.Delete(key); return nil })
 }
 
-// Change changes documents of the collection, all or none, while the collection is locked against other changes.
+// Change changes documents of the collection, all or none. Meanwhile the collection is locked against other changes.
 func (s *Collection) Change(ctx context.Context, do func(*Draft) error) error {
 	_, err := s.change(ctx, do, nil)
 	return err

@@ -60,7 +60,7 @@ type postgres struct {
 
 	mu          sync.Mutex
 	mirrors     map[string][]*Mirror // by collection
-	listenErr   error                // why changes of other nodes do not arrive; nil if they do
+	listenErr   error                // the error that keeps changes of other nodes from arriving; nil if they arrive
 	unconfirmed []attempt
 }
 

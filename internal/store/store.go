@@ -42,7 +42,7 @@ type Record struct {
 	// Template is the id of the template that the sandbox started from, or of the sandbox that it is a copy of.
 	Template         string        `json:"template,omitempty"`
 	Secrets          []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
-	RequestedSecrets []string      `json:"lent,omitempty"`    // names of the secrets that the sandbox's programs have requested
+	RequestedSecrets []string      `json:"lent,omitempty"`    // names of the secrets that programs have requested
 	Token            string        `json:"token"`             // the token of the agent
 	Handle           driver.Handle `json:"handle"`            // the driver's handle, while the sandbox runs
 	InstanceID       string        `json:"seat,omitempty"`    // id of the present or last instance; empty means Key
@@ -69,7 +69,7 @@ func (r Record) Generation() string {
 // CheckpointName returns the name of the sandbox's copy for a backup of the data folder.
 func (r Record) CheckpointName() string { return r.Key + checkpointSeparator + r.Generation() }
 
-// checkpointSeparator cannot be in a key.
+// checkpointSeparator is a character that cannot be in a key.
 const checkpointSeparator = "@"
 
 // CutCheckpointName returns the key and the generation of the sandbox whose copy has this name.
@@ -187,14 +187,14 @@ func (s *Store) Find(ctx context.Context, owner, sandbox string) (Record, error)
 	return all[0], nil
 }
 
-// Has reports whether the store has a record with the key: in a shared store, on this node.
+// Has reports whether the store has a record with the key: in a shared store, only a record of this node counts.
 func (s *Store) Has(ctx context.Context, key string) (bool, error) {
 	ours, us := s.ours()
 	all, err := s.records(ctx, `id = ? and `+ours, key, us)
 	return len(all) > 0, err
 }
 
-// All returns every record, oldest first; in a shared store, those of this node.
+// All returns every record, oldest first; in a shared store, only those of this node.
 func (s *Store) All(ctx context.Context) ([]Record, error) {
 	ours, us := s.ours()
 	return s.records(ctx, ours, us)

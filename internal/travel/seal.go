@@ -18,8 +18,8 @@ import (
 
 // An image is a random salt followed by pieces, each encrypted and authenticated separately, so that a reader never
 // sees an unverified byte. The key of an image is derived from the fleet's key, the salt and the sandbox's name: an
-// image cannot be opened as that of another sandbox. The nonce of a piece has its number and whether it is the last, so
-// pieces cannot be left out, exchanged or cut off at the end.
+// image cannot be opened as that of another sandbox. The nonce of a piece contains its number and whether it is the
+// last, so pieces cannot be left out, exchanged or cut off at the end.
 const (
 	saltSize  = 32
 	pieceSize = 256 << 10

@@ -27,7 +27,7 @@ import (
 // Image describes where an image is, and how to verify it.
 type Image struct {
 	Key    string `json:"key"`
-	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
+	SHA256 string `json:"sha256"` // SHA-256 of the object in the bucket
 	Size   int64  `json:"size"`   // size of the object, in bytes
 	// RecordKey is the key of the sandbox's record in the store. The image opens only under this key. The field's JSON
 	// name is different, because stored records have it.
@@ -70,7 +70,7 @@ type Needs struct {
 	Runtime string   `json:"runtime"`
 	Build   string   `json:"build,omitempty"` // build of the runtime; empty when no memory was saved
 	Host    string   `json:"host,omitempty"`  // name of the host's programs, if the memory uses them
-	CPU     []string `json:"cpu,omitempty"`   // features that programs have seen
+	CPU     []string `json:"cpu,omitempty"`   // features that programs have detected
 }
 
 // Machine has the properties of a machine that are compared with Needs.
@@ -112,8 +112,8 @@ func (m Machine) Lacks(n Needs) error {
 	return nil
 }
 
-// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. On an error it
-// leaves no object, and fill has returned. The store gets no more data when ctx is done.
+// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. After an error it
+// leaves no object. When Write returns, fill has returned. The store gets no more data when ctx is done.
 func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fill func(io.Writer) error) (Image, error) {
 	sum := &counter{hash: sha256.New()}
 	r, w := io.Pipe()
@@ -146,8 +146,8 @@ func Seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error 
 	return errors.Join(fill(z), z.Close(), sealed.Close())
 }
 
-// Read calls read with the content of an image, which fill wrote. Each byte is verified before it is passed. If a later
-// part fails, the caller must discard what it has read.
+// Read calls read with the content of an image, which fill wrote. Each byte is verified before it is passed on. If a
+// later part fails, the caller must discard what it has read.
 func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string, read func(io.Reader) error) error {
 	body, err := open(ctx, s, img)
 	if err != nil {

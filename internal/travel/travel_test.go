@@ -177,7 +177,7 @@ func TestCancelledWrite(t *testing.T) {
 	}
 }
 
-// silent is a store that ignores the context, and whose objects never come.
+// silent is a store that ignores the context, and whose objects never arrive.
 type silent struct{ memory }
 
 func (*silent) Get(context.Context, string) (io.ReadCloser, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// agentThreads are the agent's threads. They do not count towards the user's limit of processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 	// sharedMemory is the size of /dev/shm.
 	sharedMemory = 64 << 20
@@ -70,8 +70,8 @@ func resources(l hutch.Limits) container.Resources {
 	}
 }
 
-// memoryFolders returns the folders of the user. Each can be as large as the disk limit, and together they are within
-// the memory limit.
+// memoryFolders returns the folders of the user. Each can be as large as the disk limit; all of them together must
+// fit into the memory limit.
 func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	folders := map[string]string{}
 	for _, path := range image.Writable {

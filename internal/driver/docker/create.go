@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	createTime = 40 * time.Second // a create takes a third of a second, and the first one half a second more
-	importTime = 5 * time.Minute  // import time of an image other than the host's, once
+	createTime = 40 * time.Second // a create takes a third of a second; the first create takes half a second more
+	importTime = 5 * time.Minute  // time limit of the import of an image, which happens once
 	undoTime   = 20 * time.Second
 )
 

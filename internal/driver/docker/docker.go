@@ -30,9 +30,9 @@ var _ driver.Driver = (*Driver)(nil)
 
 // These are labels of the driver's objects in the engine.
 const (
-	folderLabel   = "hutch.folder"   // of a container: the state folder of the driver
-	sandboxLabel  = "hutch.sandbox"  // of a container: the id of the instance
-	skeletonLabel = "hutch.skeleton" // of an image: the folder that it was made from
+	folderLabel   = "hutch.folder"   // label of a container: the state folder of the driver
+	sandboxLabel  = "hutch.sandbox"  // label of a container: the id of the instance
+	skeletonLabel = "hutch.skeleton" // label of an image: the folder that it was made from
 )
 
 // New returns a driver on its state folder, for the engine of DOCKER_HOST. It makes no connection.

@@ -173,7 +173,7 @@ func TestNoEngine(t *testing.T) {
 }
 
 // TestImagesThatAreGone: when the server removes an image, the engine removes it too, even while the server runs. No
-// program of an image becomes root with the agent's capabilities, as the programs of Archive do.
+// program of an image runs as root with the agent's capabilities; Archive would need that.
 func TestImagesThatAreGone(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)

@@ -81,7 +81,7 @@ func imageWithoutShell(t *testing.T, s *suite) {
 	}
 }
 
-// An image with a shell and little else.
+// An image can contain a shell and little else.
 func imageWithShell(t *testing.T, s *suite) {
 	files := hostPrograms(t, "/bin/sh", "/bin/cat", "/usr/bin/id")
 	s = s.onImage(t, WriteImage(t, files), image.EROFSOptions{User: &image.Account{UID: 4321, GID: 99, Groups: []int{7, 8}, Home: "/home/other"}})
@@ -170,7 +170,7 @@ func fileSum(t *testing.T, path string) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// The links of an image do not lead out of it, and do not redirect our own files.
+// The links of an image cannot lead out of the image, and cannot redirect our own files.
 func imageOfTheHostile(t *testing.T, s *suite) {
 	outside := t.TempDir()
 	files := []ImageFile{{Path: "/dev", Link: outside}, {Path: "/proc", Link: "../../../../" + outside}, {Path: "/sys", Link: "/"}, {Path: "/.hutch", Link: outside}, {Path: "/etc", Link: "/proc/1/root/etc"}, {Path: "/tmp", Link: "/loop"}, {Path: "/loop", Link: "/loop"}, {Path: "/workspace", Mode: 0o644, Content: []byte("a file")}, {Path: "/home", Link: outside}}

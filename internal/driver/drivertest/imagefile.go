@@ -30,7 +30,7 @@ type ImageFile struct {
 	Mode     fs.FileMode
 	UID, GID int
 	Link     string
-	Device   uint32 // device of a character device
+	Device   uint32 // number of a character device
 	Content  []byte
 }
 
@@ -57,8 +57,8 @@ func WriteImage(t testing.TB, files []ImageFile) string {
 	return path
 }
 
-// ImageFolder returns a folder for an image, which ordinary users can enter, unlike the folder of a test. For root,
-// the folder is not on an overlay, because the runtime native refuses that.
+// ImageFolder returns a folder for images. Ordinary users can enter it, unlike the folder of a test. For root, the
+// folder is not on an overlay, because the runtime native refuses that.
 func ImageFolder(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t

@@ -121,7 +121,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 }
 
-// adopt gives a restored instance its own token and environment.
+// adopt gives a restored instance a new token and environment.
 func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *instance {
 	t.Helper()
 	p := own(t, inst)

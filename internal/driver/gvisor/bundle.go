@@ -28,7 +28,7 @@ import (
 
 const (
 	container   = "agent"         // every sandbox has one container, with this name
-	socketDir   = image.SocketDir // inside, the folder with the socket of daemon and agent: see [folder.socketDir]
+	socketDir   = image.SocketDir // folder inside for the socket between daemon and agent: see [folder.socketDir]
 	agentSocket = "agent.sock"
 
 	// upperFile is the initial writable layer, and filesDir is the folder for the file that stores the written files.
@@ -140,7 +140,7 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 
 // agentCapabilities let the agent, which is root inside, become the ordinary user, kill that user's programs, give
 // files to it and remove them, read the environment of processes, and set the host name. The agent then drops all of
-// them from the bounding set, so that programs it starts have none.
+// them from the bounding set, so that the programs that it starts have none.
 func agentCapabilities() *specs.LinuxCapabilities { return capabilities() }
 
 // apartCapabilities returns agentCapabilities, and the capability to map user 0 in the namespace of commands.

@@ -83,7 +83,7 @@ func nothingLeft(t *testing.T, d *Driver) {
 	}
 }
 
-// running returns the arguments of a process that has arg in them.
+// running returns the command line of a process that has arg among its arguments.
 func running(arg string) string {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -233,7 +233,7 @@ func TestMemoryLimitEndsThePlace(t *testing.T) {
 	}
 }
 
-// A program can see its limits, and choose its sizes by them.
+// A program can see its limits, so that it can choose its sizes by them.
 func TestLimitsShowInside(t *testing.T) {
 	t.Parallel()
 	_, agent := create(t, newDriver(t, t.TempDir()), spec("seen"))

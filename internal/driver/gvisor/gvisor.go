@@ -75,7 +75,7 @@ func New(opt Options) (*Driver, error) {
 	} else if !errors.Is(err, cgroup.ErrNone) {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(opt.Dir)) // groups belong to the whole host, folders to one driver
+	sum := sha256.Sum256([]byte(opt.Dir)) // groups of all drivers are in one place, so their names contain the folder
 	d.prefix = "gvisor-" + hex.EncodeToString(sum[:4]) + "-"
 	return d, nil
 }

@@ -112,7 +112,7 @@ func (p folder) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// admit moves a process that waits at the gate into the instance's group, unless it was started there.
+// admit moves a process that waits at the gate into the instance's group, unless the process was started in the group.
 func (p folder) admit(pid int) error {
 	if p.group == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// waiting is how many bytes of packets can wait for their reader, if we are root; otherwise the system's default
-// applies.
+// waiting is how many bytes of packets can wait for their reader if this process is root; otherwise the system's
+// default applies.
 const waiting = 4 << 20
 
 var _ driver.Networked = (*instance)(nil)
@@ -31,7 +31,7 @@ func (i *instance) Network() (*os.File, error) {
 	return file, nil
 }
 
-// endOfDevice copies one of the two sockets.
+// endOfDevice returns a copy of one of the two sockets.
 func (i *instance) endOfDevice(number int) (*os.File, error) {
 	file, err := i.sentry.File(number)
 	if err != nil {

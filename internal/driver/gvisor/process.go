@@ -25,7 +25,7 @@ func identify(pid int) (process, error) {
 	return process{pid, started}, err
 }
 
-// end kills the process and waits for its end until ctx is done.
+// end kills the process and waits until the process has ended or ctx is done.
 func (p process) end(ctx context.Context) error {
 	held, err := pidfd.Open(p.PID, p.Started)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -72,7 +72,7 @@ func (p process) backing() (memory, disk int64) {
 
 func isMemoryFile(name string) bool { return strings.HasPrefix(name, "/memfd:runsc-memory") }
 
-// anonymous returns the process's own memory.
+// anonymous returns the size of the process's own memory.
 func (p process) anonymous() int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	for line := range strings.Lines(string(text)) {

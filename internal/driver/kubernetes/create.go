@@ -29,7 +29,7 @@ import (
 
 const (
 	undoTime = time.Minute
-	// agentThreads are the agent's threads. They do not count towards the user's limit of processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 )
 
@@ -181,7 +181,7 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	}
 	files = append(files, inside.File{Path: image.AgentPath, Mode: 0o755})
 	for _, path := range []string{"/tmp", "/var/tmp"} {
-		folder(path, 0o777|fs.ModeSticky, image.UID) // tar sets its times when it restores its content
+		folder(path, 0o777|fs.ModeSticky, image.UID) // tar sets the times of folders
 	}
 	for _, path := range []string{image.Workspace, image.Data, image.Home} {
 		folder(path, 0o755, image.UID)

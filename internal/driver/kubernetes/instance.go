@@ -78,7 +78,7 @@ func (i *instance) connect(ctx context.Context) error {
 	return nil
 }
 
-// now returns the session with the pod. Without a session, it returns a channel that is closed when there is one.
+// now returns the session with the pod. Without a session, it returns a channel that is closed when a session exists.
 func (i *instance) now() (*yamux.Session, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

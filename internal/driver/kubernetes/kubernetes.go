@@ -84,7 +84,7 @@ func New(opt Options) (*Driver, error) {
 
 func connect() (*rest.Config, *rest.RESTClient, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) { // its text names a variable that has no effect here
+	if clientcmd.IsEmptyConfig(err) { // the error's own text names a variable that has no effect here
 		return nil, nil, errors.New("no file names a cluster, and this is not a pod with a service account")
 	} else if err != nil {
 		return nil, nil, err

@@ -31,8 +31,8 @@ func LimitsOf(limit int64) Limits {
 // Reserve returns the difference between Hard and Soft.
 func (l Limits) Reserve() int64 { return l.Hard - l.Soft }
 
-// Last returns the limit that the kernel enforces. It is two reserves above Hard, because a program can grow that much
-// while it is being ended.
+// Last returns the limit that the kernel enforces. It is two reserves above Hard, because programs can grow by that
+// much while they are being ended.
 func (l Limits) Last() int64 { return l.Hard + 2*l.Reserve() }
 
 const (
@@ -45,11 +45,11 @@ const (
 	// it up.
 	easeTime = 20 * time.Second
 	// settleTime is how long the memory of an ended program can take to be released. retryTime is the pause after an
-	// agent could not end a program.
+	// agent has failed to end a program.
 	settleTime = 3 * time.Second
 	retryTime  = 100 * time.Millisecond
-	// collectTime is how long an instance that does not grow can be over its limit, so that it can collect garbage before
-	// a program is ended.
+	// collectTime is how long the guard lets an instance that does not grow stay over its limit, so that garbage can be
+	// collected before a program is ended.
 	collectTime  = time.Second
 	collectEvery = 400 * time.Millisecond
 	// restTime is how long an instance must not grow to count as no longer growing.
@@ -103,7 +103,7 @@ func Run(ctx context.Context, m Memory, limits Limits, relieve Relieve) error {
 		if err != nil {
 			return err
 		}
-		if last.Used < limits.Soft { // it no longer needs a tolerance
+		if last.Used < limits.Soft { // the instance no longer needs a tolerance
 			g.limit = limits.Soft
 		}
 		if !last.Held && last.Used <= g.limit {

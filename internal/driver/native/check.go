@@ -54,7 +54,7 @@ func trial(on driver.Layer) driver.Spec {
 	}
 }
 
-// forbidden are the settings that most often prevent an instance.
+// forbidden are the settings that most often prevent the creation of an instance.
 var forbidden = []struct{ path, bad, good string }{
 	{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
 	{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},

@@ -29,7 +29,7 @@ import (
 const (
 	createTime = 20 * time.Second // normally it takes milliseconds
 	undoTime   = 10 * time.Second
-	// agentThreads are the agent's threads. They do not count towards the user's limit of processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 	// fewestFiles and mostFiles bound the number of files that a process can have open.
 	fewestFiles, mostFiles = 256, 1 << 16

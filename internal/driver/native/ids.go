@@ -23,7 +23,8 @@ const (
 	foreignUID = 0x7ffe0000 // systemd's FOREIGN_UID_BASE
 )
 
-// takeUID returns the first of two ids, or of a whole range, that no other instance has.
+// takeUID returns the first of two ids that no other instance has. If whole is set, it returns the first id of a whole
+// range.
 func (d *Driver) takeUID(whole bool) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,8 +25,8 @@ import (
 // unpacked content replaces it. The instances of an ordinary user share that user's subordinate ids, and the folder
 // belongs to these ids. Without subordinate ids, there is only one id, to which all files belong.
 
-// mostImageIDs is how many ids an instance of an image has for the image, if the daemon is root; rangeIDs counts the
-// agent's id, too.
+// mostImageIDs is how many ids an instance of an image has for the image, if the daemon is root. rangeIDs is one more,
+// for the agent's id.
 const (
 	mostImageIDs = 1 << 16
 	rangeIDs     = mostImageIDs + 1

@@ -50,7 +50,7 @@ func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	}
 }
 
-// runProbe runs the program of such an instance.
+// runProbe runs the program of the image in an instance.
 func runProbe(t *testing.T, inst driver.Instance, args ...string) {
 	t.Helper()
 	agent := wire.NewClient(inst.Dial, "token")
@@ -113,7 +113,7 @@ func TestImageHasNoLayer(t *testing.T) {
 	}
 }
 
-// An image's user needs an id that the instance has.
+// The user of an image must have an id that the instance has.
 func TestImageOfAHighUser(t *testing.T) {
 	t.Parallel()
 	spec := imageSpec(t)

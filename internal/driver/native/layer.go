@@ -28,7 +28,7 @@ var _ driver.Layerer = (*Driver)(nil)
 
 // layer implements driver.Layer.
 type layer struct {
-	size, inodes int64 // bytes and inodes that the layer takes
+	size, inodes int64 // bytes and inodes that the layer occupies
 
 	mu   sync.Mutex
 	tree mount.Tree // not attached; -1 after Close

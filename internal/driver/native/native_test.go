@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// agent is the path of the agent program, built once.
+// agent returns the path of the agent program, which it builds once.
 var agent = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(*workFlag, "hutch-agent")
 	if _, err := os.Stat(path); err == nil {
@@ -64,7 +64,7 @@ var agent = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// root is the image that tests make instances from.
+// root returns the image that tests make instances from.
 func root(t testing.TB) image.Root {
 	t.Helper()
 	r, err := hostImage(t.Context())

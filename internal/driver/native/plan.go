@@ -45,7 +45,7 @@ func planBinds(c *inside.Config, root image.Root) error {
 		c.Binds = append(c.Binds, inside.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
 	}
 	for _, path := range root.Masks {
-		for i := len(c.Binds) - 1; i >= 0; i-- { // if several binds have one target, the last one counts
+		for i := len(c.Binds) - 1; i >= 0; i-- { // if several binds have the same target, the last one counts
 			if rel, ok := strings.CutPrefix(path, c.Binds[i].Target+"/"); ok {
 				c.Binds[i].Hidden = append(c.Binds[i].Hidden, rel)
 				break

@@ -15,7 +15,7 @@ import (
 type record struct {
 	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
 	Started uint64 `json:"started"` // start time of that process, because another process can get its pid later
-	Boot    string `json:"boot"`    // boot id of the machine, because start times are counted from the boot
+	Boot    string `json:"boot"`    // boot id of the machine, because start times are relative to the boot
 	UID     int    `json:"uid,omitempty"`
 	Image   bool   `json:"image,omitempty"` // the root is an image's EROFS file
 }

@@ -37,7 +37,7 @@ func (i *instance) Usage(context.Context) (driver.Usage, error) {
 func (i *instance) disk() int64 {
 	var st unix.Statfs_t
 	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
-	if err != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.OVERLAYFS_SUPER_MAGIC || i.process.Dead() { // the pid can belong to another process
+	if err != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.OVERLAYFS_SUPER_MAGIC || i.process.Dead() { // the number can be another process's
 		return 0
 	}
 	return int64(st.Blocks-st.Bfree) * st.Bsize

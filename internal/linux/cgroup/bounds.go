@@ -65,7 +65,7 @@ func tightest(groups []memoryGroup) (limit, free int64) {
 	return limit, free
 }
 
-// unlimited is below the value by which version 1 says that there is no limit, and above any real size of memory.
+// unlimited is below the value that version 1 has for no limit, and above any real size of memory.
 const unlimited = 1 << 62
 
 // memoryNames are the kernel's names for the limit, the usage, and the two kinds of cached files, by version.

@@ -103,7 +103,7 @@ func reserve(dir string) error {
 	return put(dir, "pids.max", strconv.Itoa(all*3/4))
 }
 
-// MaxPIDs returns how many processes and threads the machine can have; 0 if unknown.
+// MaxPIDs returns how many processes and threads the machine can have; 0 if that is unknown.
 func MaxPIDs() int {
 	r := reader{}
 	pids, threads := r.number("/proc/sys/kernel", "pid_max"), r.number("/proc/sys/kernel", "threads-max")
@@ -165,7 +165,7 @@ func (g *Group) Kill() error {
 			return nil
 		} // Linux before 5.14 has no cgroup.kill: kill the processes one by one, as on version 1
 	}
-	// No process can fork any more, so one pass over the list finds all.
+	// No process can fork any more, so one pass over the list finds all of them.
 	dir := g.dir("pids")
 	if err := put(dir, "pids.max", "0"); err != nil {
 		return ignoreAbsent(err)
@@ -188,7 +188,7 @@ func killAll(dir string) error {
 	}
 	for _, pid := range before {
 		if pid == os.Getpid() {
-			continue // a thread of Hutch that is passing through; see Start
+			continue // a thread of Hutch that is in the group only to start a process: see Start
 		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd

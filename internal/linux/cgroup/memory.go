@@ -63,7 +63,7 @@ func (w *MemoryWatch) Hold() error {
 	return nil
 }
 
-// requestEvents requests an event when usage crosses the soft limit, and one when the group reaches its limit.
+// requestEvents requests an event when usage crosses the soft limit, and another when the group reaches its limit.
 func (w *MemoryWatch) requestEvents() error {
 	dir := w.group.dir("memory")
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)

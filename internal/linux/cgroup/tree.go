@@ -34,9 +34,9 @@ type Tree struct {
 	prepared bool
 }
 
-// Find looks for the tree of this process and changes nothing. It prefers version 2. If
-// systemd has delegated a group to this process, the tree is that group. Otherwise, for root, it is the visible root of
-// the hierarchy. Other users then have no tree, and the error wraps [ErrNone].
+// Find looks for the tree of this process and changes nothing. It prefers version 2. If systemd has delegated a group
+// to this process, the tree is that group. Otherwise the tree for root is the visible root of the hierarchy, and other
+// users have no tree: the error wraps [ErrNone].
 //
 // It reads the group of its own thread. The first thread, which represents the process, can be in a sandbox's group at
 // the moment, to start a process there.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch can run in a child
-// that shares our memory.
+// These are the runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch must
+// run in a child that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()

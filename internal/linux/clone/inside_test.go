@@ -53,7 +53,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // the kernel identifies its namespace by a descriptor
+	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // a descriptor of the socket's network namespace
 	if err != nil {
 		t.Skipf("the kernel does not tell whose a socket is: %v", err)
 	}

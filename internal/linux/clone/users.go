@@ -24,9 +24,9 @@ func Users(ids []ID) (fd int, err error) {
 	})
 }
 
-// UsersBy does the same as Users, with a function that gives the ids to the namespace of the child process pid.
+// UsersBy does the same as Users, but calls give to give ids to the namespace of the child process pid.
 func UsersBy(give func(pid int) error) (fd int, err error) {
-	runtime.LockOSThread() // the child is like this thread, and ends with it
+	runtime.LockOSThread() // the child has the user of this thread, and ends with it
 	defer runtime.UnlockOSThread()
 	args := cloneArgs{flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD)}
 	pid, errno := forkPaused(&args, uintptr(unix.Getpid()))

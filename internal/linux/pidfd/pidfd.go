@@ -118,7 +118,7 @@ func (p *Process) With(do func(fd int) error) error {
 	return cmp.Or(failed, err)
 }
 
-// File returns a copy of one of the process's descriptors. It needs the right to trace the process.
+// File returns a copy of one of the process's descriptors. That needs the right to trace the process.
 func (p *Process) File(number int) (*os.File, error) {
 	conn, err := p.file.SyscallConn()
 	if err != nil {

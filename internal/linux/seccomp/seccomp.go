@@ -53,8 +53,8 @@ func (p Pass) enter(machine *arch.Info) []rule {
 func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
 
 // AncestryApart does the same as [Ancestry], for programs that can be root in their own user namespace. The filter
-// also forbids them to make another user namespace, which would give them capabilities over their files that the
-// first namespace withholds, and to choose the signal that reports input.
+// also forbids them to make another user namespace, because that would give them capabilities over their files that
+// the first namespace withholds. It also forbids them to choose the signal that reports input.
 func AncestryApart(p Pass) ([]byte, error) { return p.compile(apart()) }
 
 func apart() map[string][]bpf.Instruction {
@@ -62,7 +62,7 @@ func apart() map[string][]bpf.Instruction {
 	conditions["clone"] = without(0, unix.CLONE_NEWUSER|unix.CLONE_PARENT, unix.EPERM)
 	conditions["unshare"] = without(0, unix.CLONE_NEWUSER, unix.EPERM)
 	// gVisor sends the signal that reports input to any process, with the rights of root. The default is SIGIO, which
-	// does not disturb the agent; F_SETSIG would choose another one.
+	// does not disturb the agent. F_SETSIG would choose another signal.
 	conditions["fcntl"] = unless(1, unix.EINVAL, unix.F_SETSIG)
 	return conditions
 }
@@ -187,7 +187,7 @@ const (
 )
 
 // assemble returns the whole program. The numbers of x32, another ABI of the same machine, are higher than all numbers
-// here, so the last rule decides about them.
+// here, so the last rule applies to them.
 func assemble(id uint32, rs []rule) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},

@@ -186,7 +186,7 @@ func TestOtherABIs(t *testing.T) {
 	}
 }
 
-// Only a program that knows the pass can call clone3 under the filter of ancestry.
+// Only a program that knows the pass can call clone3 under the filter of Ancestry.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()
@@ -221,7 +221,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Programs under Apart make no user namespace. For any other call the filter equals that of ancestry.
+// Programs under AncestryApart cannot make a user namespace. For all other calls the filter equals that of Ancestry.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch must run in a
-// child that shares our memory.
+// These are the runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch must
+// run in a child that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -66,7 +66,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		return pid, errno
 	}
 	if !p.bare {
-		afterForkInChild() // a system call for each signal
+		afterForkInChild() // this makes a system call for each signal
 	}
 
 	p.step = Setup

@@ -38,8 +38,8 @@ type Command struct {
 	// MaxFiles, if not zero, is the soft limit of open files. Go's runtime raises the limit of its own process, and a
 	// child should not inherit that.
 	MaxFiles uint64
-	// Pass is the value that a seccomp filter expects in the two arguments of clone3 and setns that follow the kernel's
-	// own: see [Start].
+	// Pass is the value that a seccomp filter expects in the two arguments of clone3 and setns after those that the
+	// kernel uses: see [Start].
 	Pass [2]uint64
 	// Filter, if not empty, is a seccomp filter that the child loads for itself and its descendants, as an array of the
 	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability to load filters.
@@ -103,7 +103,7 @@ func Start(c Command) (pid int, err error) {
 	id, errno := forkExec(p)
 	afterFork()
 	if p.bare && (errno == uintptr(unix.ENOSYS) || errno == uintptr(unix.EINVAL) || errno == uintptr(unix.EPERM)) {
-		noClone3.Store(true) // an older kernel, or a filter
+		noClone3.Store(true) // the kernel is too old, or a filter forbids clone3
 		p.bare = false
 		id, errno = forkExec(p)
 		afterFork()
@@ -138,7 +138,7 @@ type plan struct {
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
 	namespace uintptr   // namespace of Apart, else 0
-	dropped   []uintptr // the capabilities that a child in Apart gives up for good
+	dropped   []uintptr // the capabilities that a child in Apart drops permanently
 	root      bool      // the child is root in Apart
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child starts without signal handlers

@@ -31,7 +31,7 @@ func Create(fd int) error {
 	return nil
 }
 
-// Check returns an error if devices cannot be created. It creates none.
+// Check returns an error if devices cannot be created. It creates no device.
 func Check() error {
 	fd, err := open()
 	if err == nil {

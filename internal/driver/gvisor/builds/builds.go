@@ -245,8 +245,8 @@ func (s *Store) has(name string) bool {
 // machine.
 var untouched = time.Unix(1, 0)
 
-// fill keeps the programs that open returns, and returns the name of the build. If want is not empty, the name must be
-// want.
+// fill keeps the programs that open returns, and returns the name of the build. Unless want is empty, the name must
+// equal it.
 func (s *Store) fill(open func(program string) (io.ReadCloser, error), want string) (name string, err error) {
 	half, err := os.MkdirTemp(s.dir, ".new-")
 	if err != nil {

@@ -27,9 +27,9 @@ const (
 	Collect = syscall.Signal(41)
 )
 
-// Gate is the environment variable with the number of a pipe's descriptor.
-// hutch-runsc waits for a byte from that pipe before it starts anything: the
-// daemon sends it when the process is in the sandbox's control group.
+// Gate is the environment variable with the number of a pipe's descriptor. hutch-runsc waits for a
+// byte from that pipe before it starts anything: the daemon sends that byte when the process is in
+// the sandbox's control group.
 const Gate = "HUTCH_GATE"
 
 // Masks is the annotation of a bundle with the paths to hide inside, as a JSON array: see [image.Root.Masks].

@@ -117,7 +117,7 @@ func systrapInfo(t *testing.T) platform.SeccompInfo {
 	return constructor.PrecompiledSeccompInfo()[0]
 }
 
-// filledIn is a platform whose variables have other values.
+// filledIn is a platform with other values for its variables.
 type filledIn struct {
 	platform.SeccompInfo
 	vars precompiledseccomp.Values

@@ -34,7 +34,7 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// Encode returns the program argument that tells the gofer what to serve.
+// Encode returns the program argument that describes the gofer's work.
 func (s Service) Encode() (string, error) {
 	text, err := json.Marshal(s)
 	return string(text), err

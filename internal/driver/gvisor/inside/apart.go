@@ -61,7 +61,7 @@ func protect() error {
 	if err == nil {
 		err = os.Chown(socketDir, agentID, agentID) // the path is now the empty folder that the mount covered
 	}
-	if err == nil { // a mount, which root cannot move
+	if err == nil { // makes the folder a mount, which root cannot move
 		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {

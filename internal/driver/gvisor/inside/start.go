@@ -35,7 +35,7 @@ const (
 	instruction = 8
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	thirdArg    = 16 + 2*8 // its position in the kernel's struct seccomp_data
+	thirdArg    = 16 + 2*8 // position of the third argument in the kernel's struct seccomp_data
 )
 
 // RenewPass replaces the pass in a boot message, and in its filter, by one that only this process knows.

@@ -59,7 +59,7 @@ func report(conn net.Conn, limits memguard.Limits, used func() int64) {
 	}
 }
 
-// meter reads the memory in use that cannot be reclaimed.
+// meter measures the memory in use that cannot be reclaimed.
 type meter struct {
 	groups folder // of control groups
 	proc   folder

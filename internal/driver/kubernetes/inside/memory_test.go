@@ -72,7 +72,7 @@ func TestMeminfo(t *testing.T) {
 			}
 		}
 	}
-	(&pod{}).showUse(1) // a container whose server sent no limit
+	(&pod{}).showUse(1) // for a container whose server sent no limit
 	if openMeminfo(-1) != nil {
 		t.Error("a file of no folder")
 	}

@@ -92,7 +92,7 @@ func field(text, key string) int64 {
 	return 0
 }
 
-// ticks is the number of clock ticks in a second, which Linux reports the same everywhere.
+// ticks is the number of clock ticks in a second, which is the same on every Linux.
 const ticks = 100
 
 // processUsage adds up what the processes of a proc file system use. The usage of ended processes is included in that

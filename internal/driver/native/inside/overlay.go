@@ -37,7 +37,7 @@ func newBench(proc mount.Tree) (*bench, error) {
 	return &bench{tree, proc}, tree.AttachTo(benchPoint)
 }
 
-// lay attaches a tree on the bench.
+// lay attaches a tree to the bench.
 func (b *bench) lay(t mount.Tree, name string, folder bool) error {
 	var err error
 	if folder {
@@ -51,8 +51,8 @@ func (b *bench) lay(t mount.Tree, name string, folder bool) error {
 	return b.tree.Attach(t, "/"+name)
 }
 
-// overlay shows the folder t, which it attaches to the bench, without the hidden paths. The error is errPlain if this
-// kernel cannot make an overlay of this folder; t is attached nevertheless.
+// overlay returns an overlay of the folder t, without the hidden paths. It attaches t to the bench. If this kernel
+// cannot make an overlay of this folder, the error is errPlain, and t is attached nevertheless.
 func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree, error) {
 	if err := b.lay(t, name, true); err != nil {
 		return -1, err

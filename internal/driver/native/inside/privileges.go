@@ -95,7 +95,7 @@ func share(c Config, all uint64) uint64 {
 	return all / sharedBy
 }
 
-// sharedBy is how many instances that use as much as they can it takes to use up the resources of one ordinary user.
+// sharedBy is the number of instances that together can use up the resources of one ordinary user.
 const sharedBy = 8
 
 // leaveGroup makes the instance's control group the root of its view. If the cgroup namespace were created with the

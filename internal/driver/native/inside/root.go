@@ -15,7 +15,7 @@ import (
 // The root is a file system in memory, with the image's folders mounted into it. That is faster to create and to use
 // than one overlay over everything. It works because no program inside can write to the image's folders anyway.
 
-// own is a folder of the root that no program can write to. It holds files that cover others.
+// own is a folder of the root that no program can write to. It holds files that are mounted over other files.
 const own = "/.hutch"
 
 // Device is a device node.
@@ -159,7 +159,7 @@ func newProc() (mount.Tree, error) {
 	return mount.New("proc", attributes, [2]string{"hidepid", "2"})
 }
 
-// builder fills the new root. It stops at the first error.
+// builder fills the new root. After the first error it does nothing more.
 type builder struct {
 	root   mount.Tree
 	config Config
@@ -212,7 +212,7 @@ func (b *builder) fillSys() {
 // bootID identifies one boot of the machine, and so also the machine. Instances get a random one.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// makeOwn creates the folder of covering files.
+// makeOwn creates the folder own with its files.
 func (b *builder) makeOwn() {
 	b.mkdir(own, 0o555)
 	b.mkdir(own+"/empty.d", 0o555)
