@@ -38,7 +38,7 @@ func withStuckVolumes(t *testing.T) *bench {
 	return start(t, func(o *engine.Options) { o.Volumes = stuckVolumes{s} })
 }
 
-// delay makes several callers wait for work on a sandbox that never ends.
+// delay makes several callers wait for endless work on a sandbox.
 func (b *bench) delay(t *testing.T, id string) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 
 // The variables of a sandbox can be changed at any time, also while it sleeps. A change is written to the record first,
 // together with the changes that the agent and the interpreters have not received yet (EnvNews). A running sandbox
-// receives the change at once; a sandbox that does not run, when it runs again: a wake gives the agent the new
+// receives the change at once. Any other sandbox receives it when it runs again: a wake gives the agent the new
 // environment anyway, and only interpreters in saved memory need the changes.
 
 // sendEnvTime bounds how long an agent can take to receive changed variables.

@@ -19,7 +19,7 @@ import (
 // sharing is the fake driver with layers. A layer is a folder that is copied.
 type sharing struct {
 	*fake.Driver
-	dir          string // of the instances
+	dir          string // folder of the instances
 	refuse, fail error  // errors of Layer, and of Create on a layer
 
 	mu           sync.Mutex

@@ -25,8 +25,8 @@ import (
 
 const (
 	statsShare = 1.0 / 50
-	// mostRead is the most work that reading a sandbox counts as, because reading counters slowly is waiting, which
-	// uses no CPU.
+	// mostRead is the most work that the reading of one sandbox counts as. A slower reading only waits for the sandbox,
+	// and uses no CPU.
 	mostRead = 5 * time.Millisecond
 	// leastUptime is the shortest time over which the first reading of an instance is averaged, because the start of
 	// the instance used CPU before the sandbox began to run.

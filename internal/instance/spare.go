@@ -95,7 +95,7 @@ func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
 // PoolState reports the instances that the pool has, and those that it has yet to make.
 func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
 
-// discard frees spare instances.
+// discardSpares frees spare instances.
 func (m *Maker) discardSpares(spares []*Spare) {
 	var all sync.WaitGroup
 	for _, s := range spares {

@@ -130,7 +130,7 @@ func encode(machine *arch.Info, rs []rule) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rule decides about the calls from the number first up to the number before the first of the next rule.
+// rule decides about all calls with numbers from first up to the next rule's first, which is not included.
 type rule struct {
 	first uint32
 	body  []bpf.Instruction // ends with a return in every branch

@@ -282,7 +282,7 @@ func TestFilter(t *testing.T) {
 // A child whose filter is refused does not execute.
 func TestFilterThatIsNone(t *testing.T) {
 	t.Parallel()
-	for _, filter := range [][]byte{make([]byte, 7), make([]byte, 8)} { // half an instruction; one without a verdict
+	for _, filter := range [][]byte{make([]byte, 7), make([]byte, 8)} { // not a whole instruction; one without a verdict
 		c := shell("true")
 		c.Filter = filter
 		null, err := os.Open(os.DevNull)
